@@ -44,7 +44,7 @@ func TestHouse(t *testing.T) {
 			"link/...":       with("libs/rawconn", "proto/..."),
 			"latency":        {},
 			"control":        {"libs/sharding", "libs/latency", "libs/mutant"},
-			"control/wire":   {"libs/control", "libs/mutant", "libs/sharding", "libs/latency", "proto/..."},
+			"control/wire":   {"libs/control", "libs/sharding", "libs/latency", "proto/..."},
 			"factstream":     {"libs/control/wire", "libs/control", "libs/mutant", "libs/sharding", "proto/..."},
 			"diagnosis":      {"libs/sharding", "proto/..."},
 			"checkup":        {"proto/..."},

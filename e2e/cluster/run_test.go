@@ -85,10 +85,6 @@ type run struct {
 	blocked                 int      // shards that no region could read
 	figures                 []string // of the scenario itself
 	unknown                 int      // operations of this outcome
-	// runs says of which directory the program of a process is, if it was replaced; earlierStops are when gateways
-	// that were not of this release stopped.
-	runs         map[string]string
-	earlierStops [][2]time.Duration
 
 	mu      sync.Mutex
 	allowed map[string]string // by name: processes that may end by themselves, and what their logs say then

@@ -84,7 +84,7 @@ func decodeAsked(e sharding.Event) (asked, error) {
 	case wire.DrainFactName, wire.ResumeFactName:
 		var m coordinatorv1.DrainFact
 		err = read(&m)
-		region := sharding.NodeID{Addr: m.GetAddr(), UID: sharding.NodeUID(m.GetUid())}
+		region := wire.FromNode(m.GetRegion())
 		a.key, a.about, a.ended = fmt.Sprintf("drain %s %d", region.Addr, region.UID), region.Addr, e.Name == wire.ResumeFactName
 	case wire.TargetFactName:
 		var m coordinatorv1.TargetFact

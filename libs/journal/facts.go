@@ -9,10 +9,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Format is the version of the stored format that this package reads and writes: see
-// docs/upgrading.md.
-const Format = 1
-
 // Mark is the first byte of the input of every checksum of a journal and of a backup. Development versions
 // counted formats up to 2 and then began again at 1, with this mark. What lacks it may report format 1
 // and has another layout, so it is refused: see [ErrUnmarked].

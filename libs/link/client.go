@@ -169,7 +169,6 @@ func (c *Client) openLane(ctx context.Context, ln *lane, h *hello) error {
 	}
 	ln.first = first
 	ln.stream.open(nc, &c.cfg, int(min(w.maxPayload, uint64(c.cfg.MaxPayload))), false)
-	ln.stream.oldPeer = w.version < 2
 	return nil
 }
 

@@ -342,24 +342,6 @@ func TestUnsentFindsNumbers(t *testing.T) {
 	}
 }
 
-// TestOldPeers: what version 1 would take for a mistake is not sent to a server that speaks it.
-func TestOldPeers(t *testing.T) {
-	asks := sampleCommands()[3]
-	s := &stream{oldPeer: true, maxPayload: testPayload}
-	if err := s.queue(&asks, 0); !errors.Is(err, ErrOldPeer) || len(s.pending) > 0 {
-		t.Errorf("%v, %d bytes", err, len(s.pending))
-	}
-	asks.Envelope.Keyed = false // a read-only one
-	old, err := forOldPeer(&asks)
-	if err != nil || old.Envelope.Chain != nil || asks.Envelope.Chain == nil {
-		t.Fatalf("%+v, %v", old, err)
-	}
-	var n nameTable
-	if frame := n.appendCommand(nil, old, 0); frame[frameHeader]&flagChain != 0 {
-		t.Errorf("%x", frame)
-	}
-}
-
 func TestRandomCommandsRoundTrip(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

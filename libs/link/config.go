@@ -17,9 +17,8 @@ const (
 	Path = "/link"
 	// Protocol is the token of the HTTP Upgrade header.
 	Protocol = "roost-link/1"
-	// MinVersion and MaxVersion are the frame versions that this package supports. Version 2
-	// has commands between entities: with a chain, and with keys that regions derive.
-	MinVersion, MaxVersion = 1, 2
+	// MinVersion is the lowest frame version that this package supports.
+	MinVersion = 1
 	// MaxLanes is the largest number of lanes of one link.
 	MaxLanes = 64
 	// MaxTraceLen is the longest trace context, in bytes; longer ones are left
@@ -58,7 +57,7 @@ const (
 	lingerTime = time.Second
 )
 
-// Errors of this package. ErrDown, ErrBackpressure, ErrTooLarge and ErrOldPeer from a Send
+// Errors of this package. ErrDown, ErrBackpressure and ErrTooLarge from a Send
 // mean that no byte of the frame left this process.
 var (
 	// ErrRefused: the other side refused the link; the text says why.
@@ -72,10 +71,6 @@ var (
 	ErrBackpressure = errors.New("link full")
 	// ErrTooLarge: the payload is larger than one of the two sides allows.
 	ErrTooLarge = errors.New("payload too large")
-	// ErrOldPeer: the command has a key that regions derive, which the other side would take
-	// for a mistake, because it has an older version. It can be sent to another region, or to
-	// this one when that is upgraded.
-	ErrOldPeer = errors.New("the other side has an older version")
 	// ErrMalformed: the other side sent something that is not a valid frame.
 	ErrMalformed = errors.New("malformed frame")
 	// ErrSilent: nothing was received for Config.Timeout.

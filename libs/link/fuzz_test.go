@@ -74,7 +74,7 @@ func FuzzDecode(f *testing.F) {
 // FuzzHandshake: no input causes a panic or takes much memory, and what is accepted
 // survives a round trip.
 func FuzzHandshake(f *testing.F) {
-	h := hello{minVersion: 1, maxVersion: 2, cluster: "c", self: sharding.NodeID{Addr: "a:1", UID: 3}, peer: 4, lane: 1, lanes: 2, session: 9, maxPayload: 5}
+	h := hello{minVersion: 1, maxVersion: MaxVersion, cluster: "c", self: sharding.NodeID{Addr: "a:1", UID: 3}, peer: 4, lane: 1, lanes: 2, session: 9, maxPayload: 5}
 	w := welcome{version: 1, cluster: "c", self: sharding.NodeID{Addr: "a:1", UID: 3}, maxPayload: 5}
 	f.Add(h.append(nil)[4:])
 	f.Add(w.append(nil)[4:])

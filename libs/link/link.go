@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -31,7 +29,7 @@ func (l *Link) Node() sharding.NodeID { return l.node }
 // Send sends a command on the lane of its shard, without waiting for the
 // network; the command is copied. An error means that no byte of it left this
 // process and none will: ErrBackpressure (wait for answers), ErrDown (wait for
-// the next Up), ErrTooLarge (do not send it again) or ErrOldPeer. After nil, either an Answer or
+// the next Up) or ErrTooLarge (do not send it again). After nil, either an Answer or
 // Down follows. The caller has checked the names: a bad one would end the connection.
 // A trace that is too long or not printable is left out. Any goroutine may send. To
 // send many commands in a row, use Queue and Flush.
@@ -74,12 +72,6 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 	if n := len(c.Envelope.Payload); n > s.maxPayload {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.maxPayload)
 	}
-	if s.oldPeer && (len(c.Envelope.Chain) > 0 || c.Envelope.Keyed && strings.HasPrefix(string(c.Envelope.ID), sharding.ReservedPrefix)) {
-		var err error
-		if c, err = forOldPeer(c); err != nil {
-			return err
-		}
-	}
 	if s.full(len(c.Envelope.Payload)) {
 		s.wakeWriter()
 		return ErrBackpressure
@@ -87,17 +79,6 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 	s.pending = s.outNames.appendCommand(s.pending, c, left)
 	s.gather(1)
 	return nil
-}
-
-// forOldPeer returns a command in the form that version 1 has. It has no chains: cycles of
-// calls that lead through such a region are found only when their time is over.
-func forOldPeer(c *Command) (*Command, error) {
-	if e := &c.Envelope; e.Keyed && !mutant.On("old-peer") && strings.HasPrefix(string(e.ID), sharding.ReservedPrefix) {
-		return nil, fmt.Errorf("%w, and takes no %s from another entity until it is upgraded", ErrOldPeer, e.Command)
-	}
-	old := *c
-	old.Envelope.Chain = nil
-	return &old, nil
 }
 
 // fail ends all lanes at once.

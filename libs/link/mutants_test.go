@@ -3,7 +3,6 @@
 package link
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -26,11 +25,6 @@ func TestMutants(t *testing.T) {
 			r := NewReaders[string]()
 			r.Enter(LaneID{}, 2, "newer")
 			return len(r.Enter(LaneID{}, 1, "older").Older) > 0
-		},
-		"old-peer": func() bool {
-			asks := sampleCommands()[3]
-			s := &stream{oldPeer: true, maxPayload: testPayload}
-			return !errors.Is(s.queue(&asks, 0), ErrOldPeer)
 		},
 		"link-generation": func() bool {
 			h, cfg := goodHello(), testConfig(testRegion)

@@ -48,7 +48,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	}{
 		"cluster":  {func(h *hello) { h.cluster = "prod" }, `this is cluster "test", not "prod"`},
 		"uid":      {func(h *hello) { h.peer = 99 }, "this is node region:1#a, not #63"},
-		"too new":  {func(h *hello) { h.minVersion, h.maxVersion = 7, 9 }, "versions 1 to 2 are spoken here, not 7 to 9"},
+		"too new":  {func(h *hello) { h.minVersion, h.maxVersion = 7, 9 }, fmt.Sprintf("versions 1 to %d are spoken here, not 7 to 9", MaxVersion)},
 		"too old":  {func(h *hello) { h.minVersion, h.maxVersion = 0, 0 }, "not 0 to 0"},
 		"lane":     {func(h *hello) { h.lane = 2 }, "lane 2 of 2"},
 		"lanes":    {func(h *hello) { h.lanes = 1000 }, "of 1000"},

@@ -29,8 +29,6 @@ type stream struct {
 	frames     frameReader
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
-	// oldPeer says that the server at the other end speaks version 1 of the protocol.
-	oldPeer bool
 	// A client refuses commands when either limit is reached. A server reads no more
 	// commands while maxPendingMsgs answers wait to be written.
 	maxPendingBytes int

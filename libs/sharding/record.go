@@ -325,9 +325,6 @@ const (
 	// RefusedDamaged: the stored data of the entity, or of the shard's fence, is
 	// damaged; nothing was written.
 	RefusedDamaged
-	// RefusedFormat: the journal is not activated for what the operation contains, such as
-	// wake-ups; nothing was written.
-	RefusedFormat
 	// UnknownOutcome: the connection was lost at commit; it may or may not
 	// have happened, or may still happen later.
 	UnknownOutcome
@@ -335,9 +332,9 @@ const (
 
 // Answered reports whether the verdict proves that the journal answered: a refusal
 // does, unless this process may have made it itself: RefusedFull, if its own queue was
-// full, RefusedTooLarge, and RefusedFormat.
+// full, and RefusedTooLarge.
 func (v Verdict) Answered() bool {
-	return v != UnknownOutcome && v != RefusedFull && v != RefusedTooLarge && v != RefusedFormat
+	return v != UnknownOutcome && v != RefusedFull && v != RefusedTooLarge
 }
 
 // String describes the verdict in words.
@@ -359,8 +356,6 @@ func (v Verdict) String() string {
 		return "refused, too large"
 	case RefusedDamaged:
 		return "refused, damaged"
-	case RefusedFormat:
-		return "refused, not activated"
 	case UnknownOutcome:
 		return "unknown"
 	}

@@ -252,7 +252,7 @@ func (m *Machine) appended(in Appended) {
 	case sharding.RefusedEpoch:
 		e.inflight, e.reporter = nil, nil
 		m.fenced(e.shard, in.Fence.Epoch)
-	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged, sharding.RefusedFormat:
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		m.answerRefused(e, in)
 		e.inflight = nil
 		m.endIncarnation(e)
@@ -292,20 +292,9 @@ func (m *Machine) answerRefused(e *entity, in Appended) {
 		if c.answered || c.ownRecord == 0 || c.ownRecord > last {
 			continue
 		}
-		code := refusalCode(in.Verdict, len(e.inflight))
-		if in.Verdict == sharding.RefusedFormat && e.setsWakes(c.ownRecord) && !mutant.On("refused-format") {
-			code = sharding.FailedPrecondition // only for records that need the activation; the others were merely in the same unit
-		}
-		reply := sharding.Reject(code, "the journal cannot take it: "+in.Reason)
+		reply := sharding.Reject(refusalCode(in.Verdict, len(e.inflight)), "the journal cannot take it: "+in.Reason)
 		m.answer(e, c, &reply)
 	}
-}
-
-// setsWakes reports whether a record of the unit in flight has wake-ups or sends. For these, the journal must
-// be activated.
-func (e *entity) setsWakes(seq uint64) bool {
-	i := seq - e.inflight[0].Seq
-	return i < uint64(len(e.inflight)) && len(e.inflight[i].Wakes)+len(e.inflight[i].Sends) > 0
 }
 
 // refusalCode returns the code of the replies to the commands of a refused unit.
@@ -332,7 +321,7 @@ func (m *Machine) emitSettle(e *entity) {
 // refused, the outcome of the unit before it can no longer change.
 func (m *Machine) settled(e *entity, in Appended) {
 	switch in.Verdict {
-	case sharding.UnknownOutcome, sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedFormat:
+	case sharding.UnknownOutcome, sharding.RefusedFull, sharding.RefusedTooLarge:
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 		return
 	case sharding.RefusedDamaged:

@@ -220,7 +220,7 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 			break
 		}
 		m.endFiring(e, f, FiringObsolete)
-	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged, sharding.RefusedFormat:
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		reply := sharding.Reject(refusalCode(in.Verdict, 1), "the journal cannot take it: "+in.Reason)
 		m.answer(e, f, &reply)
 	default:

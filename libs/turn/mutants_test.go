@@ -16,7 +16,7 @@ import (
 
 // TestMutants checks that the scenarios fail without a guard.
 func TestMutants(t *testing.T) {
-	for _, name := range []string{"quarantine-refuses", "output-gate", "read-fence", "load-again", "load-limit", "result-bytes", "mailbox-deadline", "deadline-late", "damage-is-loss", "damage-settles", "settle-refused-stays", "principal", "principal-joins", "staged-wake", "overtaken-firing", "unknown-firing", "drop-overtakes", "refused-wake", "remembered", "starts-last", "remembered-lost", "forgotten-durable", "forgotten-stops", "refused-format", "reminders-limit", "send-limit", "send-limit-final", "answer-once", "answer-life",
+	for _, name := range []string{"quarantine-refuses", "output-gate", "read-fence", "load-again", "load-limit", "result-bytes", "mailbox-deadline", "deadline-late", "damage-is-loss", "damage-settles", "settle-refused-stays", "principal", "principal-joins", "staged-wake", "overtaken-firing", "unknown-firing", "drop-overtakes", "refused-wake", "remembered", "starts-last", "remembered-lost", "forgotten-durable", "forgotten-stops", "reminders-limit", "send-limit", "send-limit-final", "answer-once", "answer-life",
 		"ask-barrier", "ask-fence", "call-cycle", "ask-chain", "ask-read-only", "ask-unkeyed", "ask-turn", "asks-again", "ask-waiting", "ask-key", "ask-ordinal", "ask-life", "ask-conflict", "ask-doubt", "ask-reserve", "ask-drain", "ask-depth", "ask-ended", "ask-unwanted", "failed-fence", "ask-sent", "ask-builtin", "ask-refused", "ask-final", "send-builtin", "asked-read-only",
 		"delete-mark", "delete-ends", "bare-load", "bare-turn",
 		"keep-events", "untold-snapshot", "snapshot-wrote", "input-wrote",

@@ -581,7 +581,7 @@ func ms(s string) time.Duration {
 func verdict(s string) sharding.Verdict {
 	return map[string]sharding.Verdict{
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
-		"command": sharding.RefusedCommand, "wake": sharding.RefusedWake, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "format": sharding.RefusedFormat, "unknown": sharding.UnknownOutcome,
+		"command": sharding.RefusedCommand, "wake": sharding.RefusedWake, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
 	}[s]
 }
 

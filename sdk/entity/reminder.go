@@ -102,9 +102,6 @@ func (c *Ctx) CancelReminder(name string) {
 
 func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, name string, in In) {
 	err := ctx.mayRemind(name)
-	if err == nil {
-		err = checkReminderName(name)
-	}
 	var input sharding.Input
 	if err == nil {
 		input, err = h.store(ctx, in)
@@ -155,15 +152,8 @@ func (c *Ctx) mayRemind(name string) error {
 		return misused("%s changes nothing, so it cannot set or cancel reminders", c.command)
 	case c.wants().deleted:
 		return misused("%w; set or cancel reminders before Delete, or not at all", ErrDeleted)
-	case name == "" || len(name) > sharding.MaxWakeNameLen:
-		return misused("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
 	}
-	return nil
-}
-
-// checkReminderName returns an error for the name of a new reminder that cannot be told apart in
-// a list. One that an earlier release has set can be cancelled all the same.
-func checkReminderName(name string) error {
+	// Names that cannot be told apart in a list are refused.
 	if err := sharding.CheckText("its name", name, sharding.MaxWakeNameLen); err != nil {
 		return misused("%w", err)
 	}

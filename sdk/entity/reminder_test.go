@@ -114,15 +114,6 @@ func setMany(ctx *entity.Ctx, n int) {
 	}
 }
 
-// TestCancelOldReminders: what an earlier release has set can be cancelled, whatever its name is.
-func TestCancelOldReminders(t *testing.T) {
-	inst, _ := newNotebook(t, false, func(ctx *entity.Ctx) { ctx.CancelReminder("a\n\xff") })
-	done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
-	if failed != nil || len(done.Wakes) != 1 {
-		t.Errorf("%+v %v", done, failed)
-	}
-}
-
 // TestReminderStages: the last change of a name counts, and a time is never rounded down.
 func TestReminderStages(t *testing.T) {
 	at := time.UnixMilli(5000).Add(time.Nanosecond)

@@ -376,12 +376,11 @@ type (
 	TypeFact struct {
 		Desc  sharding.TypeDesc
 		Forms []sharding.Form
-		// By has, for each form, the application version that has registered it first. Facts of earlier
-		// releases do not have By.
+		// By has, for each form, the application version that has registered it first.
 		By []string
 	}
 	// DrainFact says that an operator drains the region. If Resume is set, the operator has ended the drain.
-	// A drain is about one incarnation, and ends with it. Facts of earlier releases have no note.
+	// A drain is about one incarnation, and ends with it.
 	DrainFact struct {
 		Region sharding.NodeID
 		Resume bool

@@ -66,10 +66,7 @@ func ToRowFact(f RowFact) *coordinatorv1.RowFact {
 		w.Successor = ToNode(f.Successor)
 	}
 	if f.Next != 0 {
-		// Release 1 ignores what it does not know. So to a coordinator of release 1, what the
-		// successor may have stored is what an earlier owner may have stored.
-		w.Next, w.NextMay, w.Earlier = uint64(f.Next), []byte(f.NextMay), w.Before
-		w.Before = []byte(f.Before.Union(f.NextMay))
+		w.Next, w.NextMay = uint64(f.Next), []byte(f.NextMay)
 	}
 	return w
 }
@@ -84,9 +81,6 @@ func DecodeRowFact(b []byte) (RowFact, error) {
 		Row: FromRow(r.GetRow()), Successor: FromNode(r.GetSuccessor()), Previous: fromPrevious(r.GetPrevious()),
 		Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()), Cause: causeOf(r.GetCause()),
 		Next: sharding.Epoch(r.GetNext()), NextMay: sharding.MakeFormSet(r.GetNextMay()),
-	}
-	if f.Next != 0 {
-		f.Before = sharding.MakeFormSet(r.GetEarlier())
 	}
 	return f, nil
 }

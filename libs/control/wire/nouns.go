@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
@@ -140,27 +139,17 @@ func fromUint16(n uint32) uint16 {
 	return uint16(n)
 }
 
-// toTypes writes types. Those with a shard rule go into a list of their own, which a process of
-// a release before shard rules ignores: it would hash whole ids, and send commands to shards that
-// do not have the entity, or declare the type without its rule.
-func toTypes(types []sharding.TypeDesc) (plain, ruled []*controlv1.Type) {
+func toTypes(types []sharding.TypeDesc) (out []*controlv1.Type) {
 	for i := range types {
-		if types[i].Rule == (sharding.ShardRule{}) || mutant.On("ruled-apart") {
-			plain = append(plain, ToType(&types[i]))
-		} else {
-			ruled = append(ruled, ToType(&types[i]))
-		}
+		out = append(out, ToType(&types[i]))
 	}
-	return plain, ruled
+	return out
 }
 
-// fromTypes reads types. Whoever takes them in sorts them if their order matters.
-func fromTypes(plain, ruled []*controlv1.Type) []sharding.TypeDesc {
-	out := slices.Grow([]sharding.TypeDesc(nil), len(plain)+len(ruled))
-	for _, t := range plain {
-		out = append(out, FromType(t))
-	}
-	for _, t := range ruled {
+// fromTypes reads types. The receiver sorts them if their order matters.
+func fromTypes(types []*controlv1.Type) []sharding.TypeDesc {
+	out := slices.Grow([]sharding.TypeDesc(nil), len(types))
+	for _, t := range types {
 		out = append(out, FromType(t))
 	}
 	return out
@@ -201,7 +190,7 @@ func fromPhase(p controlv1.Phase) sharding.Phase {
 
 func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
 	out := &controlv1.TableChanged{Version: toVersion(d.Version), Full: d.Full, Generation: uint64(d.Generation)}
-	out.Types, out.RuledTypes = toTypes(d.Types)
+	out.Types = toTypes(d.Types)
 	for _, r := range d.Rows {
 		out.Rows = append(out.Rows, ToRow(r))
 	}
@@ -209,7 +198,7 @@ func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
 }
 
 func fromDelta(w *controlv1.TableChanged) sharding.TableDelta {
-	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes(), w.GetRuledTypes()), Generation: sharding.Generation(w.GetGeneration())}
+	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes()), Generation: sharding.Generation(w.GetGeneration())}
 	d.Rows = slices.Grow(d.Rows, len(w.GetRows()))
 	for _, r := range w.GetRows() {
 		d.Rows = append(d.Rows, FromRow(r))

@@ -135,24 +135,24 @@ func TestPhasesFromOutside(t *testing.T) {
 	}
 }
 
-// TestTypesWithRulesAreApart: a process of a release without shard rules does not see types that
-// have one, neither in the table nor in a registration. Others see them whole.
-func TestTypesWithRulesAreApart(t *testing.T) {
+// TestShardRules: the rule of a type travels in a registration, in the table, and in what is stored.
+func TestShardRules(t *testing.T) {
 	types := []sharding.TypeDesc{{Type: "A", Shards: 4, Rule: sharding.ShardRule{Separator: "-", Part: 2}}, {Type: "B", Shards: 4}}
-	register := wire.Encode(control.Register{Types: types}).GetRegister()
-	table := wire.Encode(control.TableChanged{Delta: sharding.TableDelta{Types: types}}).GetTableChanged()
-	for _, plain := range [][]*controlv1.Type{register.GetTypes(), table.GetTypes()} {
-		if len(plain) != 1 || plain[0].GetName() != "B" {
-			t.Errorf("a process without rules knows %v", plain)
+	for _, sent := range []control.Message{control.Register{Types: types}, control.TableChanged{Delta: sharding.TableDelta{Types: types}}} {
+		m, err := wire.Decode(wire.Encode(sent))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	m, err := wire.Decode(&controlv1.Message{Kind: &controlv1.Message_TableChanged{TableChanged: table}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := m.(control.TableChanged).Delta.Types
-	if len(got) != 2 || got[1].Type != "A" || got[1].Rule != types[0].Rule {
-		t.Errorf("read back: %+v", got)
+		got := types
+		switch m := m.(type) {
+		case control.Register:
+			got = m.Types
+		case control.TableChanged:
+			got = m.Delta.Types
+		}
+		if len(got) != 2 || got[0].Rule != types[0].Rule || got[1].Rule != types[1].Rule {
+			t.Errorf("read back: %+v", got)
+		}
 	}
 	f := wire.TypeFact{Desc: types[0]}
 	raw, err := proto.Marshal(wire.ToTypeFact(f))

@@ -59,6 +59,10 @@ func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err
 // before works on a schema that has them: the functions that it calls stay.
 var expansions = map[int]string{}
 
+// activations are what is run when the journal is activated for a format: no program of the format before works on
+// the schema any more.
+var activations = map[int]string{}
+
 // Activate lets no program below a format use the journal any more. It says whether one
 // could; with dryRun it changes nothing.
 func Activate(ctx context.Context, connection string, cfg journal.Config, format int, dryRun bool) (changed bool, err error) {
@@ -76,6 +80,9 @@ func Activate(ctx context.Context, connection string, cfg journal.Config, format
 		}
 		return transact(ctx, conn, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "UPDATE roost.meta SET min_reader = $1, min_writer = $2", facts.MinReader, facts.MinWriter)
+			if err == nil {
+				_, err = tx.Exec(ctx, activations[format], pgx.QueryExecModeSimpleProtocol)
+			}
 			return err
 		})
 	})

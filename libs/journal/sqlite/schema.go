@@ -2,7 +2,7 @@ package sqlite
 
 // schema makes an empty file a journal of [journal.Format]. expand makes one of an earlier
 // format the same.
-const schema = `
+var schema = `
 CREATE TABLE IF NOT EXISTS meta (
 	key   TEXT NOT NULL PRIMARY KEY, -- cluster, format, min_reader, min_writer, generation, purged: the highest entity.id of an entity that was purged
 	value TEXT NOT NULL

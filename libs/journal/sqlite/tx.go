@@ -56,6 +56,8 @@ type writeStmts struct {
 	addSends, sends, setStates, removeSends         *stmt
 }
 
+var addRecordSQL = "INSERT INTO record (entity, seq, age, writer, elapsed, body, reply) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
 func (s *writeStmts) statements() []writeStatement {
 	return []writeStatement{
 		{&s.begin, "BEGIN IMMEDIATE"},
@@ -90,7 +92,7 @@ func (s *writeStmts) statements() []writeStatement {
 		{&s.clearLooked, "UPDATE entity SET writer = 0 WHERE id = ?"},
 		{&s.find, "SELECT seq FROM command WHERE entity = ? AND hash = ?"},
 		{&s.body, bodySQL},
-		{&s.addRecord, "INSERT INTO record (entity, seq, age, writer, elapsed, body, reply) VALUES (?, ?, ?, ?, ?, ?, ?)"},
+		{&s.addRecord, addRecordSQL},
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
 		{&s.setSnapshotSeq, "UPDATE entity SET snapshot = ? WHERE id = ?"},

@@ -10,16 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -334,14 +330,6 @@ func TestFacts(t *testing.T) {
 	})
 	if err != nil || n != len(facts) || fmt.Sprint(got) != fmt.Sprint(facts) {
 		t.Errorf("read back: %v, %d, %v", got, n, err)
-	}
-	node := marshal(wire.ToNode(row.Owner)) // what release 1 has stored
-	if f, err := decodeFact(sharding.Event{Name: "drain", Payload: node}); err != nil || f != facts[2] || string(encodeFact(facts[2]).Payload) != string(node) {
-		t.Errorf("a drain of release 1 is read as %+v, %v", f, err)
-	}
-	var read controlv1.Node // what release 1 reads
-	if err := proto.Unmarshal(encodeFact(facts[3]).Payload, &read); err != nil || wire.FromNode(&read) != row.Owner {
-		t.Errorf("release 1 reads a drain of %v, %v", &read, err)
 	}
 	later := journal.Loaded{Records: []sharding.Record{{Events: []sharding.Event{{Name: "later", Version: 2, Payload: []byte("\xff")}}}}}
 	want := coordinator.UnknownFact{Name: "later", Version: 2, Payload: "\xff"}

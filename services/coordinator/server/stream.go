@@ -223,11 +223,7 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	case coordinator.TypeFact:
 		name, m = wire.TypeFactName, wire.ToTypeFact(wire.TypeFact(f))
 	case coordinator.DrainFact:
-		d := &coordinatorv1.DrainFact{Addr: f.Region.Addr, Uid: uint64(f.Region.UID)}
-		if f.Note != (coordinator.Note{}) {
-			d.Note = toNote(f.Note)
-		}
-		name, m = wire.DrainFactName, d
+		name, m = wire.DrainFactName, &coordinatorv1.DrainFact{Region: wire.ToNode(f.Region), Note: toNote(f.Note)}
 		if f.Resume {
 			name = wire.ResumeFactName
 		}
@@ -287,8 +283,7 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 		if err := proto.Unmarshal(e.Payload, &d); err != nil {
 			return nil, err
 		}
-		region := sharding.NodeID{Addr: d.Addr, UID: sharding.NodeUID(d.Uid)}
-		return coordinator.DrainFact{Region: region, Resume: e.Name == wire.ResumeFactName, Note: fromNote(d.Note)}, nil
+		return coordinator.DrainFact{Region: wire.FromNode(d.Region), Resume: e.Name == wire.ResumeFactName, Note: fromNote(d.Note)}, nil
 	case wire.TargetFactName:
 		var g coordinatorv1.TargetFact
 		if err := proto.Unmarshal(e.Payload, &g); err != nil {

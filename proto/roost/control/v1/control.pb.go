@@ -968,8 +968,7 @@ type TableChanged struct {
 	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"`
 	Rows          []*Row                 `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
 	Types         []*Type                `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
-	Generation    uint64                 `protobuf:"fixed64,5,opt,name=generation,proto3" json:"generation,omitempty"`                 // of the journal that holds the table, or 0
-	RuledTypes    []*Type                `protobuf:"bytes,6,rep,name=ruled_types,json=ruledTypes,proto3" json:"ruled_types,omitempty"` // as types; those with a shard rule
+	Generation    uint64                 `protobuf:"fixed64,5,opt,name=generation,proto3" json:"generation,omitempty"` // of the journal that holds the table, or 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,13 +1038,6 @@ func (x *TableChanged) GetGeneration() uint64 {
 	return 0
 }
 
-func (x *TableChanged) GetRuledTypes() []*Type {
-	if x != nil {
-		return x.RuledTypes
-	}
-	return nil
-}
-
 type NotActive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        *Node                  `protobuf:"bytes,1,opt,name=active,proto3" json:"active,omitempty"` // absent: unknown
@@ -1112,8 +1104,7 @@ type Register struct {
 	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // most shards, of all types, that it wants; 0: it does not say
 	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
 	HandsOffDirectly  bool     `protobuf:"varint,10,opt,name=hands_off_directly,json=handsOffDirectly,proto3" json:"hands_off_directly,omitempty"`  // the region sends and takes HostShard with released
-	RuledTypes        []*Type  `protobuf:"bytes,11,rep,name=ruled_types,json=ruledTypes,proto3" json:"ruled_types,omitempty"`                       // as types; those with a shard rule
-	Crash             *Crash   `protobuf:"bytes,12,opt,name=crash,proto3" json:"crash,omitempty"`                                                   // how the process that ran before this one has ended; absent: not known
+	Crash             *Crash   `protobuf:"bytes,11,opt,name=crash,proto3" json:"crash,omitempty"`                                                   // how the process that ran before this one has ended; absent: not known
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1216,13 +1207,6 @@ func (x *Register) GetHandsOffDirectly() bool {
 		return x.HandsOffDirectly
 	}
 	return false
-}
-
-func (x *Register) GetRuledTypes() []*Type {
-	if x != nil {
-		return x.RuledTypes
-	}
-	return nil
 }
 
 func (x *Register) GetCrash() *Crash {
@@ -3294,7 +3278,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\bcommands\x18\x03 \x01(\x04R\bcommands\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\x04R\arefused\x12\x1c\n" +
 	"\tlatencies\x18\x05 \x01(\fR\tlatencies\x12\x14\n" +
-	"\x05peers\x18\x06 \x01(\tR\x05peers\"\x89\x02\n" +
+	"\x05peers\x18\x06 \x01(\tR\x05peers\"\xd0\x01\n" +
 	"\fTableChanged\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12)\n" +
@@ -3302,12 +3286,10 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05types\x18\x04 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x05 \x01(\x06R\n" +
-	"generation\x127\n" +
-	"\vruled_types\x18\x06 \x03(\v2\x16.roost.control.v1.TypeR\n" +
-	"ruledTypes\"O\n" +
+	"generation\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xeb\x03\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\xb2\x03\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
@@ -3319,10 +3301,8 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\bcapacity\x18\b \x01(\rR\bcapacity\x12-\n" +
 	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12,\n" +
 	"\x12hands_off_directly\x18\n" +
-	" \x01(\bR\x10handsOffDirectly\x127\n" +
-	"\vruled_types\x18\v \x03(\v2\x16.roost.control.v1.TypeR\n" +
-	"ruledTypes\x12-\n" +
-	"\x05crash\x18\f \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
+	" \x01(\bR\x10handsOffDirectly\x12-\n" +
+	"\x05crash\x18\v \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
 	"\x10_journal_cluster\"\x93\x01\n" +
 	"\x05Crash\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x15\n" +
@@ -3585,50 +3565,48 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	45, // 27: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
 	39, // 28: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
 	40, // 29: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	40, // 30: roost.control.v1.TableChanged.ruled_types:type_name -> roost.control.v1.Type
-	37, // 31: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	40, // 32: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	16, // 33: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
-	40, // 34: roost.control.v1.Register.ruled_types:type_name -> roost.control.v1.Type
-	14, // 35: roost.control.v1.Register.crash:type_name -> roost.control.v1.Crash
-	15, // 36: roost.control.v1.Crash.turns:type_name -> roost.control.v1.CrashedTurn
-	0,  // 37: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	24, // 38: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
-	25, // 39: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
-	26, // 40: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
-	25, // 41: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
-	38, // 42: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	38, // 43: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
-	39, // 44: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
-	38, // 45: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	32, // 46: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
-	45, // 47: roost.control.v1.HostShard.table:type_name -> roost.control.v1.Version
-	37, // 48: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
-	38, // 49: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	38, // 50: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	39, // 51: roost.control.v1.HostRefused.row:type_name -> roost.control.v1.Row
-	38, // 52: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	37, // 53: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
-	45, // 54: roost.control.v1.HandOff.table:type_name -> roost.control.v1.Version
-	38, // 55: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 56: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	37, // 57: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 58: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	44, // 59: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	43, // 60: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	43, // 61: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	42, // 62: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
-	41, // 63: roost.control.v1.Type.quarantined:type_name -> roost.control.v1.Quarantine
-	3,  // 64: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 65: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 66: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 67: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 68: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	67, // [67:69] is the sub-list for method output_type
-	65, // [65:67] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	37, // 30: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	40, // 31: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	16, // 32: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	14, // 33: roost.control.v1.Register.crash:type_name -> roost.control.v1.Crash
+	15, // 34: roost.control.v1.Crash.turns:type_name -> roost.control.v1.CrashedTurn
+	0,  // 35: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	24, // 36: roost.control.v1.ReportLoad.shards:type_name -> roost.control.v1.ShardLoad
+	25, // 37: roost.control.v1.ReportLoad.rest:type_name -> roost.control.v1.Load
+	26, // 38: roost.control.v1.ReportLoad.node:type_name -> roost.control.v1.NodeLoad
+	25, // 39: roost.control.v1.ShardLoad.load:type_name -> roost.control.v1.Load
+	38, // 40: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	38, // 41: roost.control.v1.FindShards.shards:type_name -> roost.control.v1.Shard
+	39, // 42: roost.control.v1.ShardsFound.rows:type_name -> roost.control.v1.Row
+	38, // 43: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	32, // 44: roost.control.v1.HostShard.previous:type_name -> roost.control.v1.Previous
+	45, // 45: roost.control.v1.HostShard.table:type_name -> roost.control.v1.Version
+	37, // 46: roost.control.v1.Previous.owner:type_name -> roost.control.v1.Node
+	38, // 47: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	38, // 48: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	39, // 49: roost.control.v1.HostRefused.row:type_name -> roost.control.v1.Row
+	38, // 50: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	37, // 51: roost.control.v1.HandOff.successor:type_name -> roost.control.v1.Node
+	45, // 52: roost.control.v1.HandOff.table:type_name -> roost.control.v1.Version
+	38, // 53: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 54: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	37, // 55: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 56: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	44, // 57: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	43, // 58: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	43, // 59: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	42, // 60: roost.control.v1.Type.shard_rule:type_name -> roost.control.v1.ShardRule
+	41, // 61: roost.control.v1.Type.quarantined:type_name -> roost.control.v1.Quarantine
+	3,  // 62: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 63: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 64: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 65: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 66: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	65, // [65:67] is the sub-list for method output_type
+	63, // [63:65] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }

@@ -36,11 +36,8 @@ type RowFact struct {
 	Previous  *v1.Previous `protobuf:"bytes,5,opt,name=previous,proto3" json:"previous,omitempty"`   // who has kept the states of the entities; absent: nobody
 	Cause     uint32       `protobuf:"varint,6,opt,name=cause,proto3" json:"cause,omitempty"`        // why the shard is at its owner, or leaves: see sharding.Cause; 0: not known
 	// The epoch that is reserved for the successor, or 0, and the forms that it may store then.
-	// Then before has these forms too, and earlier is without them: release 1 does not know the
-	// other fields.
 	Next          uint64 `protobuf:"fixed64,7,opt,name=next,proto3" json:"next,omitempty"`
 	NextMay       []byte `protobuf:"bytes,8,opt,name=next_may,json=nextMay,proto3" json:"next_may,omitempty"`
-	Earlier       []byte `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,13 +124,6 @@ func (x *RowFact) GetNext() uint64 {
 func (x *RowFact) GetNextMay() []byte {
 	if x != nil {
 		return x.NextMay
-	}
-	return nil
-}
-
-func (x *RowFact) GetEarlier() []byte {
-	if x != nil {
-		return x.Earlier
 	}
 	return nil
 }
@@ -260,13 +250,11 @@ func (x *Note) GetAtUnixMs() int64 {
 	return 0
 }
 
-// DrainFact: a region is to be emptied, or not any more. Release 1 stores a Node, whose fields these
-// are, without a note.
+// DrainFact: a region is to be emptied, or not any more.
 type DrainFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
-	Uid           uint64                 `protobuf:"fixed64,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	Note          *Note                  `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"` // absent: of release 1
+	Region        *v1.Node               `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Note          *Note                  `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,18 +289,11 @@ func (*DrainFact) Descriptor() ([]byte, []int) {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *DrainFact) GetAddr() string {
+func (x *DrainFact) GetRegion() *v1.Node {
 	if x != nil {
-		return x.Addr
+		return x.Region
 	}
-	return ""
-}
-
-func (x *DrainFact) GetUid() uint64 {
-	if x != nil {
-		return x.Uid
-	}
-	return 0
+	return nil
 }
 
 func (x *DrainFact) GetNote() *Note {
@@ -1251,7 +1232,7 @@ var File_roost_coordinator_v1_coordinator_proto protoreflect.FileDescriptor
 
 const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
-	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\xa9\x02\n" +
+	"&roost/coordinator/v1/coordinator.proto\x12\x14roost.coordinator.v1\x1a\x1eroost/control/v1/control.proto\"\x8f\x02\n" +
 	"\aRowFact\x12'\n" +
 	"\x03row\x18\x01 \x01(\v2\x15.roost.control.v1.RowR\x03row\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\fR\x06before\x12\x10\n" +
@@ -1260,8 +1241,7 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\bprevious\x18\x05 \x01(\v2\x1a.roost.control.v1.PreviousR\bprevious\x12\x14\n" +
 	"\x05cause\x18\x06 \x01(\rR\x05cause\x12\x12\n" +
 	"\x04next\x18\a \x01(\x06R\x04next\x12\x19\n" +
-	"\bnext_may\x18\b \x01(\fR\anextMay\x12\x18\n" +
-	"\aearlier\x18\t \x01(\fR\aearlier\"t\n" +
+	"\bnext_may\x18\b \x01(\fR\anextMay\"t\n" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
 	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\x12\x0e\n" +
@@ -1270,11 +1250,10 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
 	"\n" +
-	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\"a\n" +
-	"\tDrainFact\x12\x12\n" +
-	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\x06R\x03uid\x12.\n" +
-	"\x04note\x18\x03 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"\x82\x01\n" +
+	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\"k\n" +
+	"\tDrainFact\x12.\n" +
+	"\x06region\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06region\x12.\n" +
+	"\x04note\x18\x02 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\"\x82\x01\n" +
 	"\n" +
 	"CordonFact\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
@@ -1397,25 +1376,26 @@ var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
 	18, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
 	19, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
 	20, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
-	2,  // 5: roost.coordinator.v1.DrainFact.note:type_name -> roost.coordinator.v1.Note
-	2,  // 6: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
-	2,  // 7: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
-	21, // 8: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
-	2,  // 9: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
-	21, // 10: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
-	2,  // 11: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
-	9,  // 12: roost.coordinator.v1.QuarantineFact.crashes:type_name -> roost.coordinator.v1.CountedCrash
-	2,  // 13: roost.coordinator.v1.QuarantineFact.note:type_name -> roost.coordinator.v1.Note
-	2,  // 14: roost.coordinator.v1.RepairedFact.note:type_name -> roost.coordinator.v1.Note
-	21, // 15: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
-	14, // 16: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
-	14, // 17: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
-	13, // 18: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	17, // 5: roost.coordinator.v1.DrainFact.region:type_name -> roost.control.v1.Node
+	2,  // 6: roost.coordinator.v1.DrainFact.note:type_name -> roost.coordinator.v1.Note
+	2,  // 7: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
+	2,  // 8: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
+	21, // 9: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
+	2,  // 10: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
+	21, // 11: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
+	2,  // 12: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
+	9,  // 13: roost.coordinator.v1.QuarantineFact.crashes:type_name -> roost.coordinator.v1.CountedCrash
+	2,  // 14: roost.coordinator.v1.QuarantineFact.note:type_name -> roost.coordinator.v1.Note
+	2,  // 15: roost.coordinator.v1.RepairedFact.note:type_name -> roost.coordinator.v1.Note
+	21, // 16: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
+	14, // 17: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
+	14, // 18: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
+	13, // 19: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }

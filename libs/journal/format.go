@@ -1,0 +1,7 @@
+//go:build !nextformat
+
+package journal
+
+// Format is the version of the stored format that this package reads and writes: see
+// docs/upgrading.md.
+const Format = 1
