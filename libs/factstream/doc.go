@@ -26,6 +26,5 @@
 // If no record is lost, a fact that contradicts others is dropped, and only the shard that it is about is given out
 // anew.
 //
-// A repair is recorded as a fact itself, [Repaired], which later coordinators keep. Earlier releases keep it too,
-// because they keep all facts that they do not know.
+// A repair is recorded as a fact itself, [Repaired], which later coordinators keep.
 package factstream

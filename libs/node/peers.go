@@ -90,7 +90,7 @@ func (p *Peers) Reach(roles control.Role, addr string) (client *http.Client, url
 }
 
 // ReachGateway is [Peers.Reach] for a gateway, which is asked at its address for peers. One that has none, because it has no
-// TLS or is of an earlier release, is asked at its management listener by the client given, without TLS and token.
+// TLS, is asked at its management listener by the client given, without TLS and token.
 func (p *Peers) ReachGateway(peers, management string, plain *http.Client) (client *http.Client, url string) {
 	if peers == "" || p.files == nil {
 		return plain, "http://" + management

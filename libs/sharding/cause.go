@@ -4,7 +4,7 @@ package sharding
 // they keep their meaning.
 type Cause uint8
 
-// The causes. None is that of what an earlier release has decided.
+// The causes. The zero value marks a shard that was never allocated.
 const (
 	// CauseFirstCommand: the shard was needed for the first time.
 	CauseFirstCommand Cause = iota + 1
@@ -66,7 +66,7 @@ func (c Cause) String() string {
 
 // causeTexts say the causes in words, as what follows "because".
 var causeTexts = map[string]string{
-	"":                 "of what an earlier release has decided, which did not note why",
+	"":                 "it was never allocated",
 	"first-command":    "the shard was needed for the first time",
 	"balance":          "the strategy wants it there",
 	"load":             "its region had too much load",

@@ -101,8 +101,7 @@ func (a *app) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 		}
 		return res, err
 	}, func(res *adminv1.DrainResponse) bool {
-		stored := res.Stored || res.Node == "" // a coordinator of an earlier release says neither
-		if stored && (req.Resume || res.Remaining == 0) {
+		if res.Stored && (req.Resume || res.Remaining == 0) {
 			return true
 		}
 		if req.Resume || res.Remaining == 0 {

@@ -107,9 +107,9 @@ func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv
 		return f.left(req)
 	}
 	if req.DryRun {
-		return &adminv1.DrainResponse{Remaining: 12, Already: req.Resume, Region: req.Region}, f.check()
+		return &adminv1.DrainResponse{Remaining: 12, Already: req.Resume, Stored: true, Region: req.Region}, f.check()
 	}
-	res := &adminv1.DrainResponse{Remaining: uint32(max(0, f.remaining.Add(-1)))}
+	res := &adminv1.DrainResponse{Stored: true, Remaining: uint32(max(0, f.remaining.Add(-1)))}
 	if req.Region == "region-9" {
 		res.Remaining = 3
 		res.Stays = []*adminv1.Unreadable{{Type: "Cart", Shards: []uint32{4, 7}, Region: "region-1", Version: "1.3", Forms: []string{"added v2"}, By: []string{"1.4"}}, {Type: "Stock", Shards: []uint32{1}}}

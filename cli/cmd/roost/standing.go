@@ -138,15 +138,6 @@ func (a *app) printListed(header []string, rows [][]any, failures []*adminv1.Fai
 	return a.printLines(lines)
 }
 
-// onlyFailing returns an error if not all of what is listed says that it fails, although only that
-// was asked for.
-func (l *listed) onlyFailing(failures []*adminv1.Failure) error {
-	if l.failing && slices.Contains(failures, nil) {
-		return errors.New("the coordinator runs an earlier release, which does not say what fails")
-	}
-	return nil
-}
-
 // mostShown is how much of an error a table shows, in bytes: the references and versions that
 // errors of regions end with are within it. JSON has all that is known.
 const mostShown = 400
@@ -220,9 +211,6 @@ failed and is tried again.
 				rows = append(rows, []any{named(r.Type + "/" + r.Id), named(r.Name), timeOf(r.DueUnixMs), period, orDash(r.Command)})
 				failures = append(failures, r.Failure)
 			}
-			if err := l.onlyFailing(failures); err != nil {
-				return err
-			}
 			if a.json() {
 				return a.printMessage(all)
 			}
@@ -275,9 +263,6 @@ hour. What cannot be started, or has died, is tried again.
 					active = timeOf(r.ActiveUnixMs)
 				}
 				rows, failures = append(rows, []any{named(r.Type + "/" + r.Id), active}), append(failures, r.Failure)
-			}
-			if err := l.onlyFailing(failures); err != nil {
-				return err
 			}
 			if a.json() {
 				return a.printMessage(all)
@@ -343,9 +328,6 @@ func (a *app) listSends(cmd *cobra.Command) {
 		for _, s := range all.Sends {
 			rows = append(rows, []any{named(s.Type + "/" + s.Id), s.Record, s.Place, s.State, timeOf(s.SentUnixMs), named(s.TargetType + "/" + s.TargetId), s.Command})
 			failures = append(failures, whatFails(s))
-		}
-		if err := l.onlyFailing(failures); err != nil {
-			return err
 		}
 		if a.json() {
 			return a.printMessage(all)

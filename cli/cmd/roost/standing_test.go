@@ -31,10 +31,6 @@ func (f *fakeAdmin) Reminders(_ context.Context, req *adminv1.RemindersRequest) 
 	if req.Failing {
 		all[1].Failure = &adminv1.Failure{SinceUnixMs: 1_800_000_000_300, Times: 7, NextUnixMs: 1_800_000_060_000, Code: "unavailable", Message: "no\x1b[31m clock\nhere " + strings.Repeat("x", 500), Region: "region-1"}
 		all, res.More, res.Silent = all[1:2], true, []*adminv1.Silent{{Region: "region-2", Reason: "no answer within 500ms"}, {Region: "region-2", Reason: "no answer within 500ms"}}
-		if req.Type == "Old" { // a coordinator that does not know the question
-			all[0].Failure = nil
-			req.Type = ""
-		}
 	}
 	var found []*adminv1.Reminder
 	for _, r := range all {
@@ -162,7 +158,6 @@ what ends in … is longer; -o json has all of it
 what fails in region-2 is not known: no answer within 500ms
 more fails; name a type or an entity, or ask for more by --limit (at most 1000)
 `},
-		{"reminders Old --failing", exitFailed, "roost: the coordinator runs an earlier release, which does not say what fails\n"},
 		{"reminders --failing --after two", exitUsage, ""},
 		{"reminders --failing --due-before 1h", exitUsage, ""},
 		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  REGION    WHY

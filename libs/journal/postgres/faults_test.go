@@ -385,7 +385,7 @@ func TestStandby(t *testing.T) {
 }
 
 // TestOtherFormat says that the schema of a later release is left alone after its
-// activation, and one from before release 1 is.
+// activation, and one without the mark is.
 func TestOtherFormat(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -403,7 +403,7 @@ func TestOtherFormat(t *testing.T) {
 	if err := server.Exec(name, "ALTER TABLE roost.meta DROP COLUMN min_writer"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(context.Background(), url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "before release 1") {
+	if _, err := Open(context.Background(), url, journal.DefaultConfig()); !errors.Is(err, journal.ErrUnmarked) {
 		t.Fatalf("open: %v", err)
 	}
 }

@@ -114,8 +114,7 @@ func (d *Driver) LockWrites(ctx context.Context) error { return d.lock.lock(ctx)
 func (d *Driver) UnlockWrites() { d.lock.unlock() }
 
 // beginWrite begins a write transaction. It waits for the writers before it, and then for SQLite's
-// lock. The queue is held until SQLite's lock is: a process of an earlier release knows no
-// writer's lock, but it tries to take SQLite's only while it holds the queue.
+// lock. The queue is held until SQLite's lock is, so that one process at a time polls for that.
 func (d *Driver) beginWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

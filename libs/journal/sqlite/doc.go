@@ -62,8 +62,7 @@
 // It is for one machine and a local file system: never put the file on a network share. A process
 // that is paused inside a transaction stops the other writers until it goes on or dies; nothing
 // wrong is written meanwhile. The pages of removed rows are used again. Only purges and trims give
-// pages back to the file system, a bounded number of pages per batch. In a file made by release 1
-// (see docs/upgrading.md), they do so only after it was compacted ([Compact]).
+// pages back to the file system, a bounded number of pages per batch.
 //
 // If the log was not closed, because the machine stopped for example, SQLite reads it up to
 // the first damaged frame. Usually that frame belongs to a commit that was cut off. But a

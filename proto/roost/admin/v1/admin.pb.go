@@ -1370,7 +1370,7 @@ type Shard struct {
 	Phase  string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"`
 	Reason string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no owner: unreadable, or empty
 	// Why the shard is there, or leaves while it is handing-off; the names are those of why.cause.
-	// Empty: it was never allocated, or what an earlier release has decided.
+	// Empty: it was never allocated.
 	Cause         string `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5083,7 +5083,7 @@ func (x *WhyRequest) GetLimit() uint32 {
 type WhyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`                                   // absent without a type
-	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`                                   // why it is at its region, or leaves it; empty: an earlier release has decided it
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`                                   // why it is at its region, or leaves it; empty: it was never allocated
 	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`                                     // the region that is to get it next; empty: not known
 	Pin           *PinnedShard           `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`                                       // absent: it is not pinned
 	SinceUnixMs   int64                  `protobuf:"varint,5,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // since when the region has it; 0: that decision is not kept any more
