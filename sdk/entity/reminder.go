@@ -152,6 +152,8 @@ func (c *Ctx) mayRemind(name string) error {
 		return misused("%s changes nothing, so it cannot set or cancel reminders", c.command)
 	case c.wants().deleted:
 		return misused("%w; set or cancel reminders before Delete, or not at all", ErrDeleted)
+	case name == "" || len(name) > sharding.MaxWakeNameLen:
+		return misused("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
 	}
 	// Names that cannot be told apart in a list are refused.
 	if err := sharding.CheckText("its name", name, sharding.MaxWakeNameLen); err != nil {

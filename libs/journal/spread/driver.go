@@ -27,7 +27,7 @@ type Driver struct {
 // Open combines a handle on the first database with the others. types says in which database a type is put that is
 // not in one yet. A new database gets its number. One that was used before need not answer: it is down until it does. If Open returns no
 // error, Close closes the first handle, too. Errors wrap [journal.ErrConfig], [journal.ErrIdentity],
-// [journal.ErrNotActivated] or [journal.ErrUnreachable].
+// [journal.ErrUnreachable].
 func Open(ctx context.Context, first journal.Driver, others []Database, types map[sharding.EntityType]int) (*Driver, error) {
 	s, err := newSet(first, others)
 	if err != nil {
