@@ -34,7 +34,7 @@ func (d *Dispatcher) served(in *Served) {
 		q.servedAt = d.now
 		var list []*pair
 		for _, set := range q.retrying { // order-free: sorted below
-			for p := range set {
+			for p := range set { // order-free: sorted below
 				list = append(list, p)
 			}
 		}
