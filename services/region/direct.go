@@ -151,6 +151,7 @@ func (c *ControlCore) learn(row sharding.Row) {
 		c.forward(rows)
 	}
 	c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Rows: rows})
+	c.hastenSends(nil, rows, nil) // the coordinator's row is no news any more when it comes
 }
 
 // found answers FindShards.

@@ -59,7 +59,7 @@ func (c *ControlCore) newlyHosted(types []sharding.TypeDesc) (list []*sharding.T
 	return list
 }
 
-// hastenSends has failing sends retried after a change of the table: those to types that are newly hosted, to
+// hastenSends retries failing sends after a change of the table: those to types that are newly hosted, to
 // shards with rows that are served now, and to entities that were released from quarantine.
 func (c *ControlCore) hastenSends(hosted []*sharding.TypeDesc, rows []sharding.Row, released []outbox.Released) {
 	var served []outbox.Served
