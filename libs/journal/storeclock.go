@@ -46,7 +46,7 @@ func (j *Journal) ClockAhead() (ahead time.Duration, known bool) {
 		if !ok {
 			continue
 		}
-		if d := now.Sub(time.Now()); !known || d.Abs() > ahead.Abs() {
+		if d := time.Until(now); !known || d.Abs() > ahead.Abs() {
 			ahead = d
 		}
 		known = true

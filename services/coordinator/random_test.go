@@ -525,6 +525,9 @@ func (c *cluster) checkCalm() {
 	counts := map[sharding.EntityType]map[sharding.NodeID]int{}
 	served := map[sharding.ShardID]bool{}
 	for _, r := range v.Rows {
+		if r.Shard.Type == "X" && r.Owner == (sharding.NodeID{}) {
+			continue // a message made the coordinator believe that a region hosts this type; none does
+		}
 		if p := c.peer(r.Owner); r.Phase != sharding.Serving || p == nil || p.held[r.Shard] != r.Epoch || p.leaving {
 			c.t.Errorf("not served: %s", rowText(r))
 			continue

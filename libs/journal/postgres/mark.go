@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -65,6 +67,10 @@ func (m *marks) check(ctx context.Context, conn *pgx.Conn, opened sharding.Gener
 	var generation, epoch, last int64
 	if err := conn.QueryRow(ctx, markSQL, pgx.QueryExecModeExec, string(k.shard.Type), int64(k.shard.Index), string(k.entity.Type), []byte(k.entity.ID)).
 		Scan(&generation, &epoch, &last); err != nil {
+		// A damaged page says nothing about what is stored. If it refused the connection, one page would stop the whole journal.
+		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && (pg.Code == stateDataCorrupt || pg.Code == stateIndexCorrupt) {
+			return nil
+		}
 		return err
 	}
 	fence := sharding.Epoch(epoch)

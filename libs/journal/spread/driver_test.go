@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -87,7 +88,7 @@ func (f *files) align(ctx context.Context) error {
 		if lane == 0 {
 			generation = facts.Generation.String()
 		}
-		err = errors.Join(err, f.change(lane, "UPDATE meta SET value = ? WHERE key = 'generation'", generation), d.Close())
+		err = errors.Join(err, f.change(lane, "UPDATE meta SET value = ? WHERE key = 'generation'", generation), d.Close(), os.Remove(path+"-mark")) // it has the generation of before
 		if err != nil {
 			return err
 		}
@@ -152,6 +153,11 @@ func TestConformance(t *testing.T) {
 			Replace: func() error {
 				if err := both("UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'"); err != nil {
 					return err
+				}
+				for _, path := range f.paths { // as a restore does
+					if err := os.Remove(path + "-mark"); err != nil {
+						return err
+					}
 				}
 				second, err := f.driver(context.Background(), f.paths[1])
 				if err != nil {

@@ -214,12 +214,14 @@ func (s *Runner) Run() {
 			s.tick()
 		}
 	}
-	if now, known := s.journal.StoreNow(); known {
-		for _, l := range s.shards { // before any command: its turn may set a reminder
-			l.put(item{in: region.StoreClock{Now: now}})
+	s.noter.stepsCore(func() {
+		if now, known := s.journal.StoreNow(); known {
+			for _, l := range s.shards { // before any command: its turn may set a reminder
+				l.put(item{in: region.StoreClock{Now: now}})
+			}
 		}
-	}
-	s.noter.stepsCore(func() { loop.Run(s.ctx, s.control.inbox, tickEvery, s.due, takeIn) })
+		loop.Run(s.ctx, s.control.inbox, tickEvery, s.due, takeIn)
+	})
 	if s.routing != nil {
 		s.routing.end() // turns wait for its answers
 	}
