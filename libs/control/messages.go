@@ -96,10 +96,10 @@ type (
 		Of sharding.NodeUID
 		// Ago is how long ago that was when the region registered.
 		Ago time.Duration
-		// Cause shows that the process ended itself: what the runtime wrote then, such as "panic: ...", or its
-		// exit status. Empty: nothing shows it, so the process may have been killed from outside.
+		// Cause is what the runtime wrote when it ended the process, such as "panic: ...". Empty: nothing.
 		Cause string
-		// Memory is how full its memory was, if the kernel may have ended it for that reason.
+		// Memory is what shows, without a Cause, that nobody killed the process from outside: its exit status, or how full
+		// its memory was, if the kernel may have ended it for that reason.
 		Memory string
 		// Turns are those that ran then.
 		Turns []CrashedTurn

@@ -15,10 +15,10 @@ import (
 //   - The entity is a suspect from then on. A region runs the turns of suspects one at a time, so that each of
 //     them runs alone. (If a turn hangs, others run beside it after a while.)
 //   - A crash is evident if something shows that the process was not killed from outside: the text of the runtime, the
-//     exit status (both are its cause), or that its memory was nearly full.
+//     exit status, or that its memory was nearly full.
 //   - An entity with Config.QuarantineCrashes evident crashes within Config.QuarantineWindow is quarantined if it ran
 //     alone at the newest crash, and this one is evident.
-//   - If the newest crash has a cause, the entity need not have run alone: it is quarantined
+//   - If the newest crash has a cause (the text of the runtime), the entity need not have run alone: it is quarantined
 //     if no other entity that ran has so many evident crashes. If several have, those with even more are
 //     quarantined, or the one of these that ran alone.
 //   - After a crash that is not evident, an entity is quarantined if it ran alone, and has blindCrashes crashes.

@@ -226,8 +226,13 @@ func ParseExit(text string) (Exit, error) {
 // Report returns which turns may have ended a process, by its notes, and when the process ended. alive is the last time
 // at which the process noted that it was alive.
 func Report(process sharding.NodeUID, alive time.Time, e Evidence, noted []Noted) (c control.Crash, at time.Time) {
-	cause := cmp.Or(e.Runtime, e.Exit.Text)
+	// An exit status shows that the process was not killed from outside, but unlike a text of the runtime it comes from
+	// a turn that ran. So it convicts only an entity that ran alone: others ran at the same moment.
+	cause := e.Runtime
 	c, at = control.Crash{Of: process, Cause: cause, Memory: e.memory()}, alive
+	if cause == "" && !e.Exit.Killed {
+		c.Memory = cmp.Or(e.Exit.Text, c.Memory)
+	}
 	quit := strings.HasPrefix(e.Runtime, "SIGQUIT") // the runtime writes this if somebody asks for its stacks by the signal
 	if quit || e.Exit.Killed && e.Runtime == "" {   // by somebody else, unless the kernel needed memory
 		c.Cause, cause = "", ""

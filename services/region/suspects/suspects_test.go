@@ -158,16 +158,16 @@ func testEvidence(t testing.TB) {
 		{runtime: "panic: oh no", cause: "panic"},
 		{runtime: "panic: oh no", exit: "exit status 2", cause: "panic"},
 		{runtime: "SIGQUIT: quit", killed: "yes"},
-		{exit: "exit status 3", cause: "exit status 3"},
-		{exit: "exited 3 exit-code", cause: "exit status 3"},
-		{exit: "exit status 0", cause: "exit status 0"},
+		{exit: "exit status 3", memory: "exit status 3"},
+		{exit: "exited 3 exit-code", memory: "exit status 3"},
+		{exit: "exit status 0", memory: "exit status 0"},
 		{exit: "exit status 143", killed: "yes"},
 		{exit: "signal: killed", killed: "yes"},
 		{exit: "killed KILL signal", killed: "yes"},
 		{exit: "signal: killed", used: 95, memory: "full"},
-		{exit: "killed KILL oom-kill", cause: "memory"},
-		{exit: "signal: segmentation fault (core dumped)", cause: "segmentation"},
-		{exit: "dumped SEGV core-dump", cause: "SEGV"},
+		{exit: "killed KILL oom-kill", memory: "memory"},
+		{exit: "signal: segmentation fault (core dumped)", memory: "segmentation"},
+		{exit: "dumped SEGV core-dump", memory: "SEGV"},
 	} {
 		exit, err := ParseExit(c.exit)
 		if err != nil {
