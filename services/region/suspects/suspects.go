@@ -226,8 +226,8 @@ func ParseExit(text string) (Exit, error) {
 // Report returns which turns may have ended a process, by its notes, and when the process ended. alive is the last time
 // at which the process noted that it was alive.
 func Report(process sharding.NodeUID, alive time.Time, e Evidence, noted []Noted) (c control.Crash, at time.Time) {
-	// An exit status shows that the process was not killed from outside, but unlike a text of the runtime it comes from
-	// a turn that ran. So it convicts only an entity that ran alone: others ran at the same moment.
+	// An exit status shows that the process was not killed from outside, but not which of the turns that ran ended it. So
+	// it is no cause: it counts, and convicts only an entity that ran alone.
 	cause := e.Runtime
 	c, at = control.Crash{Of: process, Cause: cause, Memory: e.memory()}, alive
 	if cause == "" && !e.Exit.Killed {
