@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := fmt.Errorf("%w: password authentication failed", journal.ErrNotCommitted)
 		contended := fmt.Errorf("%w: %w", journal.ErrNotCommitted, journal.ErrContended)
+		var mu sync.Mutex
 		var told []string
 		driver := &scripted{Driver: memory.New(journal.DefaultConfig())}
 		j, err := journal.Open(t.Context(), driver, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{
@@ -28,6 +30,8 @@ func TestFailures(t *testing.T) {
 				if err != nil {
 					reason = journal.Reason(err)
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				told = append(told, fmt.Sprint(p, " ", reason))
 			},
 		})
@@ -43,6 +47,8 @@ func TestFailures(t *testing.T) {
 		}
 		wantTold := func(want ...string) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(told, want) {
 				t.Errorf("notified of %q, want %q", told, want)
 			}

@@ -240,10 +240,17 @@ func TestDurabilityWhileOpen(t *testing.T) {
 		t.Helper()
 		mustExec(t, conn, "ALTER SYSTEM SET "+name+" = '"+value+"'")
 		mustExec(t, conn, "SELECT pg_reload_conf()")
-		for got := ""; got != value; { // other sessions have it before their next statement
-			if err := conn.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got); err != nil {
-				t.Fatal(err)
+		has := func(conn *pgx.Conn) {
+			for got := ""; got != value; {
+				if err := conn.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got); err != nil {
+					t.Fatal(err)
+				}
 			}
+		}
+		has(conn)
+		for _, idle := range b.writes.AcquireAllIdle(t.Context()) { // each session has a signal of its own
+			has(idle.Conn())
+			idle.Release()
 		}
 	}
 	epoch, seq := sharding.Epoch(0), uint64(0)
