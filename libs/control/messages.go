@@ -98,9 +98,9 @@ type (
 		Ago time.Duration
 		// Cause is what the runtime wrote when it ended the process, such as "panic: ...". Empty: nothing.
 		Cause string
-		// Memory is what shows, without a Cause, that nobody killed the process from outside: its exit status, or how full
+		// Evidence is what shows, without a Cause, that nobody killed the process from outside: its exit status, or how full
 		// its memory was, if the kernel may have ended it for that reason.
-		Memory string
+		Evidence string
 		// Turns are those that ran then.
 		Turns []CrashedTurn
 	}

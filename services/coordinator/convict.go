@@ -74,7 +74,7 @@ func (m *Machine) crashed(name string, c control.Crash) {
 	if slices.ContainsFunc(c.Turns, m.quarantinedTurn) && !mutant.On("quarantine-culprit") {
 		return // this entity has surely ended the region, which did not know yet that it is quarantined
 	}
-	crash := CountedCrash{Process: c.Of, Region: name, At: factTime(m.now.Add(-c.Ago)), Evident: c.Cause != "" || c.Memory != ""}
+	crash := CountedCrash{Process: c.Of, Region: name, At: factTime(m.now.Add(-c.Ago)), Evident: c.Cause != "" || c.Evidence != ""}
 	var charges []*charge
 	for i, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
 		f, counts := m.suspect(turn, crash, &c)
@@ -117,7 +117,7 @@ func (m *Machine) suspect(turn control.CrashedTurn, crash CountedCrash, c *contr
 	f.Crashes = append(m.freshCrashes(f.Crashes), crash)
 	f.State, f.Command = Suspected, clip(turn.Command, sharding.MaxTypeLen)
 	if crash.Evident {
-		f.Cause = clip(cmp.Or(c.Cause, c.Memory), maxCrashText)
+		f.Cause = clip(cmp.Or(c.Cause, c.Evidence), maxCrashText)
 	}
 	f.Note = m.note("roost", "a turn of it ran when "+f.regions()+" ended"+f.explained())
 	return f, true

@@ -239,7 +239,7 @@ func (w *world) do(line string) {
 			} else if crash, is := strings.CutPrefix(a, "crash="); is { // crash=11, or crash=11:panic, or crash=11:memory: the uid of the process
 				uid, cause, _ := strings.Cut(crash, ":")
 				if cause == "memory" {
-					in.Crash.Memory, cause = "its memory was full", ""
+					in.Crash.Evidence, cause = "its memory was full", ""
 				}
 				in.Crash.Of, in.Crash.Ago, in.Crash.Cause = sharding.NodeUID(number(w.t, uid)), time.Second, cause
 			} else if ran, is := strings.CutPrefix(a, "ran="); is { // ran=T/x, or ran=T/x:alone, or ran=T/x:clean

@@ -251,7 +251,7 @@ func toCrash(c control.Crash) *controlv1.Crash {
 	if c.Of == 0 {
 		return nil
 	}
-	out := &controlv1.Crash{Uid: uint64(c.Of), AgoNs: int64(c.Ago), Cause: c.Cause, Memory: c.Memory}
+	out := &controlv1.Crash{Uid: uint64(c.Of), AgoNs: int64(c.Ago), Cause: c.Cause, Evidence: c.Evidence}
 	for _, t := range c.Turns {
 		out.Turns = append(out.Turns, &controlv1.CrashedTurn{Type: string(t.Entity.Type), Id: string(t.Entity.ID), Command: t.Command, Alone: t.Alone, Clean: t.Clean, Ended: t.Ended})
 	}
@@ -259,7 +259,7 @@ func toCrash(c control.Crash) *controlv1.Crash {
 }
 
 func fromCrash(c *controlv1.Crash) control.Crash {
-	out := control.Crash{Of: sharding.NodeUID(c.GetUid()), Ago: time.Duration(c.GetAgoNs()), Cause: c.GetCause(), Memory: c.GetMemory()}
+	out := control.Crash{Of: sharding.NodeUID(c.GetUid()), Ago: time.Duration(c.GetAgoNs()), Cause: c.GetCause(), Evidence: c.GetEvidence()}
 	out.Turns = slices.Grow(out.Turns, len(c.GetTurns()))
 	for _, t := range c.GetTurns() {
 		out.Turns = append(out.Turns, control.CrashedTurn{

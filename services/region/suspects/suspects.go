@@ -229,14 +229,14 @@ func Report(process sharding.NodeUID, alive time.Time, e Evidence, noted []Noted
 	// An exit status shows that the process was not killed from outside, but not which of the turns that ran ended it. So
 	// it is no cause: it counts, and convicts only an entity that ran alone.
 	cause := e.Runtime
-	c, at = control.Crash{Of: process, Cause: cause, Memory: e.memory()}, alive
+	c, at = control.Crash{Of: process, Cause: cause, Evidence: e.memory()}, alive
 	if cause == "" && !e.Exit.Killed {
-		c.Memory = cmp.Or(e.Exit.Text, c.Memory)
+		c.Evidence = cmp.Or(e.Exit.Text, c.Evidence)
 	}
 	quit := strings.HasPrefix(e.Runtime, "SIGQUIT") // the runtime writes this if somebody asks for its stacks by the signal
 	if quit || e.Exit.Killed && e.Runtime == "" {   // by somebody else, unless the kernel needed memory
 		c.Cause, cause = "", ""
-		if c.Memory == "" && !mutant.On("suspects-killed") {
+		if c.Evidence == "" && !mutant.On("suspects-killed") {
 			noted = nil
 		}
 	}

@@ -148,33 +148,33 @@ func TestEvidence(t *testing.T) { testEvidence(t) }
 func testEvidence(t testing.TB) {
 	noted := []Noted{{CrashedTurn: control.CrashedTurn{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: "Do"}, Running: true}}
 	for _, c := range []struct {
-		runtime, exit         string
-		used                  uint64
-		cause, memory, killed string
+		runtime, exit           string
+		used                    uint64
+		cause, evidence, killed string
 	}{
 		{},
 		{used: 90},
-		{used: 91, memory: "full"},
+		{used: 91, evidence: "full"},
 		{runtime: "panic: oh no", cause: "panic"},
 		{runtime: "panic: oh no", exit: "exit status 2", cause: "panic"},
 		{runtime: "SIGQUIT: quit", killed: "yes"},
-		{exit: "exit status 3", memory: "exit status 3"},
-		{exit: "exited 3 exit-code", memory: "exit status 3"},
-		{exit: "exit status 0", memory: "exit status 0"},
+		{exit: "exit status 3", evidence: "exit status 3"},
+		{exit: "exited 3 exit-code", evidence: "exit status 3"},
+		{exit: "exit status 0", evidence: "exit status 0"},
 		{exit: "exit status 143", killed: "yes"},
 		{exit: "signal: killed", killed: "yes"},
 		{exit: "killed KILL signal", killed: "yes"},
-		{exit: "signal: killed", used: 95, memory: "full"},
-		{exit: "killed KILL oom-kill", memory: "memory"},
-		{exit: "signal: segmentation fault (core dumped)", memory: "segmentation"},
-		{exit: "dumped SEGV core-dump", memory: "SEGV"},
+		{exit: "signal: killed", used: 95, evidence: "full"},
+		{exit: "killed KILL oom-kill", evidence: "memory"},
+		{exit: "signal: segmentation fault (core dumped)", evidence: "segmentation"},
+		{exit: "dumped SEGV core-dump", evidence: "SEGV"},
 	} {
 		exit, err := ParseExit(c.exit)
 		if err != nil {
 			t.Errorf("%q: %v", c.exit, err)
 		}
 		r, _ := Report(1, time.Unix(1, 0), Evidence{Runtime: c.runtime, Exit: exit, Used: c.used << 20, Limit: 100 << 20}, noted)
-		if !strings.Contains(r.Cause, c.cause) || (r.Cause == "") != (c.cause == "") || !strings.Contains(r.Memory, c.memory) || (r.Memory == "") != (c.memory == "") || (len(r.Turns) == 0) != (c.killed != "") {
+		if !strings.Contains(r.Cause, c.cause) || (r.Cause == "") != (c.cause == "") || !strings.Contains(r.Evidence, c.evidence) || (r.Evidence == "") != (c.evidence == "") || (len(r.Turns) == 0) != (c.killed != "") {
 			t.Errorf("%+v: the report is %+v", c, r)
 		}
 	}

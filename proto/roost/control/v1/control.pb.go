@@ -1221,9 +1221,9 @@ type Crash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           uint64                 `protobuf:"fixed64,1,opt,name=uid,proto3" json:"uid,omitempty"`                 // the incarnation that has ended
 	AgoNs         int64                  `protobuf:"varint,2,opt,name=ago_ns,json=agoNs,proto3" json:"ago_ns,omitempty"` // how long ago
-	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`               // what shows that it has ended itself: its runtime's text, or its exit status; empty: nothing
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`               // what its runtime wrote when it ended the process; empty: nothing
 	Turns         []*CrashedTurn         `protobuf:"bytes,4,rep,name=turns,proto3" json:"turns,omitempty"`               // that ran then
-	Memory        string                 `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`             // how full its memory was, if it was nearly full; empty: it was not, or nobody knows
+	Evidence      string                 `protobuf:"bytes,5,opt,name=evidence,proto3" json:"evidence,omitempty"`         // without a cause, what shows that nobody killed it from outside: its exit status, or how full its memory was; empty: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1286,9 +1286,9 @@ func (x *Crash) GetTurns() []*CrashedTurn {
 	return nil
 }
 
-func (x *Crash) GetMemory() string {
+func (x *Crash) GetEvidence() string {
 	if x != nil {
-		return x.Memory
+		return x.Evidence
 	}
 	return ""
 }
@@ -3303,13 +3303,13 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x12hands_off_directly\x18\n" +
 	" \x01(\bR\x10handsOffDirectly\x12-\n" +
 	"\x05crash\x18\v \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
-	"\x10_journal_cluster\"\x93\x01\n" +
+	"\x10_journal_cluster\"\x97\x01\n" +
 	"\x05Crash\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x15\n" +
 	"\x06ago_ns\x18\x02 \x01(\x03R\x05agoNs\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x123\n" +
-	"\x05turns\x18\x04 \x03(\v2\x1d.roost.control.v1.CrashedTurnR\x05turns\x12\x16\n" +
-	"\x06memory\x18\x05 \x01(\tR\x06memory\"\x8d\x01\n" +
+	"\x05turns\x18\x04 \x03(\v2\x1d.roost.control.v1.CrashedTurnR\x05turns\x12\x1a\n" +
+	"\bevidence\x18\x05 \x01(\tR\bevidence\"\x8d\x01\n" +
 	"\vCrashedTurn\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +

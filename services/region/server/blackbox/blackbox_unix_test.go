@@ -198,7 +198,7 @@ func TestMemory(t *testing.T) {
 	b.Begin(turn("runs"))
 	b.Memory(95<<20, 100<<20)
 	b.die(t)
-	if _, r := open(t, path, 2); r == nil || r.Memory != "its memory was full: 95 of 100 MiB" || r.Cause != "" || len(r.Turns) != 1 {
+	if _, r := open(t, path, 2); r == nil || r.Evidence != "its memory was full: 95 of 100 MiB" || r.Cause != "" || len(r.Turns) != 1 {
 		t.Errorf("the report is %+v", r)
 	}
 }
