@@ -34,6 +34,7 @@ func TestHouse(t *testing.T) {
 			"replies":        nouns,
 			"router":         with("libs/control", "libs/routetable", "libs/replies", "libs/backoff"),
 			"router/driver":  with("libs/router", "libs/control", "libs/link", "libs/loop"),
+			"atomicfile":     {},
 			"backendurl":     {},
 			"priority":       {},
 			"entitylist":     {"libs/sharding"},

@@ -23,6 +23,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/atomicfile"
 )
 
 // Names of the files of an authority in its directory.
@@ -163,14 +165,7 @@ func (a *Authority) IssueFiles(dir, name string, r Request) (certFile, keyFile s
 		return "", "", err
 	}
 	certFile, keyFile = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
-	return certFile, keyFile, errors.Join(replace(keyFile, key, 0o600), replace(certFile, cert, 0o644))
-}
-
-func replace(path string, content []byte, mode os.FileMode) error {
-	if err := os.WriteFile(path+".new", content, mode); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return certFile, keyFile, errors.Join(atomicfile.Write(keyFile, key, 0o600), atomicfile.Write(certFile, cert, 0o644))
 }
 
 func writeNew(path string, content []byte, mode os.FileMode) error {

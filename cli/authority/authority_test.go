@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,5 +62,30 @@ func TestIssue(t *testing.T) {
 	}
 	if _, err := Load(t.TempDir()); err == nil {
 		t.Error("an empty directory is an authority")
+	}
+}
+
+// TestPlantedLinks: in a directory that another user may write to, a link with the name of a file that is about to be
+// written leads nowhere: a private key would be written into a file of that user.
+func TestPlantedLinks(t *testing.T) {
+	a, err := New("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	for _, name := range []string{"region-1.key.new", "region-1.pem.new", "region-1.key", "region-1.pem"} {
+		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, key, err := a.IssueFiles(dir, "region-1", Request{Name: "region-1", End: time.Now().Add(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(victim); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file elsewhere has %q, %v", content, err)
+	}
+	if info, err := os.Lstat(key); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the key is %v, %v", info.Mode(), err)
 	}
 }

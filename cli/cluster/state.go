@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/roost-cluster/roost/libs/atomicfile"
 )
 
 // ErrLocked is wrapped when another process uses a file or directory.
@@ -104,8 +106,5 @@ func (s *State) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", append(content, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return atomicfile.Write(path, append(content, '\n'), 0o600)
 }

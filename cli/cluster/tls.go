@@ -35,7 +35,7 @@ func secure(name, dir string) (*security, error) {
 	if err := os.RemoveAll(s.dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := os.Mkdir(s.dir, 0o700); err != nil { // not one that another user has made meanwhile
 		return nil, err
 	}
 	var err error

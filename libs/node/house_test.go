@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/backendurl", "libs/bounded", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/rawconn", "libs/sharding"},
+			".":          {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/rawconn", "libs/sharding"},
 			"auth":       {"libs/node/watchfile", "libs/sharding"},
 			"watchfile":  {},
 			"histogram":  {},

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/roost-cluster/roost/libs/atomicfile"
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/histogram"
@@ -374,19 +374,7 @@ func (n *Node) writeAddresses() error {
 	if err != nil {
 		return err
 	}
-	// In a folder that others may write to, a known name could be a link to any file of this user.
-	fresh, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err == nil {
-		_, err = fresh.Write(append(content, '\n'))
-		err = errors.Join(err, fresh.Chmod(0o644), fresh.Close())
-		if err == nil {
-			err = os.Rename(fresh.Name(), file)
-		}
-		if err != nil {
-			_ = os.Remove(fresh.Name()) // what has failed is in err
-		}
-	}
-	if err != nil {
+	if err := atomicfile.Write(file, append(content, '\n'), 0o644); err != nil {
 		return fmt.Errorf("node.address_file: %w", err)
 	}
 	return nil
