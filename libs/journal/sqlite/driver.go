@@ -208,7 +208,7 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 		return err
 	}
 	if _, err = d.conn.ExecContext(ctx, "COMMIT"); err == nil {
-		d.marks.write(mark{Generation: d.generation}) // those of the journal that was here before do not count
+		d.marks.change(func(mark) mark { return mark{Generation: d.generation} }) // those of the journal that was here before do not count
 	}
 	return err
 }
@@ -282,7 +282,7 @@ func (d *Driver) closeAll() error {
 	// The last connection to close copies the log.
 	errs = append(errs, d.checkpoints.stop()...)
 	if d.marks != nil {
-		errs = append(errs, d.marks.file.Close())
+		errs = append(errs, d.marks.close())
 	}
 	return errors.Join(append(errs, d.lock.close())...)
 }

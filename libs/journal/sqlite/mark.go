@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -28,6 +29,10 @@ const (
 	markEvery = time.Second
 	// userVersion is where the main file has the mark: SQLite gives this field to applications.
 	userVersion = 60
+	// markPatience is how long to wait for a process that changes the file of marks until it is changed without its
+	// lock: longer than any change takes, and short, because other writers wait meanwhile. Only a process that is
+	// paused in the middle of a change has the lock for longer.
+	markPatience = 100 * time.Millisecond
 )
 
 // mark is a number that only rises, as it was found in three places: in the journal as transactions see it,
@@ -42,7 +47,7 @@ type mark struct {
 	Older int
 }
 
-// markForm has one length, and a checksum behind it, because a reader may see half of what another process writes.
+// markForm has one length, and a checksum behind it, because readers take no lock and may see half of what another process writes.
 const markForm = "generation %016x log %010d main %010d older %d "
 
 // errOlder is why a journal is refused that an older copy was put into.
@@ -63,8 +68,12 @@ func (highest mark) allows(found mark) error {
 	return nil
 }
 
-// raised returns the highest marks after others were seen.
+// raised returns the highest marks after others were seen. Those of another journal, which was made at the same
+// place, stay as they are: a process that still has the one before open must not have the new one refused.
 func (highest mark) raised(seen mark) mark {
+	if highest != (mark{}) && highest.Generation != seen.Generation && !mutant.On("marks-of-new") {
+		return highest
+	}
 	return mark{Generation: seen.Generation, Log: max(highest.Log, seen.Log), Main: max(highest.Main, seen.Main), Older: max(highest.Older, seen.Older)}
 }
 
@@ -74,9 +83,10 @@ func (highest mark) raised(seen mark) mark {
 type marks struct {
 	path string // of the main file
 	file *os.File
+	mu   sync.Mutex // guards lock
+	lock *fileLock  // on the file of marks, while it is changed
 	// Of transactions alone:
 	look, raise time.Time // the next of each
-	log         uint32    // after the last look
 }
 
 func openMarks(path string) (*marks, error) {
@@ -84,11 +94,18 @@ func openMarks(path string) (*marks, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ownLike(path+markSuffix, path); err != nil {
+	lock, err := openLock(path + markSuffix)
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &marks{path: path, file: f}, nil
+	m := &marks{path: path, file: f, lock: lock}
+	if err := ownLike(path+markSuffix, path); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
 }
+
+func (m *marks) close() error { return errors.Join(m.lock.close(), m.file.Close()) }
 
 // read returns the highest marks, zero ones if the file is new or was not written completely.
 func (m *marks) read() mark {
@@ -102,6 +119,22 @@ func (m *marks) read() mark {
 		}
 	}
 	return mark{}
+}
+
+// change replaces the highest marks by what f makes of them. The lock keeps a change by another handle from being
+// overwritten. If the lock does not come, the marks are changed nevertheless: an older copy may then go unnoticed.
+func (m *marks) change(f func(highest mark) mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), markPatience)
+	defer cancel()
+	if !mutant.On("marks-lock") && m.lock.lock(ctx) == nil {
+		defer m.lock.unlock()
+	}
+	before := m.read()
+	if after := f(before); after != before {
+		m.write(after)
+	}
 }
 
 func (m *marks) write(highest mark) {
@@ -121,13 +154,12 @@ func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 		return seen, err
 	}
 	if err = highest.allows(seen); err != nil {
-		highest.Older = 1
-		m.write(highest)
+		m.change(func(highest mark) mark { return highest.raised(mark{Generation: seen.Generation, Older: 1}) })
 		_ = m.file.Sync()
 		return seen, fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/repair.md, \"An older copy over the file\")",
 			journal.ErrReplaced, err, m.path, m.path, markSuffix)
 	}
-	m.write(highest.raised(seen))
+	m.change(func(highest mark) mark { return highest.raised(seen) })
 	return seen, nil
 }
 
@@ -166,20 +198,16 @@ func (d *Driver) raiseMark(wrote bool) (raised mark, err error) {
 	if !raise {
 		return mark{}, nil
 	}
-	before := m.log
-	m.raise, m.log = m.look, seen.Log
-	if seen.Log > before { // another process has raised it
-		return mark{}, nil
-	}
-	m.log++
-	_, err = d.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", m.log))
-	return mark{Generation: d.generation, Log: m.log}, err
+	raised = mark{Generation: d.generation, Log: seen.Log + 1}
+	_, err = d.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", raised.Log))
+	return raised, err
 }
 
 // noteMark stores a mark that was committed.
 func (d *Driver) noteMark(raised mark) {
 	if raised != (mark{}) {
-		d.marks.write(d.marks.read().raised(raised))
+		d.marks.raise = d.marks.look
+		d.marks.change(func(highest mark) mark { return highest.raised(raised) })
 	}
 }
 

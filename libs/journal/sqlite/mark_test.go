@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -130,5 +131,109 @@ func TestMarkCostsNoSync(t *testing.T) {
 	}
 	if got := mark(); got != before+1 {
 		t.Errorf("two writes within %v raise the mark from %d to %d", markEvery, before, got)
+	}
+}
+
+// TestMarksOfSeveral: what one handle has noted in the file of marks is not taken back by another one, which has
+// read the file before.
+func TestMarksOfSeveral(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	must(t, create(path))
+	open := func() *marks {
+		m, err := openMarks(path)
+		must(t, err)
+		t.Cleanup(func() { _ = m.close() })
+		return m
+	}
+	a, b := open(), open()
+	sees := func(log uint32) func() (mark, error) {
+		return func() (mark, error) { return mark{Generation: 7, Log: log}, nil }
+	}
+	look := func(m *marks, log uint32, meanwhile func()) error {
+		_, err := m.check(func() (mark, error) { meanwhile(); return sees(log)() })
+		return err
+	}
+	must(t, look(a, 1, func() {
+		must(t, look(b, 3, func() {}))
+	}))
+	if got := a.read().Log; got != 3 {
+		t.Errorf("a look that has begun before takes the mark from 3 to %d", got)
+	}
+
+	// A handle waits until another one has changed the file.
+	changed := make(chan error, 1)
+	a.change(func(highest mark) mark {
+		go func() { changed <- look(b, 5, func() {}) }()
+		for !b.lock.waits() {
+			select {
+			case err := <-changed:
+				t.Fatal("a change does not wait for another one: ", err)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		highest.Log = 4
+		return highest
+	})
+	must(t, <-changed)
+	if got := a.read().Log; got != 5 {
+		t.Errorf("two changes at the same time leave the mark %d, want 5", got)
+	}
+
+	// It does not wait for one that is paused.
+	a.change(func(highest mark) mark {
+		must(t, look(b, 6, func() {}))
+		return b.read()
+	})
+	for b.lock.waits() {
+		time.Sleep(time.Millisecond)
+	}
+
+	if err := look(a, 6, func() {
+		if err := look(b, 2, func() {}); !errors.Is(err, journal.ErrReplaced) {
+			t.Errorf("an older file: %v", err)
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := look(b, 6, func() {}); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("a look that has begun before an older file was found lets it be used: %v", err)
+	}
+}
+
+// TestMarksOfANewJournal: a process that has a journal open which was removed does not have the one refused that was
+// made in its place.
+func TestMarksOfANewJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	old, err := Open(t.Context(), path, journal.DefaultConfig())
+	must(t, err)
+	for _, suffix := range []string{"", logSuffix, sharedSuffix} {
+		must(t, os.Remove(path+suffix))
+	}
+	made, err := Open(t.Context(), path, journal.DefaultConfig())
+	must(t, err)
+	defer made.Close()
+	if err := old.Close(); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("the file that was removed is closed with: %v", err)
+	}
+	if _, err := made.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: 1, Owner: 1}}}); err != nil {
+		t.Errorf("the new one: %v", err)
+	}
+}
+
+// TestMarkOfSeveral: each process raises the mark once in markEvery, also if another one has raised it.
+func TestMarkOfSeveral(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	a, b := openDriver(t, path), openDriver(t, path)
+	epoch := sharding.Epoch(0)
+	for want, d := range []*Driver{a, b, a, b} {
+		epoch++
+		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		r, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		if err != nil || r[0].Verdict != sharding.Durable {
+			t.Fatal(r, err)
+		}
+		if got := d.marks.read().Log; got != uint32(want+1) {
+			t.Errorf("after %d commits the mark is %d", want+1, got)
+		}
 	}
 }

@@ -21,6 +21,8 @@ func TestMutants(t *testing.T) {
 		"number-reuse":  "^TestNumbersAreNeverReused$",
 		"cache-version": "^TestCache$",
 		"journal-mark":  "^TestOlderCopy$",
+		"marks-lock":    "^TestMarksOfSeveral$",
+		"marks-of-new":  "^TestMarksOfANewJournal$",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", test)
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)
