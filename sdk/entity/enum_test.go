@@ -1,6 +1,7 @@
 package entity_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -123,4 +124,73 @@ func errText(err error) string {
 		return "no error"
 	}
 	return err.Error()
+}
+
+// dept has values that package json writes with escapes. level is stored in base64, as all lists of bytes are.
+type (
+	dept  string
+	level uint8
+)
+
+func (dept) Values() []dept   { return []dept{"R&D", `"staff"`} }
+func (level) Values() []level { return []level{1, 2} }
+
+// TestValuesInOtherForms: the values of a type are compared also where package json writes them in another way: as a
+// key, in quotes and in base64.
+func TestValuesInOtherForms(t *testing.T) {
+	type form struct {
+		By     map[dept]int
+		Rank   rank    `json:",string"`
+		Maybe  *rank   `json:",string"`
+		Status status  `json:",string"`
+		Levels []level `json:"levels"`
+	}
+	typ := entity.Define("Judge", func(string) *judge { return &judge{} },
+		entity.On(entity.Command[form, int]("Judge", "Take"), func(_ *judge, ctx *entity.Ctx, in form) (int, error) { return 0, ctx.Persist(in) }),
+	).Events(entity.Event[form]("formed"))
+	two := rank(2)
+	good, err := json.Marshal(form{By: map[dept]int{"R&D": 1, `"staff"`: 2}, Rank: 2, Maybe: &two, Status: "open", Levels: []level{1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{},
+		{`"Maybe":"2"`, `"Maybe":null`, ""},
+		{`R\u0026D`, `R\u0026E`, `field "By" has the key "R&E"`},
+		{`"Rank":"2"`, `"Rank":"3"`, `field "Rank" is 3`},
+		{`"Maybe":"2"`, `"Maybe":"3"`, `field "Maybe" is 3`},
+		{`"\"open\""`, `"\"ajar\""`, `field "Status" is "ajar"`},
+		{`"AQI="`, `"AQM="`, `field "levels[]" is 3`},
+	} {
+		payload, want := strings.Replace(string(good), c.from, c.to, 1), c.want
+		if payload == string(good) && c.from != "" {
+			t.Fatalf("%s is not in %s", c.from, good)
+		}
+		err := instanceOf(t, typ).Replay([]sharding.Event{{Name: "formed", Version: 1, ReadableBy: 1, Payload: []byte(payload)}})
+		if want == "" && err != nil || want != "" && (!errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("stored %s: %s, want %s", payload, errText(err), want)
+		}
+		_, refusal := entity.CheckInput(typ, &sharding.Envelope{Command: "Take", Payload: []byte(payload)}, func(f func()) { f() })
+		if want == "" && refusal != nil || want != "" && (refusal == nil || !strings.Contains(refusal.Message, want)) {
+			t.Errorf("sent %s: %v, want %s", payload, refusal, want)
+		}
+	}
+	// Callers may send a list of numbers.
+	for list, want := range map[string]string{"[1,2]": "", "[1,3]": `field "levels[]" is 3`} {
+		payload := strings.Replace(string(good), `"AQI="`, list, 1)
+		_, refusal := entity.CheckInput(typ, &sharding.Envelope{Command: "Take", Payload: []byte(payload)}, func(f func()) { f() })
+		if want == "" && refusal != nil || want != "" && (refusal == nil || !strings.Contains(refusal.Message, want)) {
+			t.Errorf("sent %s: %v, want %s", payload, refusal, want)
+		}
+	}
+	s := entity.SchemaOf(typ)
+	if shape := s.Events[0].Shape; !strings.Contains(shape, "levels:bytes enum{1,2}") {
+		t.Error(shape)
+	}
+	lines := s.Commands[0].Input
+	for _, want := range []string{`input.By map by string`, `input.By key "R\u0026D"`, `input.Rank quoted int`, `input.Rank value 2`, `input.levels bytes`, `input.levels[] value 2`} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %s in %q", want, lines)
+		}
+	}
 }

@@ -14,7 +14,7 @@ type layout struct {
 	kind layoutKind
 	// null: a value may be null.
 	null bool
-	// elem is what a pointer, a list, an array or a table holds.
+	// elem is what a pointer, a list, an array or a table holds; also that of bytes, if these declare their values.
 	elem *layout
 	// length is that of an array.
 	length int
@@ -97,11 +97,18 @@ func (m *layouts) of(t reflect.Type) *layout {
 		l.kind, l.elem = table, m.of(t.Elem())
 		l.numbers = key.Kind() != reflect.String && !encodesItself(key)
 		for _, value := range declaredValues(key) {
-			l.keys = append(l.keys, strings.Trim(value, `"`)) // package json puts numbers in quotes
+			var text string
+			if json.Unmarshal([]byte(value), &text) != nil {
+				text = value // package json puts numbers in quotes
+			}
+			l.keys = append(l.keys, text)
 		}
 		m.ownDecoder = m.ownDecoder || decodesItself(key)
-	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !has(t.Elem(), jsonMarshaler) && !has(t.Elem(), textMarshaler):
+	case storedAsBytes(t):
 		l.kind = bytes64
+		if elem := m.of(t.Elem()); elem.values != nil {
+			l.elem = elem
+		}
 	case k == reflect.Slice:
 		l.kind, l.elem = list, m.of(t.Elem())
 	case k == reflect.Array:
@@ -110,6 +117,11 @@ func (m *layouts) of(t reflect.Type) *layout {
 		l.kind = simple
 	}
 	return l
+}
+
+// storedAsBytes reports whether package json writes a list in base64.
+func storedAsBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !has(t.Elem(), jsonMarshaler) && !has(t.Elem(), textMarshaler)
 }
 
 // nullable reports whether package json may write null for a value: a nil pointer, map,
@@ -149,9 +161,9 @@ func (m *layouts) ofField(f foundField) *layout {
 	case !f.quoted:
 		return m.of(f.typ)
 	case f.typ.Kind() == reflect.Pointer:
-		return &layout{kind: pointer, null: true, elem: &layout{kind: quoted}}
+		return &layout{kind: pointer, null: true, elem: &layout{kind: quoted, values: declaredValues(f.typ.Elem())}}
 	}
-	return &layout{kind: quoted}
+	return &layout{kind: quoted, values: declaredValues(f.typ)}
 }
 
 // foundField is a field of a struct or of one that is embedded in it.

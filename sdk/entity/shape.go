@@ -42,9 +42,7 @@ func writeShape(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 		writeMessage(b, m.ProtoReflect().Descriptor(), nil)
 		return
 	}
-	if values := declaredValues(t); values != nil {
-		defer fmt.Fprintf(b, " enum{%s}", strings.Join(values, ","))
-	}
+	defer writeValues(b, t)
 	switch {
 	case t.Kind() == reflect.Pointer: // may be null
 		b.WriteString("?")
@@ -60,13 +58,21 @@ func writeShape(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 	}
 }
 
+// writeValues appends the values that a type declares, if it does.
+func writeValues(b *strings.Builder, t reflect.Type) {
+	if values := declaredValues(t); values != nil {
+		fmt.Fprintf(b, " enum{%s}", strings.Join(values, ","))
+	}
+}
+
 func writeKind(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
 		writeStruct(b, t, inside)
 	case reflect.Slice, reflect.Array:
-		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
+		if storedAsBytes(t) {
 			b.WriteString("bytes")
+			writeValues(b, t.Elem())
 			return
 		}
 		b.WriteString("[")
@@ -172,9 +178,7 @@ func addLines(lines *[]string, path, prefix string, t reflect.Type, inside []ref
 	}
 	if values := declaredValues(t); values != nil {
 		add(t.Kind().String())
-		for _, v := range values { // a line for each: to add one breaks no caller
-			*lines = append(*lines, path+" value "+v)
-		}
+		addValues(lines, path+" value ", values)
 		return
 	}
 	inside = append(slices.Clip(inside), t)
@@ -182,17 +186,32 @@ func addLines(lines *[]string, path, prefix string, t reflect.Type, inside []ref
 	case k == reflect.Struct:
 		add("object")
 		addFieldLines(lines, path, t, inside)
-	case k == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+	case storedAsBytes(t):
+		add("bytes")
+		addValues(lines, path+"[] value ", declaredValues(t.Elem()))
+	case k == reflect.Slice:
 		add("list")
 		addLines(lines, path+"[]", "", t.Elem(), inside)
 	case k == reflect.Array:
 		add(fmt.Sprintf("list of %d", t.Len()))
 		addLines(lines, path+"[]", "", t.Elem(), inside)
 	case k == reflect.Map:
-		add("map by " + shapeOf(t.Key()))
+		if values := declaredValues(t.Key()); values != nil {
+			add("map by " + t.Key().Kind().String())
+			addValues(lines, path+" key ", values)
+		} else {
+			add("map by " + shapeOf(t.Key()))
+		}
 		addLines(lines, path+"[]", "", t.Elem(), inside)
 	default:
 		add(shapeOf(t))
+	}
+}
+
+// addValues adds a line for each value: one more breaks no caller.
+func addValues(lines *[]string, prefix string, values []string) {
+	for _, v := range values {
+		*lines = append(*lines, prefix+v)
 	}
 }
 

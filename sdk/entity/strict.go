@@ -2,11 +2,13 @@ package entity
 
 import (
 	"bytes"
+	"encoding/base64" // pure: arithmetic
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect" // pure: of types
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16" // pure: arithmetic
 	"unicode/utf8"
@@ -159,14 +161,17 @@ func (w *walker) value(l *layout) *shapeError {
 		w.skip()
 		return l.declared(w.b[start:w.at])
 	case quoted:
-		if key := w.text(); string(key) == "null" && !w.input {
+		switch text := w.text(); {
+		case string(text) != "null":
+			return l.declared(text)
+		case !w.input:
 			return &shapeError{what: storedNull}
 		}
 	case bytes64:
 		if w.b[w.at] != '"' && !w.input {
 			return &shapeError{what: "%s was stored as a list, and this program stores bytes in base64"}
 		}
-		w.skip()
+		return w.bytes(l)
 	case pointer:
 		return w.value(l.elem)
 	case list, array:
@@ -177,6 +182,24 @@ func (w *walker) value(l *layout) *shapeError {
 		return w.object(l)
 	case untyped:
 		return w.untyped()
+	}
+	return nil
+}
+
+// bytes reads a list of bytes, which a caller may also send as numbers.
+func (w *walker) bytes(l *layout) *shapeError {
+	switch {
+	case l.elem == nil:
+		w.skip()
+	case w.b[w.at] != '"':
+		return w.list(l)
+	default:
+		list, _ := base64.StdEncoding.DecodeString(string(w.text())) // it is valid
+		for _, b := range list {
+			if err := l.elem.declared(strconv.AppendUint(nil, uint64(b), 10)); err != nil {
+				return err.in("[]")
+			}
+		}
 	}
 	return nil
 }
