@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf16" // pure: arithmetic
 	"unicode/utf8"
 )
 
@@ -40,7 +41,7 @@ func ReadBuiltin(payload []byte, in any) error {
 			return fmt.Errorf("there is no field %q; its name is in lower case", name)
 		case seen[name]:
 			return fmt.Errorf("field %q is there twice", name)
-		case changesText(value):
+		case halfPair(value):
 			return fmt.Errorf("field %q has half of a surrogate pair, which is not Unicode", name)
 		}
 		seen[name] = true
@@ -48,10 +49,42 @@ func ReadBuiltin(payload []byte, in any) error {
 	return nil
 }
 
-// changesText reports whether package json puts U+FFFD in the place of something in a value.
-func changesText(value []byte) bool {
-	const replacement = "\ufffd"
-	var s string
-	return json.Unmarshal(value, &s) == nil && strings.Contains(s, replacement) &&
-		!strings.Contains(string(value), replacement) && !strings.Contains(strings.ToLower(string(value)), `\ufffd`)
+// halfPair reports whether a flat value in valid JSON has half of a surrogate pair.
+func halfPair(value []byte) bool {
+	for i := 0; i < len(value); i++ {
+		if value[i] == '\\' {
+			n, whole := JSONEscape(value[i:])
+			if !whole {
+				return true
+			}
+			i += n - 1
+		}
+	}
+	return false
+}
+
+// JSONEscape returns the length of the escape with which valid JSON goes on in a string. Two escapes \uXXXX that are one
+// character count as one. whole is false for half of such a pair, in whose place package json puts U+FFFD.
+func JSONEscape(b []byte) (n int, whole bool) {
+	if b[1] != 'u' {
+		return 2, true
+	}
+	first := hexRune(b[2:6])
+	if !utf16.IsSurrogate(first) {
+		return 6, true
+	}
+	if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' && utf16.DecodeRune(first, hexRune(b[8:12])) != utf8.RuneError {
+		return 12, true
+	}
+	return 6, false
+}
+
+func hexRune(digits []byte) (r rune) {
+	for _, c := range digits {
+		if c |= 0x20; c >= 'a' {
+			c -= 'a' - 10 - '0'
+		}
+		r = r<<4 | rune(c-'0')
+	}
+	return r
 }

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16" // pure: arithmetic
 	"unicode/utf8"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // read reads stored JSON into v, whose type has this layout. Package json would take what
@@ -433,37 +433,12 @@ func (w *walker) pass() (escapes bool) {
 			continue
 		}
 		escapes = true
-		if w.at++; w.b[w.at] == 'u' {
-			w.surrogates()
-		}
+		n, whole := sharding.JSONEscape(w.b[w.at:])
+		w.broken = w.broken || !whole
+		w.at += n - 1
 	}
 	w.at++
 	return escapes
-}
-
-// surrogates moves to the end of an escape \uXXXX, or of two that are one character. The
-// decoder puts U+FFFD in the place of half a pair.
-func (w *walker) surrogates() {
-	first := hex(w.b[w.at+1 : w.at+5])
-	w.at += 4
-	if !utf16.IsSurrogate(first) {
-		return
-	}
-	if rest := w.b[w.at+1:]; len(rest) > 6 && rest[0] == '\\' && rest[1] == 'u' && utf16.DecodeRune(first, hex(rest[2:6])) != utf8.RuneError {
-		w.at += 6
-		return
-	}
-	w.broken = true
-}
-
-func hex(digits []byte) (r rune) {
-	for _, c := range digits {
-		if c |= 0x20; c >= 'a' {
-			c -= 'a' - 10 - '0'
-		}
-		r = r<<4 | rune(c-'0')
-	}
-	return r
 }
 
 // skip moves behind a value.
