@@ -205,8 +205,8 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 	if r.dryRun {
 		return a.printRepair(r, raw, &plan)
 	}
-	if setsAside(&plan) && r.out == "" && r.do.Do != journal.DropReminder {
-		return usageError{errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)")}
+	if err := r.checkFile(&plan); err != nil {
+		return err
 	}
 	store := repairStore{
 		fence:  func() error { return journalopen.Fence(ctx, at, journal.DefaultConfig(), shard) },
@@ -222,6 +222,14 @@ func (a *app) runRepair(ctx context.Context, r *repair) error {
 
 func setsAside(p *journal.RepairPlan) bool {
 	return len(p.SetAside)+len(p.Wakes)+len(p.Sends) > 0 || p.SnapshotSeq > 0
+}
+
+// checkFile returns an error if the repair sets something aside, and has no file for it.
+func (r *repair) checkFile(p *journal.RepairPlan) error {
+	if setsAside(p) && r.out == "" && r.do.Do != journal.DropReminder {
+		return usageError{errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)")}
+	}
+	return nil
 }
 
 // repairStore is what a repair does with the journal.
@@ -246,6 +254,9 @@ func (r *repair) perform(s *repairStore) (raw *journal.RawEntity, plan journal.R
 			return nil, plan, err
 		}
 		if plan, err = journal.PlanRepair(raw, &r.do, time.Now()); err != nil {
+			return nil, plan, err
+		}
+		if err = r.checkFile(&plan); err != nil { // it may have had nothing to set aside before
 			return nil, plan, err
 		}
 		r.do.File, r.do.SHA256 = "", ""
