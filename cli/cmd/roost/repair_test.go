@@ -226,7 +226,7 @@ func TestRepairUnderWrites(t *testing.T) {
 }
 
 // TestNothingIsLostWithoutAFile: a repair that had nothing to set aside when it was asked for is refused without a file if
-// it has something to set aside when the shard is claimed.
+// it has something to set aside when the shard is claimed. Standard output is no file.
 func TestNothingIsLostWithoutAFile(t *testing.T) {
 	cart := sharding.Entity{Type: "Cart", ID: "dora"}
 	body := journal.AppendRecord(nil, cart, sharding.MakeEpoch(3, 1), time.UnixMilli(1), &sharding.Record{Seq: 1})
@@ -234,15 +234,17 @@ func TestNothingIsLostWithoutAFile(t *testing.T) {
 		Entity: cart, LastSeq: 1, Records: []journal.RawRecord{{Seq: 1, Body: body}},
 		SnapshotSeq: 1, Snapshot: []byte("a state that its region has stored meanwhile"),
 	}
-	r := &repair{entity: cart, do: journal.Repair{Entity: cart, Do: journal.DeleteEntity, Reason: "ticket 4711"}}
-	_, _, err := r.perform(&repairStore{
-		fence:  func() error { return nil },
-		read:   func() (*journal.RawEntity, error) { return &raw, nil },
-		repair: func() (journal.RepairPlan, error) { t.Error("it was repaired"); return journal.RepairPlan{}, nil },
-	})
-	var usage usageError
-	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "--out is missing") {
-		t.Error(err)
+	for out, want := range map[string]string{"": "--out is missing", "-": "--out is -"} {
+		r := &repair{entity: cart, out: out, do: journal.Repair{Entity: cart, Do: journal.DeleteEntity, Reason: "ticket 4711"}}
+		_, _, err := r.perform(&repairStore{
+			fence:  func() error { return nil },
+			read:   func() (*journal.RawEntity, error) { return &raw, nil },
+			repair: func() (journal.RepairPlan, error) { t.Error("it was repaired"); return journal.RepairPlan{}, nil },
+		})
+		var usage usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("--out %q: %v", out, err)
+		}
 	}
 }
 

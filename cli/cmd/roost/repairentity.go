@@ -226,7 +226,11 @@ func setsAside(p *journal.RepairPlan) bool {
 
 // checkFile returns an error if the repair sets something aside, and has no file for it.
 func (r *repair) checkFile(p *journal.RepairPlan) error {
-	if setsAside(p) && r.out == "" && r.do.Do != journal.DropReminder {
+	switch {
+	case !setsAside(p):
+	case r.out == standardStream:
+		return usageError{errors.New("--out is -; name a new file: the repair is stored with its name and hash")}
+	case r.out == "" && r.do.Do != journal.DropReminder:
 		return usageError{errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)")}
 	}
 	return nil
