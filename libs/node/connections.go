@@ -158,7 +158,7 @@ func (c *connections) evict(conn net.Conn, of *connection, since int64) bool {
 		return false
 	}
 	c.leave(conn)
-	_ = conn.Close() // the server notices when it reads
+	go func() { _ = conn.Close() }() // TLS writes first, which takes up to 5 s. The server notices when it reads
 	return true
 }
 

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twitchtv/twirp"
@@ -371,8 +372,6 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: a slow reader gets all of a long answer, one that stops reading is
-// cut off.
 // TestProbesHavePlaces: however many connections to the management listener there are, probes are answered. Idle ones
 // are closed first, and requests that are no probes are refused only if all have one.
 func TestProbesHavePlaces(t *testing.T) {
@@ -430,6 +429,66 @@ func TestProbesHavePlaces(t *testing.T) {
 	}
 }
 
+// TestNoAnswerOnAClosedConnection: a request that arrives while its connection is closed to make room is not executed,
+// so it gets no answer either: an empty one would be a success.
+func TestNoAnswerOnAClosedConnection(t *testing.T) {
+	n := serve(t, nil, take)
+	conn, err := net.Dial("tcp", n.ServiceAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	clients := &n.service.clients
+	waitFor(t, func() bool { return clients.open.Load() == 1 })
+	for _, of := range clients.known.Range {
+		of.(*connection).idle.Store(evicted) // and it is closed only now
+	}
+	if _, err := io.WriteString(conn, "POST /take HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(conn); got != 0 {
+		t.Errorf("a request that was not executed is answered %d", got)
+	}
+}
+
+// stuckConn is a connection whose Close takes until it is let, as that of TLS does when the client does not read.
+type stuckConn struct {
+	net.Conn
+	let chan struct{}
+}
+
+func (c *stuckConn) Close() error {
+	<-c.let
+	return nil
+}
+
+// TestClosingDelaysNobody: a connection is accepted while those that make room for it are being closed.
+func TestClosingDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		defer close(let)
+		c := &connections{limit: 1, log: slog.New(slog.DiscardHandler), idleGrace: idleGrace}
+		c.enter(t.Context(), &stuckConn{let: let})
+		time.Sleep(idleGrace)
+		entered := make(chan struct{})
+		go func() {
+			c.enter(t.Context(), &stuckConn{let: let})
+			close(entered)
+		}()
+		synctest.Wait()
+		select {
+		case <-entered:
+		default:
+			t.Error("a new connection waits until another one is closed")
+		}
+		if got := c.open.Load(); got != 1 {
+			t.Errorf("%d connections are counted, want 1", got)
+		}
+	})
+}
+
+// TestSlowReaders: a slow reader gets all of a long answer, one that stops reading is
+// cut off.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	const long = 8 << 20

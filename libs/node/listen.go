@@ -116,7 +116,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A proxy may cache an answer that has no Cache-Control, so a GET would return the state before a write.
 	w.Header()["Cache-Control"] = noStore
 	if !l.clients.asks(r) {
-		return
+		panic(http.ErrAbortHandler) // returning would send an empty answer
 	}
 	if l.clients.refuses(w, r) {
 		return
