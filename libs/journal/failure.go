@@ -93,11 +93,11 @@ func (j *Journal) note(l *lane, p Path, err error) {
 		if f.since.IsZero() {
 			f.since = now
 		}
-		again := f.err != nil && Reason(f.err) == Reason(err)
-		if f.err == nil || !errors.Is(err, context.DeadlineExceeded) { // "deadline exceeded" does not replace a reason
+		before := f.err
+		if before == nil || !errors.Is(err, context.DeadlineExceeded) { // "deadline exceeded" does not replace a reason
 			f.err = err
 		}
-		if again && now.Sub(f.told) < failingEvery {
+		if before != nil && Reason(before) == Reason(f.err) && now.Sub(f.told) < failingEvery {
 			return
 		}
 		f.told = now

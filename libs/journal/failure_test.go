@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -83,6 +84,14 @@ func TestFailures(t *testing.T) {
 			settled()
 		}
 		wantTold("commits refused", "commits refused")
+		// Silence does not replace the reason, and is no other one.
+		silent := fmt.Errorf("%w: %w", journal.ErrNotCommitted, context.DeadlineExceeded)
+		claim(refused, silent, silent, silent, silent, silent, silent)
+		settled()
+		if err := j.Failure(); !errors.Is(err, refused) {
+			t.Errorf("after a reason and silence: %v", err)
+		}
+		wantTold("commits refused")
 		claim()
 		settled()
 		wantTold("commits none")
