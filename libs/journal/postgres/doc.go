@@ -52,7 +52,7 @@
 // # What this does not do
 //
 // It promises what the server promises. Each transaction raises synchronous_commit to on where it is lower, and is refused while fsync or
-// full_page_writes is off; a commit with a warning is unknown. Open refuses a standby. A failover to a replica that lags loses the commits that
+// full_page_writes is off; a commit with a warning, except of numbers of transactions that run out, is unknown. Open refuses a standby. A failover to a replica that lags loses the commits that
 // the replica lacks: processes that stored one of them end, see marks. Use synchronous replication. The role roost_service prevents
 // events from being changed or deleted, but it does not distinguish services: a malicious
 // service can claim shards that it does not own, or hold a lock by calling a function

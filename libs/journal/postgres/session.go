@@ -16,7 +16,7 @@ import (
 // session is the state of one connection that the driver keeps.
 type session struct {
 	id string // see settings
-	// warning is the last WARNING of the server since expect; nil: none.
+	// warning is the last WARNING of the server since expect, except those of numbering; nil: none.
 	warning *pgconn.Notice
 }
 
@@ -45,12 +45,16 @@ func parse(connection string) (*pgxpool.Config, error) {
 	}
 	c.BeforeConnect = reread
 	c.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
-		if n.SeverityUnlocalized == "WARNING" {
+		if n.SeverityUnlocalized == "WARNING" && !slices.Contains(numbering, n.Routine) {
 			sessionOf(conn).warning = n
 		}
 	}
 	return c, nil
 }
+
+// numbering lists the functions of the server that warn with each commit when it has few numbers of transactions left, because it
+// was not vacuumed for long. Such a commit lasts like any other. Texts are translated, and the code of a warning is that of all others.
+var numbering = []string{"GetNewTransactionId", "GetNewMultiXactId"}
 
 // connectOnce makes a connection outside the pools.
 func connectOnce(ctx context.Context, c *pgx.ConnConfig) (*pgx.Conn, error) {

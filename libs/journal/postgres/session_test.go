@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
@@ -175,6 +176,37 @@ func cancelledWait(t *testing.T) string {
 			first = began
 		case began.After(first):
 			return "another commit follows one whose wait was cancelled, which counted as durable"
+		}
+	}
+}
+
+// TestWarningOfNumbers: a server that has few numbers of transactions left warns with each commit, which lasts.
+func TestWarningOfNumbers(t *testing.T) {
+	t.Parallel()
+	_, url := newDatabase(t, postgrestest.Start(t))
+	parsed, err := parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := connectOnce(t.Context(), parsed.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, c := range []struct {
+		routines []string
+		unknown  bool
+	}{
+		{[]string{"GetNewTransactionId", "GetNewMultiXactId"}, false},
+		{[]string{"GetNewTransactionId", "SyncRepWaitForLSN"}, true},
+		{[]string{"SyncRepWaitForLSN", "GetNewTransactionId"}, true},
+	} {
+		expect(conn)
+		for _, routine := range c.routines {
+			parsed.ConnConfig.OnNotice(conn.PgConn(), &pgconn.Notice{SeverityUnlocalized: "WARNING", Code: "01000", Routine: routine})
+		}
+		if err := warned(conn); (err != nil) != c.unknown {
+			t.Errorf("a commit with warnings of %s: %v", c.routines, err)
 		}
 	}
 }
