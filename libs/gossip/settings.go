@@ -8,7 +8,7 @@ import (
 
 // protocolVersion changes whenever the messages or rules of this package become
 // incompatible with those before.
-const protocolVersion = "3"
+const protocolVersion = "1"
 
 // Setting is something on which the nodes of a cluster have to agree, as text
 // that is compared and shown.

@@ -133,8 +133,8 @@ type Error struct {
 	// it may have been.
 	Outcome sharding.Outcome
 	// Number is the number of an error of Roost itself, such as "ROOST-1005"; docs/errors.md lists them all.
-	// It is set in answers that come through a gateway. It is empty for answers of an entity, for errors of a
-	// turn's own asks, and for gateways of a release that has no numbers. Branch on it only where Code and
+	// It is set in answers that come through a gateway. It is empty for answers of an entity, and for errors of a
+	// turn's own asks. Branch on it only where Code and
 	// Outcome do not tell enough apart.
 	Number string
 }

@@ -143,7 +143,7 @@ func (m *Machine) cools(r *row) bool {
 }
 
 // tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until
-// it does, nothing moves because of load. The region may be of an earlier release.
+// it does, nothing moves because of load.
 func (m *Machine) tellUnmeasured() {
 	if !m.recovered || !m.cfg.byLoad() {
 		return

@@ -103,9 +103,9 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestNoStreams: a node that accepts no streams, because it is of an earlier release or has too many, gets posts.
+// TestNoStreams: a node that does not say that it accepts streams, or has too many, gets posts.
 func TestNoStreams(t *testing.T) {
-	earlier := func(next http.Handler) http.Handler {
+	silent := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
 				http.NotFound(w, r)
@@ -117,9 +117,9 @@ func TestNoStreams(t *testing.T) {
 			w.WriteHeader(answer.Code) // the answer to a post was empty
 		})
 	}
-	t.Run("an earlier release", func(t *testing.T) {
+	t.Run("a node that does not say so", func(t *testing.T) {
 		a := startHost(t, "", 1, nil)
-		b := startHost(t, a.addr, 2, earlier)
+		b := startHost(t, a.addr, 2, silent)
 		until(t, "they are together, and one has a stream", func() bool { return together(a, b) && a.streamsIn() == 1 })
 		posts := b.posts.Load()
 		until(t, "posts to the other", func() bool { return b.posts.Load() >= posts+20 })

@@ -112,7 +112,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.QuarantineFull:
 		s.log.Error("an entity may have ended a region and is not suspected, because too many entities are quarantined: release those that are repaired (roost quarantine list)", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID)
 	case coordinator.NoLoad:
-		s.log.Warn("a region reports nothing of the load of its shards, so nothing moves because of load until it does: it may be of an earlier release, or have region.load_interval 0", "region", o.Region)
+		s.log.Warn("a region reports nothing of the load of its shards, so nothing moves because of load until it does: its region.load_interval may be 0", "region", o.Region)
 	case coordinator.ConstraintBroken:
 		if o.Shards > 0 {
 			s.log.Warn("shards are at regions where a constraint does not want them", "constraint", o.Constraint.String(), "shards", o.Shards)

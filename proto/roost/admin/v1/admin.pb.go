@@ -2829,7 +2829,7 @@ type Drain struct {
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`  // name, or address while unknown
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`      // host:port#uid of the process that it is about
 	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"` // that are left
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`          // empty: not known, as is the reason and since when: asked for by release 1
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`          // who asked for it
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	SinceUnixMs   int64                  `protobuf:"varint,6,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -8032,7 +8032,7 @@ type SlowResponse struct {
 	Silent        []*Silent              `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`                                    // gateways that have not answered; region is their address
 	Gateways      uint32                 `protobuf:"varint,3,opt,name=gateways,proto3" json:"gateways,omitempty"`                               // how many have
 	SilentRegions []*Silent              `protobuf:"bytes,4,rep,name=silent_regions,json=silentRegions,proto3" json:"silent_regions,omitempty"` // regions that have not answered
-	Regions       uint32                 `protobuf:"varint,5,opt,name=regions,proto3" json:"regions,omitempty"`                                 // how many have; 0 also from a coordinator of an earlier release, which asks gateways only
+	Regions       uint32                 `protobuf:"varint,5,opt,name=regions,proto3" json:"regions,omitempty"`                                 // how many have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

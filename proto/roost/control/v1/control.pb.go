@@ -2966,8 +2966,7 @@ func (x *Quarantine) GetWhy() string {
 	return ""
 }
 
-// ShardRule says what of an id is hashed. A type that has one is in a list apart from the other
-// types: a process that does not know rules, and would hash whole ids, must not know the type.
+// ShardRule says what of an id is hashed.
 type ShardRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Separator     string                 `protobuf:"bytes,1,opt,name=separator,proto3" json:"separator,omitempty"` // divides an id into parts

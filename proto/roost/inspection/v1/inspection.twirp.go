@@ -32,7 +32,7 @@ const _ = twirp.TwirpPackageMinVersion_8_1_0
 // ====================
 
 // Inspection is answered by regions, from memory. Only RetrySends changes anything, and an answer is
-// bounded. A region of an earlier release does not know some of the questions.
+// bounded.
 type Inspection interface {
 	// Failing tells what keeps failing in a region.
 	Failing(context.Context, *FailingRequest) (*FailingResponse, error)
@@ -2492,7 +2492,7 @@ func (s *inspectionServer) PathPrefix() string {
 // Coordinators Interface
 // ======================
 
-// Coordinators is answered by coordinators. A coordinator of an earlier release does not know it.
+// Coordinators is answered by coordinators.
 type Coordinators interface {
 	// Management returns the address at which operators reach a coordinator. A standby asks the active
 	// one, for operators who have asked the standby.
