@@ -32,6 +32,9 @@ type Config struct {
 	MaxWait time.Duration
 	// MaxPeers is the largest answer that is accepted. Default 1000.
 	MaxPeers int
+	// Enough is the number of peers below which the next lookup is due after Interval,
+	// however long the answer may live. Default 1.
+	Enough int
 }
 
 // DefaultConfig returns the defaults named at the fields.
@@ -44,6 +47,7 @@ func DefaultConfig() Config {
 		Gap:        100 * time.Millisecond,
 		MaxWait:    5 * time.Minute,
 		MaxPeers:   1000,
+		Enough:     1,
 	}
 }
 
@@ -70,6 +74,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxPeers < 1 {
 		bad("MaxPeers is %d; it must be at least 1", c.MaxPeers)
+	}
+	if c.Enough < 1 {
+		bad("Enough is %d; it must be at least 1", c.Enough)
 	}
 	return errors.Join(errs...)
 }
@@ -153,19 +160,19 @@ func (w *Watch) Run(ctx context.Context, notify func(Answer)) {
 				notify(a)
 			}
 		}
-		w.wait(ctx, changed, len(a.Peers) > 0)
+		w.wait(ctx, changed, len(a.Peers) >= w.cfg.Enough)
 		if ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// wait returns when the next lookup is due. Without any peer, that is after the interval: a process that knows nobody
-// can do nothing else, but the DNS may let an empty answer live for minutes.
-func (w *Watch) wait(ctx context.Context, changed Changed, anyPeer bool) {
+// wait returns when the next lookup is due. Without enough peers, that is after the interval: a process that waits for
+// others to start can do nothing else, but the DNS may let an answer without them live for minutes.
+func (w *Watch) wait(ctx context.Context, changed Changed, enough bool) {
 	if changed != nil {
 		longest := w.cfg.MaxWait
-		if !anyPeer {
+		if !enough {
 			longest = min(longest, w.cfg.delay(0, rand.Float64()))
 		}
 		bounded, cancel := context.WithTimeout(ctx, longest)

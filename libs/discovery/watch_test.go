@@ -251,6 +251,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"backoff":  func(c *Config) { c.MaxBackoff = time.Millisecond },
 		"jitter":   func(c *Config) { c.Jitter = math.NaN() },
 		"peers":    func(c *Config) { c.MaxPeers = 0 },
+		"enough":   func(c *Config) { c.Enough = 0 },
 		"gap":      func(c *Config) { c.Gap = 0 },
 		"wait":     func(c *Config) { c.MaxWait = -1 },
 	} {
@@ -291,29 +292,46 @@ func TestBackoffVectors(t *testing.T) {
 	}
 }
 
-// emptyAnswer is a Driver without peers, whose answer lives long.
-type emptyAnswer struct{ lookups int }
-
-func (e *emptyAnswer) Peers(context.Context) ([]Peer, error) { return nil, nil }
-func (e *emptyAnswer) Close() error                          { return nil }
-func (e *emptyAnswer) Follow(context.Context) ([]Peer, Changed, error) {
-	e.lookups++
-	return nil, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil
+// heldAnswer is a Driver whose answer lives long.
+type heldAnswer struct {
+	peers   []Peer
+	lookups int
 }
 
-// TestEmptyAnswerIsNotHeld: a process that knows no peer looks up at every interval, however long the answer may live.
-func TestEmptyAnswerIsNotHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &emptyAnswer{}
-		w, err := NewWatch(d, DefaultConfig(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		w.Run(ctx, nil)
-		if d.lookups < 40 {
-			t.Errorf("%d lookups in a minute", d.lookups)
-		}
-	})
+func (h *heldAnswer) Peers(context.Context) ([]Peer, error) { return h.peers, nil }
+func (h *heldAnswer) Close() error                          { return nil }
+func (h *heldAnswer) Follow(context.Context) ([]Peer, Changed, error) {
+	h.lookups++
+	return h.peers, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil
+}
+
+// TestTooFewPeersAreNotHeld: a process that knows fewer peers than it needs looks up at every interval, however long
+// the answer may live.
+func TestTooFewPeersAreNotHeld(t *testing.T) {
+	peer := func(port string) Peer { return Peer{Addr: "10.0.0.1:" + port} }
+	for _, test := range []struct {
+		peers  []Peer
+		enough int
+		held   bool
+	}{
+		{nil, 1, false},
+		{[]Peer{peer("1")}, 1, true},
+		{[]Peer{peer("1")}, 2, false}, // the other coordinator has just been started
+		{[]Peer{peer("1"), peer("2")}, 2, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, c := &heldAnswer{peers: test.peers}, DefaultConfig()
+			c.Enough = test.enough
+			w, err := NewWatch(d, c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			w.Run(ctx, nil)
+			if held := d.lookups < 40; held != test.held {
+				t.Errorf("%v, %d are enough: %d lookups in a minute", test.peers, test.enough, d.lookups)
+			}
+		})
+	}
 }

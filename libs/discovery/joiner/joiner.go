@@ -60,7 +60,7 @@ func New(cfg Config) (*Joiner, error) {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	c := discovery.DefaultConfig()
-	c.Interval, c.Timeout = cfg.Interval, cfg.Timeout
+	c.Interval, c.Timeout, c.Enough = cfg.Interval, cfg.Timeout, cfg.Required
 	c.MaxBackoff = max(c.MaxBackoff, c.Interval)
 	if j.watch, err = discovery.NewWatch(j.driver, c, cfg.Log.With("discovery.url", j.url)); err != nil {
 		return nil, errors.Join(err, j.driver.Close())
