@@ -20,6 +20,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 		return nil, nil
 	}
 	now := d.clock.Now()
+	d.marks.begin(ops)
 	var results []journal.Result
 	err := d.write(ctx, func(conn *pgx.Conn) (err error) {
 		if onlyFences(ops) {

@@ -44,9 +44,27 @@ func (m *marks) note(ops []journal.Op, results []journal.Result) {
 		case op.Append != nil && len(op.Append.Records) > 0:
 			a := op.Append
 			m.newest = mark{shard: a.Shard, epoch: a.Epoch, entity: a.Entity, seq: a.Records[len(a.Records)-1].Seq}
-		case op.Purge != nil && op.Purge.Entity == m.newest.entity: // it may have removed the entity
-			m.newest = mark{shard: op.Purge.Shard, epoch: op.Purge.Epoch}
+		case op.Purge != nil:
+			m.newest.purged(op.Purge.Entity)
 		}
+	}
+}
+
+// begin takes operations that are about to be committed. If the outcome stays unknown, a purge may have removed its entity.
+func (m *marks) begin(ops []journal.Op) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range ops {
+		if p := ops[i].Purge; p != nil {
+			m.newest.purged(p.Entity)
+		}
+	}
+}
+
+// purged leaves of the mark what stands if an entity was removed: the fence.
+func (k *mark) purged(e sharding.Entity) {
+	if k.entity == e {
+		k.entity, k.seq = sharding.Entity{}, 0
 	}
 }
 

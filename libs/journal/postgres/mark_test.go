@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,6 +48,37 @@ func wentBack(t *testing.T, errorf func(string, ...any)) {
 		if got := errors.Is(err, errWentBack) && errors.Is(err, journal.ErrBroken); got != c.back {
 			errorf("%s: %v", c.what, err)
 		}
+	}
+}
+
+// TestPurgeInDoubt: an entity that this process may have removed, without getting the answer, is no write that is lost.
+func TestPurgeInDoubt(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	name, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	commit(t, b, claim(7))
+	commit(t, b, add(7, alice, 1))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	purge := journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: 7, Entity: alice, Life: 1}}
+	if _, err := b.Commit(ended, []journal.Op{purge}); err == nil {
+		t.Fatal("the purge has an answer")
+	}
+	if err := server.Exec(name, "DELETE FROM roost.entity"); err != nil { // it was executed
+		t.Fatal(err)
+	}
+	b.writes.Reset()
+	if _, err := b.Commit(t.Context(), []journal.Op{fence(7)}); err != nil {
+		t.Error(err)
+	}
+	commit(t, b, claim(8))
+	if err := server.Exec(name, "UPDATE roost.fence SET epoch = 7"); err != nil {
+		t.Fatal(err)
+	}
+	b.writes.Reset()
+	if _, err := b.Commit(t.Context(), []journal.Op{fence(7)}); !errors.Is(err, errWentBack) {
+		t.Errorf("a claim after it is lost: %v", err)
 	}
 }
 
