@@ -145,7 +145,6 @@ func (n *regionNode) endRegion(p *poison, what work) {
 	if p.quarantined {
 		w.mark("poison: it ends a region that does not know yet that it is quarantined")
 	}
-	n.culprit = p
 	if w.dice("poison unsent").chance(0.5) {
 		w.net.loseUnsent(n.p.host)
 	}
@@ -254,7 +253,7 @@ func (n *regionNode) closeBox() {
 	}
 	w := n.w
 	w.boxes[n.p.host] = n.box
-	end := &processEnd{at: w.now, region: n.p.name, explained: n.box.cause != "", culprit: n.culprit, clean: n.clean}
+	end := &processEnd{at: w.now, region: n.p.name, explained: n.box.cause != "", clean: n.clean}
 	for _, r := range n.ran {
 		if r.ended < 0 || w.now-r.ended <= 40*ms {
 			end.ran = append(end.ran, r)
@@ -322,7 +321,6 @@ type processEnd struct {
 	at        int64
 	region    string
 	explained bool
-	culprit   *poison          // nil: it was killed from outside
 	ran       []*ran           // turns that ran, or had just ended
 	clean     map[work]int     // turns that had run alone
 	told      sharding.NodeUID // the coordinator that was told first; others have other clocks

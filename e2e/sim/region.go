@@ -52,12 +52,11 @@ type regionNode struct {
 	left          bool
 
 	// What a region notes of its turns, see poison.go. box is nil in other climates.
-	box     *box
-	queue   *suspects.Queue
-	ready   map[*suspects.Turn]func() // turns that wait
-	ran     []*ran
-	clean   map[work]int // turns that ran alone
-	culprit *poison      // it has ended the process
+	box   *box
+	queue *suspects.Queue
+	ready map[*suspects.Turn]func() // turns that wait
+	ran   []*ran
+	clean map[work]int // turns that ran alone
 }
 
 // shardNode is the driver of one shard core.
