@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -120,7 +121,7 @@ func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, unreachable(pooled(err)))
+		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, unreachable(pgsession.Pooled(err)))
 	}
 	defer conn.Release()
 	expect(conn.Conn())
@@ -188,7 +189,7 @@ func classify(err error) error {
 	case contended(err):
 		return fmt.Errorf("%w: %w: %w", journal.ErrNotCommitted, journal.ErrContended, err)
 	case e != nil, pgconn.SafeToRetry(err):
-		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, pooled(err))
+		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, pgsession.Pooled(err))
 	}
 	return err
 }

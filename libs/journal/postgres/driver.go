@@ -19,6 +19,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/dial"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/rawconn"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -127,7 +128,7 @@ func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, 
 
 func openError(parsed *pgxpool.Config, err error) error {
 	c := parsed.ConnConfig
-	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(pooled(err)))
+	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(pgsession.Pooled(err)))
 }
 
 func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
@@ -206,7 +207,7 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 		}
 		for name, sql := range statements {
 			if _, err := conn.Prepare(ctx, name, sql); err != nil {
-				return explain(pooled(err))
+				return explain(pgsession.Pooled(err))
 			}
 		}
 		return nil

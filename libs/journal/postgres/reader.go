@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -127,7 +128,7 @@ func (r *Reader) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		r.pool.Reset() // other connections are probably dead too
 	}
-	return unreachable(explain(pooled(err)))
+	return unreachable(explain(pgsession.Pooled(err)))
 }
 
 // Close implements [journal.Reader]. Closing again does nothing.

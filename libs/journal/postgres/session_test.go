@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -248,7 +249,7 @@ func TestPoolerInTransactionMode(t *testing.T) {
 	openAt(t, admin, journal.DefaultConfig()) // makes the schema
 	pooler := server.NewPooler(t, "transaction").URL(name)
 	_, err := Open(t.Context(), pooler, journal.DefaultConfig())
-	if !errors.Is(err, errPooler) || errors.Is(err, journal.ErrUnreachable) {
+	if !errors.Is(err, pgsession.ErrPooler) || errors.Is(err, journal.ErrUnreachable) {
 		t.Errorf("open: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -48,7 +49,7 @@ type Driver struct {
 	db      *sql.DB
 	stmts   statements
 	where   string                        // for error messages
-	warning atomic.Pointer[pgconn.Notice] // the last one of a PostgreSQL server
+	warning atomic.Pointer[pgconn.Notice] // the last one of a PostgreSQL server that is [pgsession.Doubtful]
 }
 
 // Get reads the record.
@@ -62,7 +63,7 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 		return lease.Record{}, nil
 	}
 	if err != nil {
-		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, d.where, name, pooled(err))
+		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, d.where, name, pgsession.Pooled(err))
 	}
 	if version < 1 || term < 0 || term > math.MaxUint32 {
 		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: version %d or term %d is out of range; the row was not written by us",
@@ -97,7 +98,7 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 		err = d.warned(warning)
 	}
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, d.where, name, pooled(err))
+		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, d.where, name, pgsession.Pooled(err))
 	}
 	n, err := res.RowsAffected()
 	if err != nil {

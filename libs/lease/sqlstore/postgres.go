@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/roost-cluster/roost/libs/dial"
+	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/lease"
 )
 
@@ -75,45 +76,28 @@ func OpenPostgres(url string) (*Driver, error) {
 	}
 	c.ConnectTimeout, c.DialFunc = dialTimeout, dial.Dialer(dialTimeout, silence).DialContext
 	d := &Driver{stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}
-	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		if n.SeverityUnlocalized == "WARNING" {
-			d.warning.Store(n)
-		}
-	}
-	d.db = stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(reread), stdlib.OptionAfterConnect(preparePostgres))
+	c.OnNotice = d.notice
+	d.db = stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(pgsession.Reread), stdlib.OptionAfterConnect(preparePostgres))
 	// Three: two requests that hang must not delay the next one.
 	d.db.SetMaxOpenConns(3)
 	d.db.SetMaxIdleConns(2)
 	return d, nil
 }
 
-// reread reads the files that the URL names again, before each connection: passwords and certificates are replaced while coordinators run.
-func reread(_ context.Context, c *pgx.ConnConfig) error {
-	fresh, err := pgx.ParseConfig(c.ConnString())
-	if err != nil {
-		return err
+// notice notes a warning of the server.
+func (d *Driver) notice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if pgsession.Doubtful(conn, n) {
+		d.warning.Store(n)
 	}
-	c.Password, c.TLSConfig, c.Fallbacks = fresh.Password, fresh.TLSConfig, fresh.Fallbacks
-	return nil
 }
 
-// warned returns an error if the server has warned since a Swap began. When the wait for a synchronous standby is cancelled, the server commits, and a
-// WARNING is the only sign of it: the write may be lost when the standby takes over. A warning about another Swap that runs concurrently counts, too.
+// warned returns an error if the server has warned since a Swap began, so that the outcome of its commit is unknown. A warning
+// about another Swap that runs concurrently counts, too.
 func (d *Driver) warned(before *pgconn.Notice) error {
 	if n := d.warning.Load(); n != before {
-		return fmt.Errorf("the server has committed with a warning, so the commit may not last: %s (SQLSTATE %s)", n.Message, n.Code)
+		return pgsession.Doubt(n)
 	}
 	return nil
-}
-
-// pooled explains the errors that a pooler in transaction mode causes.
-func pooled(err error) error {
-	var e *pgconn.PgError
-	if errors.As(err, &e) && (e.Code == "42P05" || e.Code == "26000") {
-		return fmt.Errorf("the connection does not keep its session of the server: a pooler before it works in transaction or statement mode; set it to session mode (pool_mode = session of pgbouncer), "+
-			"or connect to the server itself: %w", err)
-	}
-	return err
 }
 
 // preparePostgres sets up a new connection, and makes the schema. The settings are no startup parameters, because poolers ignore or refuse these.

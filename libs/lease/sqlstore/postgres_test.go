@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/lease"
@@ -66,6 +67,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("refused", d.refused)
 	t.Run("silent connections", d.silent)
 	t.Run("not durable", d.notDurable)
+	t.Run("warnings", d.warnings)
 	t.Run("rotated password", d.rotated)
 	t.Run("pooler", d.pooler)
 }
@@ -247,6 +249,30 @@ func (d *database) notDurable(t *testing.T) {
 		t.Errorf("full_page_writes off gives %v", refused)
 	}
 	reload("ALTER SYSTEM RESET full_page_writes")
+}
+
+// warnings has the server warn of what does not concern a commit: each new connection of a setting of its role that is
+// not valid, and each write of few numbers of transactions that are left. Otherwise no coordinator would hold a lease.
+func (d *database) warnings(t *testing.T) {
+	d.empty(t)
+	d.exec(t, "CREATE ROLE odd LOGIN SUPERUSER; ALTER ROLE odd SET work_mem = '4MB'")
+	d.exec(t, "UPDATE pg_db_role_setting SET setconfig = '{work_mem=odd}' WHERE setrole = 'odd'::regrole")
+	s := openPostgres(t, d.server.URL("odd", d.name))
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
+		t.Errorf("a write on a new connection gives %v, %v", ok, err)
+	}
+	conn, err := pgx.Connect(t.Context(), d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	for routine, counts := range map[string]bool{"GetNewTransactionId": false, "GetNewMultiXactId": false, "SyncRepWaitForLSN": true} {
+		before := s.warning.Load()
+		s.notice(conn.PgConn(), &pgconn.Notice{SeverityUnlocalized: "WARNING", Code: "01000", Routine: routine})
+		if err := s.warned(before); (err != nil) != counts {
+			t.Errorf("a warning of %s gives %v", routine, err)
+		}
+	}
 }
 
 // rotated replaces the password of a role, and the file that names it.
