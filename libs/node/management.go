@@ -78,7 +78,15 @@ func (n *Node) CheckToken(r *http.Request) error {
 		return nil
 	}
 	_, err := n.operators.Find(r)
+	if err != nil {
+		n.intruder(r, err)
+	}
 	return err
+}
+
+// intruder logs a request that is refused because of its token.
+func (n *Node) intruder(r *http.Request, reason error) {
+	n.intruders.Warn(n.log, "a request to the management listener is refused", "from", r.RemoteAddr, "path", r.URL.Path, "reason", reason)
 }
 
 // Management returns the handler of the management listener, for another handler that passes calls on. Each such call
@@ -101,7 +109,7 @@ func (n *Node) handleManagement(pattern string, need func(*http.Request) access,
 	n.management.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := n.operatorOf(r, need(r))
 		if err != nil {
-			n.intruders.Warn(n.log, "a request to the management listener is refused", "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+			n.intruder(r, err)
 			if errors.Is(err, auth.ErrUnauthenticated) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				bounded.Refuse(w, http.StatusUnauthorized, "unauthenticated", errornumber.Unauthenticated, err.Error())

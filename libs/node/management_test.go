@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -288,5 +289,30 @@ func TestTokenBeforeBody(t *testing.T) {
 	defer res.Body.Close()
 	if answer, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("%d %s", res.StatusCode, answer)
+	}
+}
+
+// TestGuessedTokens: a token that is not known is logged also where another handler checks it, such as that of tickets
+// for the dashboard: otherwise tokens could be guessed there unseen.
+func TestGuessedTokens(t *testing.T) {
+	token, line, err := auth.NewAPIKey("anna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	n := &Node{log: slog.New(slog.NewTextHandler(&log, nil))}
+	if n.operators, err = auth.OpenOperators("management.tokens", writeFile(t, "tokens", line+"\n"), func(error) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		token string
+		known bool
+	}{{token, true}, {"roost_guessed", false}} {
+		req := httptest.NewRequest(http.MethodPost, "/ui/ticket", nil)
+		req.Header.Set("Authorization", "Bearer "+c.token)
+		err := n.CheckToken(req)
+		if logged := strings.Contains(log.String(), "refused"); (err == nil) != c.known || logged == c.known || logged && !strings.Contains(log.String(), "path=/ui/ticket") {
+			t.Errorf("known %t: %v, the log has %q", c.known, err, &log)
+		}
 	}
 }
