@@ -32,7 +32,9 @@ type living struct {
 	// regions is how many there are; default 3.
 	regions int
 	args    []string // further flags of regions
-	play    func(l *livingRun)
+	// contained has each region in a process namespace of its own, as in a container.
+	contained bool
+	play      func(l *livingRun)
 }
 
 // livingRun is one run of such a scenario. Its clients use plain HTTP, and repeat a command
@@ -54,6 +56,7 @@ var livings = []living{
 	{name: "burst", play: playBurst},
 	{name: "remembered", play: playRemembered, args: []string{"--region.passivation=Poller=none,Peer=none"}},
 	{name: "quarantine", short: files, play: playQuarantine},
+	{name: "quarantine-contained", on: files, play: playQuarantine, contained: true},
 	{name: "repair-record", play: playRepairRecord},
 	{name: "rows-deleted", play: playRowsDeleted},
 	{name: "deletion", on: files, regions: 2, play: playDeletion, args: []string{
@@ -96,6 +99,9 @@ func (s *living) run(t *testing.T, store string) {
 		Coordinators: 2, Regions: regions, Gateways: 2, Dir: l.dir, Args: map[string][]string{},
 		RegionBinary: filepath.Join(testbin.Build(t, "e2e/cluster/cmd/living-region"), "living-region"),
 		Changed:      l.changed, StartTimeout: waitLimit,
+	}
+	if s.contained {
+		o.Start = l.contain
 	}
 	l.setUpJournal(&o)
 	o.Args[launcher.Region] = append(slices.Clone(o.Args[launcher.Region]), s.args...)

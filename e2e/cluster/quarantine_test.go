@@ -3,9 +3,13 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
@@ -19,7 +23,8 @@ import (
 const mostCrashes = 3
 
 // playQuarantine has entities end their regions, by a command, by a panic, by a reminder and by a send. Each
-// is quarantined alone, and the others are served.
+// is quarantined alone, and the others are served. The evidence of the exit is what the parent says: the launcher or,
+// in a container, the region's own.
 func playQuarantine(l *livingRun) {
 	admin := adminclient.New(l.cluster.Admin()...)
 	l.allowDeath("", l.names()...)
@@ -50,6 +55,19 @@ func playQuarantine(l *livingRun) {
 	l.must(err)
 	_, err = l.count("/v1/Bomb/exits/Tick", "after", struct{}{})
 	l.must(err)
+}
+
+// contain starts a region as the first process of a process namespace, as in a container. The launcher, which is its
+// parent, does not tell the next process how it has ended.
+func (l *livingRun) contain(name string, cmd *exec.Cmd) error {
+	if strings.HasPrefix(name, launcher.Region) {
+		if os.Geteuid() != 0 {
+			l.Skip("only root can make process namespaces")
+		}
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "ROOST_REGION_LAST_EXIT=") })
+	}
+	return cmd.Start()
 }
 
 // dropFuse removes the reminder of a quarantined entity, none of whose code can run.

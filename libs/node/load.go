@@ -44,9 +44,9 @@ var partKeys = []string{
 	"auth.jwt_audience", "auth.jwt_issuer", "auth.jwt_keys", "auth.jwt_max_age", "auth.jwt_refresh", "auth.jwt_skew",
 }
 
-// commandNames are the variables of the roost command. They may be set where a service is
-// started.
-var commandNames = []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_KEY", "ROOST_TOKEN", "ROOST_TOOL_STATUS"}
+// commandNames are the variables of the roost command, which may be set where a service is started, and the one by which
+// a region finds its parent.
+var commandNames = []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_KEY", "ROOST_PARENT_PIPE", "ROOST_TOKEN", "ROOST_TOOL_STATUS"}
 
 // linkNames matches the variables that Kubernetes and Docker set in every container for a
 // service called roost or roost-something. They are not configuration.

@@ -199,7 +199,7 @@ func TestSharedFile(t *testing.T) {
 	c := newExample()
 	env := []string{
 		"ROOST_GATEWAY_MAX_BODY=1MiB", "ROOST_GOSSIP_FAST=true", "ROOST_DISCOVERY_INTERVAL=1s", "ROOST_JOURNAL_TYPES=Order=2", // other services'
-		"ROOST_ADMIN=http://a:1", "ROOST_GATEWAY=http://b:1", "ROOST_DIR=x", "ROOST_TOOL_STATUS=64", // the roost command's
+		"ROOST_ADMIN=http://a:1", "ROOST_GATEWAY=http://b:1", "ROOST_DIR=x", "ROOST_TOOL_STATUS=64", "ROOST_PARENT_PIPE=3", // the roost command's, and of a region's parent
 		// What Kubernetes sets for services called roost and roost-region.
 		"ROOST_SERVICE_HOST=10.0.0.1", "ROOST_SERVICE_PORT=80", "ROOST_SERVICE_PORT_HTTP=80", "ROOST_PORT=tcp://10.0.0.1:80",
 		"ROOST_PORT_80_TCP=tcp://10.0.0.1:80", "ROOST_PORT_80_TCP_PROTO=tcp", "ROOST_REGION_PORT_80_TCP_ADDR=10.0.0.1", "ROOST_REGION_SERVICE_HOST=10.0.0.1",

@@ -62,7 +62,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 	}
 	keyLike := regexp.MustCompile(`(^|[^a-zA-Z0-9_.-])(--)?([a-z]+)\.([a-z][a-z0-9_-]*)\b`)
 	variable := regexp.MustCompile(`ROOST_[A-Z0-9_]*[A-Z0-9]`)
-	commandNames := []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_KEY", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_TOKEN", "ROOST_CONFIG", "ROOST_TOOL_STATUS"}
+	commandNames := []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_KEY", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_TOKEN", "ROOST_CONFIG", "ROOST_PARENT_PIPE", "ROOST_TOOL_STATUS"}
 	check := func(where, text string) {
 		for _, m := range keyLike.FindAllStringSubmatch(text, -1) {
 			name := m[3] + "." + strings.ReplaceAll(m[4], "-", "_")

@@ -173,6 +173,7 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 		return region.Crash{}
 	}
 	s.box = box
+	tellParent(filepath.Join(dir, file))
 	if report == nil {
 		return region.Crash{}
 	}

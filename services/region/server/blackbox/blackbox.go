@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -66,7 +67,7 @@ type Box struct {
 
 // Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
 // has closed the box, or there was none. The path is without a suffix: there are two files.
-// exit is what a parent says of that end.
+// exit is what a parent says of that end; if it is zero, what [Ended] has written counts.
 func Open(path string, self sharding.NodeUID, exit suspects.Exit) (*Box, *Report, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, err
@@ -86,6 +87,9 @@ func Open(path string, self sharding.NodeUID, exit suspects.Exit) (*Box, *Report
 	n, err := io.ReadFull(f, old)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, nil, errors.Join(err, b.output.Close(), f.Close())
+	}
+	if exit == (suspects.Exit{}) && n >= headerSize {
+		exit = readEnded(old)
 	}
 	report := read(old[:n], b.output, exit)
 	if err := b.begin(self); err != nil {
@@ -126,6 +130,43 @@ func (b *Box) Close() error {
 	}
 	clear(b.mem[:headerSize])
 	return debug.SetCrashOutput(nil, debug.CrashOptions{})
+}
+
+// Ended writes into the box of another process that this process has ended, and how: by a signal or by itself, with
+// the number of the signal or its exit status. It is called by a parent that has waited for it.
+func Ended(path string, signalled bool, number int) error {
+	f, err := openOwn(path + ".turns")
+	if err != nil {
+		return err
+	}
+	if err = lock(f); err == nil { // otherwise a process has begun to use it
+		text := binary.NativeEndian.AppendUint32(nil, exited)
+		if signalled {
+			text = binary.NativeEndian.AppendUint32(nil, killed)
+		}
+		_, err = f.WriteAt(binary.NativeEndian.AppendUint32(text, uint32(number)), 48)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// How a process has ended, as Ended writes it; 0: not known.
+const (
+	exited uint32 = iota + 1
+	killed
+)
+
+// readEnded reads what Ended has written.
+func readEnded(header []byte) suspects.Exit {
+	number := binary.NativeEndian.Uint32(header[52:])
+	text := ""
+	switch binary.NativeEndian.Uint32(header[48:]) {
+	case exited:
+		text = fmt.Sprint("exit status ", number)
+	case killed:
+		text = "signal: " + syscall.Signal(number).String()
+	}
+	exit, _ := suspects.ParseExit(text) // it takes both
+	return exit
 }
 
 // Alive notes that the process is alive now.

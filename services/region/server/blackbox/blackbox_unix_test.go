@@ -214,6 +214,42 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestEnded: what a parent writes into the box is known to the next process, and to no one after that. Nothing is written
+// into a box that is in use.
+func TestEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "box")
+	b, _ := open(t, path, 1)
+	for _, c := range []struct {
+		signalled bool
+		number    int
+		evidence  string
+		turns     int
+	}{
+		{false, 3, "exit status 3", 1},
+		{true, int(syscall.SIGKILL), "", 0},
+		{true, int(syscall.SIGSEGV), "signal: segmentation", 1},
+		{false, 0, "exit status 0", 1},
+	} {
+		b.Begin(turn("runs"))
+		if err := Ended(path, false, 99); err == nil {
+			t.Error("the end of a process that runs is written")
+		}
+		b.die(t)
+		if err := Ended(path, c.signalled, c.number); err != nil {
+			t.Fatal(err)
+		}
+		var r *Report
+		if b, r = open(t, path, 2); r == nil || !strings.HasPrefix(r.Evidence, c.evidence) || (r.Evidence == "") != (c.evidence == "") || len(r.Turns) != c.turns {
+			t.Errorf("%+v: the report is %+v", c, r)
+		}
+	}
+	b.Begin(turn("runs"))
+	b.die(t)
+	if _, r := open(t, path, 3); r == nil || r.Evidence != "" || len(r.Turns) != 1 {
+		t.Errorf("what was written of an earlier process counts for this one: %+v", r)
+	}
+}
+
 // TestOnly: if something else has ended the process, neither the turns that run are reported nor those that begin
 // or end until the process has ended.
 func TestOnly(t *testing.T) {
