@@ -139,7 +139,7 @@ func (c *Ctx) persist(events []any) error {
 			live, own = slices.Clone(events), true
 		}
 		if live[i], err = t.decodeAs(encoded[i], false); err != nil {
-			return fmt.Errorf("event %s cannot be read back from %.200q, so it could not be replayed: %w", encoded[i].Name, encoded[i].Payload, err)
+			return fmt.Errorf("event %s cannot be read back from %.200q, so it could not be replayed: %w", encoded[i].Name, encoded[i].Payload, markOwn(err))
 		}
 	}
 	e := c.change()

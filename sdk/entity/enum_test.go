@@ -113,7 +113,7 @@ func unknownValues(t *testing.T) string {
 			return 0, ctx.Persist(judgement{Status: "ajar"})
 		})).Events(entity.Event[judgement]("judged"))
 	done, failed := instanceOf(t, persist).Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Persist"}}, nil)
-	if done.Reply.Outcome != sharding.Rejected || !strings.Contains(errText(failed), `"ajar"`) {
+	if done.Reply.Outcome != sharding.Rejected || !strings.Contains(errText(failed), `"ajar"`) || strings.Contains(errText(failed), "without a new version") {
 		return "persisted: " + errText(failed)
 	}
 	return ""

@@ -65,7 +65,7 @@ func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
 	}
 	if !h.input.same(ev) {
 		if _, err := h.input.decodeAs(ev, false); err != nil {
-			return sharding.Input{}, fmt.Errorf("the input of %s cannot be read back from %.200q: %w", h.desc.Name, payload, err)
+			return sharding.Input{}, fmt.Errorf("the input of %s cannot be read back from %.200q: %w", h.desc.Name, payload, markOwn(err))
 		}
 	}
 	return sharding.Input{

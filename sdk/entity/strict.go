@@ -98,6 +98,8 @@ type shapeError struct {
 	later bool
 	// input: a caller has sent it.
 	input bool
+	// own: the program itself has just encoded it.
+	own bool
 }
 
 func (e *shapeError) Error() string {
@@ -107,7 +109,7 @@ func (e *shapeError) Error() string {
 	}
 	text := strings.Replace(e.what, "%s", subject, 1)
 	switch {
-	case e.input:
+	case e.input, e.own:
 		return text
 	case e.damaged:
 		return text + ": no version of the program has stored this"
@@ -115,6 +117,15 @@ func (e *shapeError) Error() string {
 		return text + ": the later version that stored it must not have ReadableBy this one"
 	}
 	return text + ": the form has changed without a new version"
+}
+
+// markOwn marks the error of what the program has just encoded: neither another version nor damage is the reason.
+func markOwn(err error) error {
+	var shape *shapeError
+	if errors.As(err, &shape) {
+		shape.own = true
+	}
+	return err
 }
 
 // in puts a part in front of the path.
