@@ -111,7 +111,11 @@ func (a *Authenticator) bearer(ctx context.Context, header string) (string, erro
 		}
 		return "", fmt.Errorf("%w: the API key is not known", ErrUnauthenticated)
 	}
-	if a.tokens == nil {
+	switch {
+	case a.tokens != nil:
+	case a.keys != nil:
+		return "", fmt.Errorf("%w: only API keys are accepted here, and they begin with %s", ErrUnauthenticated, keyPrefix)
+	default:
 		return "", fmt.Errorf("%w: tokens are not accepted here", ErrUnauthenticated)
 	}
 	return a.token(ctx, token)

@@ -375,7 +375,7 @@ func TestAPIKeys(t *testing.T) {
 	})
 	r.want("Bearer "+key, "key:billing", "")
 	r.want("Bearer "+second, "", "not known")
-	r.want("Bearer "+sign(t, jose.ES256, "ec", ecKey, claims(nil)), "", "tokens are not accepted")
+	r.want("Bearer "+sign(t, jose.ES256, "ec", ecKey, claims(nil)), "", "only API keys are accepted here, and they begin with roost_")
 	r.want("", "", "") // anonymous, but a wrong key is no anonymous one
 	r.write("keys", []byte(secondLine))
 	r.want("Bearer "+key, "", "not known")
