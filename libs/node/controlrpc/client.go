@@ -9,8 +9,12 @@ package controlrpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/control/wire"
@@ -57,13 +61,22 @@ func (c *Client) Send(ctx context.Context, to sharding.NodeID, msgs []control.Me
 	return err
 }
 
+// named adds to the error of a listener that does not serve the control service what the listener may be.
+func named(addr string, err error) error {
+	var e twirp.Error
+	if errors.As(err, &e) && e.Code() == twirp.BadRoute {
+		return fmt.Errorf("%s is not the service listener of a coordinator or region; it may be a management listener or a gateway (discovery.url): %w", addr, err)
+	}
+	return err
+}
+
 // Call asks the process at an address, and returns its answer.
 func (c *Client) Call(ctx context.Context, to string, m control.Message) (control.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	r, err := c.peer(to, m).Call(ctx, &controlv1.CallRequest{Cluster: c.Cluster, From: wire.ToNode(c.Self), Message: wire.Encode(m)})
 	if err != nil {
-		return nil, err
+		return nil, named(to, err)
 	}
 	answer, err := wire.Decode(r.GetMessage())
 	if err != nil {

@@ -137,6 +137,16 @@ func TestOneCallFitsTheBody(t *testing.T) {
 	})
 }
 
+// TestAnotherListener: the error of a call to a listener of another kind says so.
+func TestAnotherListener(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler()) // as a management listener
+	defer srv.Close()
+	c := &Client{Cluster: "dev", Reach: Via(srv.Client(), nil), Timeout: time.Minute}
+	if _, err := c.Call(t.Context(), srv.Listener.Addr().String(), control.WatchTable{}); err == nil || !strings.Contains(err.Error(), "is not the service listener of a coordinator or region") {
+		t.Error(err)
+	}
+}
+
 // TestCalls: a call is answered once; calls are bounded per process and in total.
 func TestCalls(t *testing.T) {
 	c := NewCalls(maxCallsOfOne + 2)
