@@ -146,6 +146,9 @@ var cases = []struct {
 	{"a rollout under way", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", 59*time.Minute }, "", ""},
 	{"a lost region", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, "cut off"}} }, "region-lost warning", "region-3 was declared down 2 hours ago and has not come back: cut off"},
 	{"a lost region, and no reason", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, ""}} }, "region-lost warning", "end of its log"},
+	{"a region lost twice", func(e *Evidence) {
+		e.Lost = []Lost{{"region-3", 3 * time.Hour, "cut off"}, {"region-3", 2 * time.Hour, "crashed"}}
+	}, "region-lost warning", "region-3 was declared down 2 hours ago and has not come back: crashed"},
 	{"a region lost long ago", func(e *Evidence) { e.Lost = []Lost{{"region-3", 73 * time.Hour, ""}} }, "", ""},
 	{"a hot shard", func(e *Evidence) { hot(e, 3, 4) }, "hot-shard warning", "Cart/7 alone takes 3.0 processors, and all shards together 4.0"},
 	{"a shard that others can make room for", func(e *Evidence) { hot(e, 1.2, 2) }, "", ""},

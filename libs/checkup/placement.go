@@ -78,7 +78,8 @@ func (x *exam) rollout() {
 
 func (x *exam) lost() {
 	for _, l := range x.Lost {
-		if l.Ago <= lostLately {
+		again := slices.ContainsFunc(x.Lost, func(other Lost) bool { return other.Name == l.Name && other.Ago < l.Ago })
+		if l.Ago <= lostLately && !again {
 			reason := "; look at the end of its log, for example for an expired certificate"
 			if l.Reason != "" {
 				reason = ": " + l.Reason
