@@ -113,8 +113,11 @@ func (o *devOptions) args() (map[string][]string, error) {
 	for _, text := range o.set {
 		name, setting, _ := strings.Cut(text, ".")
 		key, _, ok := strings.Cut(setting, "=")
-		if !ok || key == "" || !o.has(name) {
-			return nil, fmt.Errorf("--set %s: write PROCESS.KEY=VALUE, such as region-%d.region.capacity=5; roost dev ps lists the processes", text, o.regions)
+		if ok && key != "" && !o.has(name) {
+			return nil, fmt.Errorf("--set %s: this cluster has no process %q; processes are numbered from 1, such as region-%d", text, name, o.regions)
+		}
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--set %s: write PROCESS.KEY=VALUE, such as region-%d.region.capacity=5", text, o.regions)
 		}
 		if !o.tls && slices.Contains([]string{"tls.cert", "tls.key", "tls.ca", "public.cert", "public.key"}, key) {
 			return nil, fmt.Errorf("--set %s: roost dev talks to its processes itself and would need the same authority; use --tls, or start the processes yourself (deploy/README.md, Binaries)", text)

@@ -377,8 +377,14 @@ func TestDevRefuses(t *testing.T) {
 			t.Errorf("--app.version %s: exit code %d, %s", of, code, errOut)
 		}
 	}
-	for _, set := range []string{"region-9.node.zone=a", "region-1", "region-1.node.zone", "region-01.node.zone=a", "node.zone=a"} {
-		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != exitUsage || !strings.Contains(errOut, "--set "+set+": write PROCESS.KEY=VALUE") {
+	for set, want := range map[string]string{
+		"region-9.node.zone=a":  `this cluster has no process "region-9"`,
+		"region-01.node.zone=a": `this cluster has no process "region-01"`,
+		"node.zone=a":           `this cluster has no process "node"`,
+		"region-1":              "write PROCESS.KEY=VALUE",
+		"region-1.node.zone":    "write PROCESS.KEY=VALUE",
+	} {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != exitUsage || !strings.Contains(errOut, "--set "+set+": "+want) {
 			t.Errorf("--set %s: exit code %d, %s", set, code, errOut)
 		}
 	}
