@@ -11,6 +11,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 const (
@@ -52,7 +53,8 @@ type checkpointer struct {
 	db         *sql.DB
 	conn       *sql.Conn
 	handle     handle // of conn
-	checkMark  func(context.Context) error
+	checkMark  func(context.Context) (mark, error)
+	marks      *marks
 	lock       writeLock
 	checks     chan struct{}
 	done       chan struct{}
@@ -87,12 +89,13 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	if c.handle, err = handleOf(c.conn); err != nil {
 		return err
 	}
-	c.checkMark = func(ctx context.Context) error {
-		_, err := d.marks.check(func() (mark, error) { return readMark(ctx, c.conn, &c.handle, d.generation) })
+	c.marks = d.marks
+	c.checkMark = func(ctx context.Context) (mark, error) {
+		seen, err := d.marks.check(func() (mark, error) { return readMark(ctx, c.conn, &c.handle, d.generation) })
 		if errors.Is(err, journal.ErrReplaced) {
 			err = d.markBroken(err)
 		}
-		return err
+		return seen, err
 	}
 	// From here on pause does the waiting: SQLite would wait in steps of
 	// milliseconds.
@@ -188,14 +191,14 @@ func (c *checkpointer) checkpoint() error {
 	}
 	ctx := context.Background()
 	// Pages copied into an older main file would hide that it is older.
-	if err := c.checkMark(ctx); err != nil {
+	if _, err := c.checkMark(ctx); err != nil {
 		return err
 	}
 	for pass := 0; l.remaining() > checkpointRemaining && pass < checkpointPasses; pass++ {
 		if l, err = c.exec(c.passive); err != nil {
 			return err
 		}
-		if err := c.checkMark(ctx); err != nil { // and note the one that was copied
+		if err := c.noteMain(ctx, true); err != nil {
 			return err
 		}
 		if l.busy {
@@ -230,7 +233,7 @@ func (c *checkpointer) finish() error {
 	for until := time.Now().Add(checkpointStall); ; {
 		l, err := c.exec(c.restart)
 		if err == nil && !l.busy {
-			return c.checkMark(ctx) // notes the one that was copied, before the log is written from its beginning
+			return c.noteMain(ctx, false) // before the log is written from its beginning; SQLite has synced what it has copied
 		}
 		if err != nil {
 			return err
@@ -243,6 +246,24 @@ func (c *checkpointer) finish() error {
 			return err
 		}
 	}
+}
+
+// noteMain compares the journal with the highest marks, and raises that of the main file, which a checkpoint has
+// copied. It is synced before, if sync is set: SQLite syncs only when it has copied all of the log, and after a power
+// cut a mark that was noted without that would have the journal refused. The mark rises once in markEvery for each process, and with it
+// what this costs.
+func (c *checkpointer) noteMain(ctx context.Context, sync bool) error {
+	seen, err := c.checkMark(ctx)
+	if err != nil || seen.Main <= c.marks.read().Main {
+		return err
+	}
+	if sync && !mutant.On("marks-synced") {
+		if err := c.handle.syncMain(); err != nil {
+			return err
+		}
+	}
+	c.marks.change(func(highest mark) mark { return highest.raised(seen) })
+	return nil
 }
 
 // logState is the result of a checkpoint pragma.

@@ -41,7 +41,7 @@ const (
 type mark struct {
 	Generation sharding.Generation
 	Log        uint32 // as transactions see it, in the log or in the main file
-	Main       uint32 // in the main file alone
+	Main       uint32 // in the main file alone; of the highest marks: as far as it was synced
 	// Older: an older file was found here. It stays refused: SQLite copies the log into the main file
 	// when it is closed, and hides the difference. 0 or 1.
 	Older int
@@ -146,7 +146,7 @@ func markSum(text string) string {
 	return fmt.Sprintf("%08x\n", crc32.Checksum([]byte(text), castagnoli))
 }
 
-// check compares the journal with the highest marks, and raises those. found is called after they were
+// check compares the journal with the highest marks, and raises that of the log. found is called after they were
 // read, because others may raise them meanwhile. Errors wrap ErrReplaced if the journal is older.
 func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 	highest := m.read()
@@ -159,7 +159,9 @@ func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 		return seen, fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/repair.md, \"An older copy over the file\")",
 			journal.ErrReplaced, err, m.path, m.path, markSuffix)
 	}
-	m.change(func(highest mark) mark { return highest.raised(seen) })
+	m.change(func(highest mark) mark {
+		return highest.raised(mark{Generation: seen.Generation, Log: seen.Log})
+	})
 	return seen, nil
 }
 
@@ -213,17 +215,36 @@ func (d *Driver) noteMark(raised mark) {
 
 // mainMark reads the mark of the main file past the log, which SQLite does not do. The file is not opened
 // for that, because closing it would drop the locks that this process has on it.
-func (h *handle) mainMark() (uint32, error) {
+func (h *handle) mainMark() (mark uint32, err error) {
+	err = h.mainFile(func(file uintptr) error {
+		buf := h.tls.Alloc(4)
+		defer h.tls.Free(4)
+		if rc := shim.main.read(h.tls, file, buf, 4, userVersion); rc != lib.SQLITE_OK {
+			return &sqliteError{code: int(rc), text: fmt.Sprintf("the first page of the main file cannot be read (%d)", rc)}
+		}
+		mark = binary.BigEndian.Uint32(at[[4]byte](buf)[:])
+		return nil
+	})
+	return mark, err
+}
+
+// syncMain syncs the main file.
+func (h *handle) syncMain() error {
+	return h.mainFile(func(file uintptr) error {
+		if rc := shim.main.sync(h.tls, file, lib.SQLITE_SYNC_NORMAL); rc != lib.SQLITE_OK {
+			return &sqliteError{code: int(rc), text: fmt.Sprintf("the main file cannot be synced (%d)", rc)}
+		}
+		return nil
+	})
+}
+
+// mainFile calls f with SQLite's handle of the main file.
+func (h *handle) mainFile(f func(file uintptr) error) error {
 	const pointerSize = int(unsafe.Sizeof(uintptr(0)))
 	to := h.tls.Alloc(pointerSize)
 	defer h.tls.Free(pointerSize)
 	if rc := lib.Xsqlite3_file_control(h.tls, h.db, 0, lib.SQLITE_FCNTL_FILE_POINTER, to); rc != lib.SQLITE_OK {
-		return 0, h.error(rc)
+		return h.error(rc)
 	}
-	buf := h.tls.Alloc(4)
-	defer h.tls.Free(4)
-	if rc := shim.main.read(h.tls, *at[uintptr](to), buf, 4, userVersion); rc != lib.SQLITE_OK {
-		return 0, &sqliteError{code: int(rc), text: fmt.Sprintf("the first page of the main file cannot be read (%d)", rc)}
-	}
-	return binary.BigEndian.Uint32(at[[4]byte](buf)[:]), nil
+	return f(*at[uintptr](to))
 }

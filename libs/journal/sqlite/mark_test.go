@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"modernc.org/libc"
+
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -131,6 +133,57 @@ func TestMarkCostsNoSync(t *testing.T) {
 	}
 	if got := mark(); got != before+1 {
 		t.Errorf("two writes within %v raise the mark from %d to %d", markEvery, before, got)
+	}
+}
+
+// TestMainMarkIsSynced: the mark of the main file is not noted while it may be in memory alone: after a power cut, the
+// main file would look older than it was.
+func TestMainMarkIsSynced(t *testing.T) {
+	d := openDriver(t, filepath.Join(t.TempDir(), "j.db"))
+	epoch := sharding.Epoch(0)
+	commit := func(raise time.Time) {
+		t.Helper()
+		epoch++
+		d.marks.look, d.marks.raise = time.Time{}, raise
+		r, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		if err != nil || r[0].Verdict != sharding.Durable {
+			t.Fatal(r, err)
+		}
+	}
+	now, later := time.Time{}, time.Now().Add(time.Hour)
+	commit(now)
+	must(t, d.checkpoints.finish())
+	before := d.marks.read().Main
+	commit(now)
+	reader, err := d.reads.db.BeginTx(t.Context(), nil) // SQLite syncs only when it has copied all of the log
+	must(t, err)
+	defer func() { _ = reader.Rollback() }()
+	var version uint32
+	must(t, reader.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&version))
+	commit(later)
+	if _, err := d.checkpoints.exec(d.checkpoints.passive); err != nil {
+		t.Fatal(err)
+	}
+	commit(later)
+	if main, err := d.handle.mainMark(); err != nil || main != version || version <= before {
+		t.Fatalf("the main file has the mark %d, want %d: %v", main, version, err)
+	}
+	if got := d.marks.read().Main; got != before {
+		t.Errorf("the mark of the main file was %d, and %d is noted before it is synced", before, got)
+	}
+	sync, synced := shim.main.sync, 0
+	shim.main.sync = func(tls *libc.TLS, file uintptr, flags int32) int32 {
+		if d.marks.read().Main == before {
+			synced++
+		}
+		return sync(tls, file, flags)
+	}
+	defer func() { shim.main.sync = sync }()
+	for range 2 {
+		must(t, d.checkpoints.noteMain(t.Context(), true))
+		if got := d.marks.read().Main; got != version || synced != 1 {
+			t.Errorf("after %d syncs, the mark of the main file is noted as %d, want %d after one", synced, got, version)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ func TestMutants(t *testing.T) {
 		"cache-version": "^TestCache$",
 		"journal-mark":  "^TestOlderCopy$",
 		"marks-lock":    "^TestMarksOfSeveral$",
+		"marks-synced":  "^TestMainMarkIsSynced$",
 		"marks-of-new":  "^TestMarksOfANewJournal$",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", test)

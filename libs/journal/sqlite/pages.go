@@ -91,6 +91,7 @@ type (
 	openFunc  = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
 	closeFunc = func(tls *libc.TLS, file uintptr) int32
 	dataFunc  = func(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32
+	syncFunc  = func(tls *libc.TLS, file uintptr, flags int32) int32
 )
 
 // shim is the layer between SQLite and its file system.
@@ -114,6 +115,7 @@ type methods struct {
 	close closeFunc // those of SQLite's own file system
 	read  dataFunc
 	write dataFunc
+	sync  syncFunc
 }
 
 // put puts our methods between a file and SQLite.
@@ -122,6 +124,7 @@ func (m *methods) put(tls *libc.TLS, file uintptr, change func(ours *lib.Tsqlite
 	m.once.Do(func() {
 		own := at[lib.Tsqlite3_io_methods](f.FpMethods)
 		m.close, m.read, m.write = function[closeFunc](own.FxClose), function[dataFunc](own.FxRead), function[dataFunc](own.FxWrite)
+		m.sync = function[syncFunc](own.FxSync)
 		m.ours = libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
 		ours := at[lib.Tsqlite3_io_methods](m.ours)
 		*ours = *own
