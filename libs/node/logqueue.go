@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -36,12 +37,14 @@ type logQueue struct {
 	waiting []byte        // whole lines
 	size    int           // of these and of the lines that are being written, in bytes
 	idle    chan struct{} // closed when all lines are written; nil: they are
+	failed  error         // of the last write; nil: it succeeded
 	dropped int64         // lines that are not reported yet
 	total   int64         // dropped lines since the start
 	report  func(w io.Writer, dropped int64)
 }
 
-// Write queues a line, and returns an error if it is dropped. It waits for the reader for [logWait] at most.
+// Write queues a line. It waits for the reader for [logWait] at most, and returns an error if the line is dropped
+// meanwhile.
 func (q *logQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	if q.size > 0 && q.size+len(line) > logRoom { // one line always has room, however long it is
@@ -59,6 +62,11 @@ func (q *logQueue) Write(line []byte) (int, error) {
 	go q.drain(q.idle)
 	q.mu.Unlock()
 	q.flush(logWait)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.idle == nil && q.failed != nil {
+		return 0, fmt.Errorf("the log cannot be written; mend that, or set management.audit: %w", q.failed)
+	}
 	return len(line), nil
 }
 
@@ -85,7 +93,7 @@ func (q *logQueue) drain(idle chan struct{}) {
 		q.mu.Unlock()
 		n, err := q.w.Write(lines)
 		q.mu.Lock()
-		q.size = len(q.waiting)
+		q.size, q.failed = len(q.waiting), err
 		if err == nil {
 			q.dropped -= reported
 			continue

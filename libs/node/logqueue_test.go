@@ -117,9 +117,12 @@ func TestLogQueue(t *testing.T) {
 		}
 		w.fail = io.ErrClosedPipe
 		log.Info("nobody reads this")
+		if err := a.write(auditLine{}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("an audit line that cannot be written: %v", err)
+		}
 		w.fail = nil
 		log.Info("read again")
-		if text := w.text.String(); !strings.Contains(text, "read again") || !strings.HasSuffix(strings.TrimSpace(text), `lines=1 hint="the reader of the log is too slow or has ended"`) || q.lost() != lost+1 {
+		if text := w.text.String(); !strings.Contains(text, "read again") || !strings.HasSuffix(strings.TrimSpace(text), `lines=2 hint="the reader of the log is too slow or has ended"`) || q.lost() != lost+2 {
 			t.Errorf("after a failure, %d lost: %s", q.lost(), text[len(text)-300:])
 		}
 	})
