@@ -16,7 +16,7 @@ import (
 
 // session is the state of one connection that the driver keeps.
 type session struct {
-	id string // see settings
+	id string // drawn at random; the server holds it, too, see sessionSetting
 	// warning is the last notice since expect that is [pgsession.Doubtful]; nil: none.
 	warning *pgconn.Notice
 }
@@ -24,8 +24,7 @@ type session struct {
 // sessionKey is the key of the session in the connection's data.
 const sessionKey = "roost.session"
 
-// sessionSetting is the setting that holds session.id in the server. The statements that commit compare it, see
-// roost.durable.
+// sessionSetting is the setting that holds session.id in the server, see checkSession.
 const sessionSetting = "roost.session"
 
 func sessionOf(conn *pgconn.PgConn) *session {
