@@ -309,6 +309,9 @@ func (w *walker) unknown(l *layout, name string) *shapeError {
 }
 
 func (w *walker) list(l *layout) *shapeError {
+	if w.b[w.at] != '[' { // package json reads base64 into any list of bytes, and passes the methods of its elements by
+		return &shapeError{what: "%s is in base64, must be a list"}
+	}
 	w.at++
 	n := 0
 	for ; w.more(']'); n++ {

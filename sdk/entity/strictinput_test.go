@@ -146,3 +146,40 @@ func TestTextIsNotChanged(t *testing.T) {
 		}
 	}
 }
+
+// mark is a byte that is stored as a text. Package json writes a list of marks as a list, and reads also base64 into it.
+type mark byte
+
+func (m mark) MarshalText() ([]byte, error) { return []byte{byte(m)}, nil }
+
+func (m *mark) UnmarshalText(b []byte) error {
+	if len(b) != 1 {
+		return fmt.Errorf("a mark has one byte")
+	}
+	*m = mark(b[0])
+	return nil
+}
+
+// TestListInBase64: a list whose elements have methods of their own is not stored in base64, and base64 is refused in its
+// place: it would pass these methods by.
+func TestListInBase64(t *testing.T) {
+	type marked struct {
+		Marks []mark `json:"marks"`
+	}
+	typ := entity.Define("Judge", func(string) *judge { return &judge{} },
+		entity.On(entity.Command[marked, int]("Judge", "Mark"), func(*judge, *entity.Ctx, marked) (int, error) { return 0, nil }),
+	).Events(entity.Event[marked]("marked"))
+	for payload, want := range map[string]string{`{"marks":["a","b"]}`: "", `{"marks":"YWI="}`: `field "marks" `} {
+		_, refusal := entity.CheckInput(typ, &sharding.Envelope{Command: "Mark", Payload: []byte(payload)}, func(f func()) { f() })
+		if want == "" && refusal != nil || want != "" && (refusal == nil || !strings.Contains(refusal.Message, want)) {
+			t.Errorf("sent %s: %v", payload, refusal)
+		}
+		err := instanceOf(t, typ).Replay([]sharding.Event{{Name: "marked", Version: 1, ReadableBy: 1, Payload: []byte(payload)}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("stored %s: %v", payload, err)
+		}
+	}
+	if shape := entity.SchemaOf(typ).Events[0].Shape; !strings.Contains(shape, "marks:[custom(") {
+		t.Error(shape)
+	}
+}
