@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -158,7 +159,10 @@ func (c *connections) evict(conn net.Conn, of *connection, since int64) bool {
 		return false
 	}
 	c.leave(conn)
-	go func() { _ = conn.Close() }() // TLS writes first, which takes up to 5 s. The server notices when it reads
+	if secure, is := conn.(*tls.Conn); is {
+		conn = secure.NetConn() // TLS would write first, which takes up to 5 s if the client does not read
+	}
+	_ = conn.Close() // the server notices when it reads
 	return true
 }
 
