@@ -30,6 +30,23 @@ func (q Queue[E]) Has(e E) bool {
 	return 0 <= i && i < len(q) && q[i].Place() == e.Place()
 }
 
+// Find returns the first element that ok accepts. It looks only at elements that ok does not accept, and at those right
+// behind them.
+func (q Queue[E]) Find(ok func(E) bool) (first E, found bool) {
+	for look := []int{0}; len(look) > 0; {
+		i := look[len(look)-1]
+		look = look[:len(look)-1]
+		switch {
+		case i >= len(q) || found && first.Before(q[i]):
+		case ok(q[i]):
+			first, found = q[i], true
+		default:
+			look = append(look, 2*i+1, 2*i+2)
+		}
+	}
+	return first, found
+}
+
 // items is a queue as package heap wants it.
 type items[E Element[E]] []E
 

@@ -38,6 +38,13 @@ func TestQueue(t *testing.T) {
 			}
 		}
 		slices.SortFunc(in, func(a, b *number) int { return a.value - b.value })
+		for _, every := range []int{1, 2, 7, 101} {
+			accepts := func(n *number) bool { return n.value%every == every-1 }
+			i := slices.IndexFunc(in, accepts)
+			if got, found := q.Find(accepts); found != (i >= 0) || found && got != in[i] {
+				t.Fatalf("seed %d: one of every %d is %v, %t", seed, every, got, found)
+			}
+		}
 		for _, want := range in {
 			if !q.Has(want) || q[0] != want {
 				t.Fatalf("seed %d: the first one is %d, want %d", seed, q[0].value, want.value)

@@ -532,8 +532,8 @@ func (k *Keeper) Stats() Stats {
 	s := k.stats
 	s.Wakes, s.Firing, s.Failing = k.wakes, len(k.firings), len(k.failing)
 	for _, t := range k.types {
-		if len(t.due) > 0 && t.due[0].failures == 0 {
-			s.Overdue = max(s.Overdue, time.Duration(k.wall()-t.due[0].Due)*time.Millisecond)
+		if w, found := t.due.Find(func(w *wake) bool { return w.failures == 0 }); found {
+			s.Overdue = max(s.Overdue, time.Duration(k.wall()-w.Due)*time.Millisecond)
 		}
 	}
 	return s

@@ -481,6 +481,37 @@ func (m *model) deliverOne() {
 	}
 }
 
+// TestOverdueBehindFailing: how late the oldest wake-up is does not hide behind one that is failing and waits for room, too.
+func TestOverdueBehindFailing(t *testing.T) {
+	m := newModel(t, 1, func(c *wakeup.Config) { c.Firings = 1 })
+	m.claimAll()
+	pass := func(d time.Duration) { // without the end of any firing
+		for range int(d / (100 * time.Millisecond)) {
+			m.now = m.now.Add(100 * time.Millisecond)
+			reads := m.reads
+			m.reads = nil
+			for _, a := range reads {
+				m.step(a.page)
+			}
+			m.step(wakeup.Tick{})
+		}
+	}
+	m.set("a00", "bad", m.wall(), 0, false)
+	pass(time.Second)
+	m.fails = func(turn.Fire) turn.FiringEnd { return turn.FiringFailed }
+	m.deliverOne()
+	m.set("a01", "slow", m.wall(), 0, false)
+	pass(time.Minute) // it has the only place, and the one that has failed waits for it
+	if len(m.fires) != 1 || m.fires[0].Wakeup.Name != "slow" {
+		t.Fatalf("under way: %+v", m.fires)
+	}
+	m.set("a02", "good", m.wall(), 0, false)
+	pass(10 * time.Second)
+	if s := m.k.Stats(); s.Failing != 1 || s.Overdue < 9*time.Second || s.Overdue > 10*time.Second {
+		t.Errorf("%d fail, others are overdue by %s", s.Failing, s.Overdue)
+	}
+}
+
 // TestFailingHoldsNobodyBack: more wake-ups fail for ever than may be failing in memory. All
 // others fire in time.
 func TestFailingHoldsNobodyBack(t *testing.T) { failingHoldsNobodyBack(t) }
