@@ -57,7 +57,7 @@ type Config struct {
 	Managing       int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them"`
 
 	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener. Requests from pages of other origins are refused"`
-	TrustedProxies []string `key:"http.trusted_proxies" help:"addresses and networks of proxies in front of the listeners, such as 10.1.0.0/16. A request from one of them counts as one from the last address in X-Forwarded-For that is not one of them: for gateway.principal_rate, the audit and the log. Empty: X-Forwarded-For is ignored"`
+	TrustedProxies []string `key:"http.trusted_proxies" help:"addresses and networks of proxies in front of the listeners, such as 10.1.0.0/16. A request from one of them counts as one from the last address in X-Forwarded-For that is not one of them: for gateway.principal_rate, the slow list, the audit and the log. Empty: X-Forwarded-For is ignored"`
 	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to the management listener and to listeners on loopback may use, besides localhost, addresses, node.advertise and, for the management listener, node.name and the name of the host. Requests with other host names are refused, because a web page can let any name point to 127.0.0.1 or to an address in your network"`
 
 	TLS TLS `key:"tls"`

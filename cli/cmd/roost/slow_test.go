@@ -20,7 +20,7 @@ func (f *fakeAdmin) Slow(_ context.Context, req *adminv1.SlowRequest) (*adminv1.
 		SilentRegions: []*adminv1.Silent{{Region: "region-\n3", Reason: "no answer\nat all"}},
 		Commands: []*adminv1.SlowCommand{
 			{AtUnixMs: 1000, Gateway: "10.0.0.1:8080", Region: "region-1", Type: "Cart", Id: "a\nb", Command: "Add", Attempts: 2, TotalUs: 10_000, RouteUs: 1000, MailboxUs: 2000, HandlerUs: 3000, JournalUs: 4000},
-			{AtUnixMs: 500, Gateway: "10.0.0.1:8080", Type: "Cart", Id: "c", Command: "Add", TotalUs: 100, RouteUs: 100, Code: "unavailable"},
+			{AtUnixMs: 500, Gateway: "10.0.0.1:8080", Type: "Cart", Id: "c", Command: "Add", TotalUs: 100, RouteUs: 100, Code: "unavailable", From: "10.0.0.7"},
 			{AtUnixMs: 400, KeptBy: "region-2", Region: "region-1", Type: "Cart", Id: "d", Command: "Take", Attempts: 1, TotalUs: 100, HandlerUs: 100, Origin: "ask", From: "Stock/\x1b7"},
 			{AtUnixMs: 300, KeptBy: "region-2", Region: "region-2", Type: "Cart", Id: "e", Command: "Ring", TotalUs: 100, HandlerUs: 100, Origin: "timer"},
 		},
@@ -36,7 +36,7 @@ func TestSlow(t *testing.T) {
 	}{
 		{"slow", 0, `ARRIVED                   ENTITY       COMMAND  ERROR          TOTAL   ROUTE  MAILBOX  HANDLER  JOURNAL  TRIES  REGION    ORIGIN             KEPT BY
 1970-01-01T00:00:01.000Z  "Cart/a\nb"  Add      -            10.0 ms  1.0 ms   2.0 ms   3.0 ms   4.0 ms      2  region-1  client             10.0.0.1:8080
-1970-01-01T00:00:00.500Z  Cart/c       Add      unavailable   0.1 ms  0.1 ms   0.0 ms   0.0 ms   0.0 ms      0  -         client             10.0.0.1:8080
+1970-01-01T00:00:00.500Z  Cart/c       Add      unavailable   0.1 ms  0.1 ms   0.0 ms   0.0 ms   0.0 ms      0  -         client 10.0.0.7    10.0.0.1:8080
 1970-01-01T00:00:00.400Z  Cart/d       Take     -             0.1 ms  0.0 ms   0.0 ms   0.1 ms   0.0 ms      1  region-1  "ask Stock/\x1b7"  region-2
 1970-01-01T00:00:00.300Z  Cart/e       Ring     -             0.1 ms  0.0 ms   0.0 ms   0.1 ms   0.0 ms      0  region-2  timer              region-2
 the commands of gateway 10.0.0.2:8080 are missing: connection refused

@@ -48,8 +48,8 @@ type Entry struct {
 	Command string
 	Trace   string // hexadecimal id; empty: it has none
 	Origin  string // one of the Origin constants
-	// From says more about the origin: the entity that has asked or sent, the name of the reminder, or the
-	// entity that has answered. It is empty for commands from outside, timers and tells.
+	// From says more about the origin: the address of the client, the entity that has asked or sent, the name of the
+	// reminder, or the entity that has answered. It is empty for timers and tells.
 	From     string
 	Region   string // address of the region that answered; empty: none did
 	Attempts int

@@ -69,7 +69,7 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 		out.Regions++
 		for _, x := range res.Commands[:min(len(res.Commands), int(limit))] {
 			c := toSlow(x, &v, named)
-			c.KeptBy, c.Origin, c.From = regions[i].name, shortText(x.Origin), shortText(x.From)
+			c.KeptBy, c.Origin = regions[i].name, shortText(x.Origin)
 			out.Commands = append(out.Commands, c)
 		}
 	}
@@ -114,7 +114,7 @@ func managementTransport() *http.Transport {
 func toSlow(x *inspectionv1.SlowCommand, v *coordinator.View, named map[sharding.NodeID]string) *adminv1.SlowCommand {
 	out := &adminv1.SlowCommand{
 		AtUnixMs: x.AtUnixMs, Region: shortText(x.Region), Type: shortText(x.Type), Id: shortText(x.Id), Command: shortText(x.Command),
-		Trace: shortText(x.Trace), Attempts: x.Attempts, Code: shortText(x.Code),
+		Trace: shortText(x.Trace), Attempts: x.Attempts, Code: shortText(x.Code), From: shortText(x.From),
 		TotalUs: max(0, x.TotalUs), MailboxUs: max(0, x.MailboxUs), HandlerUs: max(0, x.HandlerUs), JournalUs: max(0, x.JournalUs),
 	}
 	out.RouteUs = max(0, out.TotalUs-out.MailboxUs-out.HandlerUs-out.JournalUs)

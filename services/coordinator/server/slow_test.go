@@ -24,7 +24,7 @@ func (slowGateway) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*insp
 		return nil, twirp.NewError(twirp.FailedPrecondition, "another one was meant")
 	}
 	return &inspectionv1.SlowResponse{Commands: []*inspectionv1.SlowCommand{
-		{AtUnixMs: 2000, Type: "T", Id: "b", Command: "Add", TotalUs: 5, MailboxUs: 100},
+		{AtUnixMs: 2000, Type: "T", Id: "b", Command: "Add", TotalUs: 5, MailboxUs: 100, From: "10.0.0.7"},
 		{AtUnixMs: 1000, Type: "T", Id: "a", Command: "Add", Region: "10.0.0.9:1", Attempts: 2, TotalUs: 900, MailboxUs: 100, HandlerUs: 200, JournalUs: 300, Code: "unavailable", Trace: "abc"},
 	}}, nil
 }
@@ -58,7 +58,7 @@ func TestSlow(t *testing.T) {
 	if res.Regions != 0 || len(res.SilentRegions) != 1 || res.SilentRegions[0].Region != "region-1" || !strings.Contains(res.SilentRegions[0].Reason, "cannot be asked") {
 		t.Errorf("a region of an earlier release: %d have answered, silent are %v", res.Regions, res.SilentRegions)
 	}
-	if x := res.Commands[1]; res.Commands[0].Id != "b" || x.Id != "a" || x.RouteUs != 300 || x.Gateway != "10.0.0.1:8080" || x.Region != "10.0.0.9:1" || x.Attempts != 2 || x.Code != "unavailable" {
+	if x := res.Commands[1]; res.Commands[0].Id != "b" || x.Id != "a" || x.RouteUs != 300 || x.Gateway != "10.0.0.1:8080" || x.Region != "10.0.0.9:1" || x.Attempts != 2 || x.Code != "unavailable" || res.Commands[0].From != "10.0.0.7" || x.From != "" {
 		t.Errorf("listed is %v", res.Commands)
 	}
 	if res.Commands[0].RouteUs != 0 {

@@ -18,6 +18,7 @@ type call struct {
 	driver.Call
 	server  *Server
 	arrived time.Time
+	from    string        // address of the client, as http.Request.RemoteAddr
 	finish  router.Finish // once done
 	done    chan struct{} // capacity 1; the loop sends once
 }
@@ -43,7 +44,7 @@ func (s *Server) newCall(env sharding.Envelope, arrived time.Time) *call {
 }
 
 func (c *call) release() {
-	c.server, c.ID, c.Env, c.finish = nil, 0, sharding.Envelope{}, router.Finish{}
+	c.server, c.ID, c.Env, c.from, c.finish = nil, 0, sharding.Envelope{}, "", router.Finish{}
 	calls.Put(c)
 }
 

@@ -41,6 +41,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, span := s.startServer(r, r.Method+" "+route)
 	c := s.newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
+	c.from = r.RemoteAddr
 	f := s.authenticate(r, &c.Env)
 	if f == nil {
 		f = s.tooFast(s.rates.counted(c.Env.Principal, r), arrived)

@@ -42,7 +42,7 @@ func (v service) before(next http.Handler) http.Handler {
 		// Replies count until the whole answer is written.
 		held := new(int)
 		defer func() { v.s.router.Delivered(*held) }()
-		ctx = context.WithValue(ctx, senderKey{}, sender{env.Principal, v.s.rates.counted(env.Principal, r)})
+		ctx = context.WithValue(ctx, senderKey{}, sender{env.Principal, v.s.rates.counted(env.Principal, r), r.RemoteAddr})
 		r = r.WithContext(context.WithValue(ctx, heldKey{}, held))
 		if v.s.stopping.Load() {
 			w.Header()["Connection"] = closing
@@ -67,6 +67,7 @@ type senderKey struct{}
 type sender struct {
 	principal string
 	counted   string // whose commands are counted together, see [rates]
+	address   string // as http.Request.RemoteAddr
 }
 
 // heldKey is where the context of a request has what its replies count.
@@ -109,7 +110,7 @@ func (v service) one(ctx context.Context, req *gatewayv1.AskRequest, tell bool) 
 func (v service) begin(ctx context.Context, c *call, req *gatewayv1.AskRequest) *failure {
 	timeout := time.Duration(req.GetTimeoutMs()) * time.Millisecond
 	from, _ := ctx.Value(senderKey{}).(sender)
-	c.Env.Principal = from.principal
+	c.Env.Principal, c.from = from.principal, from.address
 	f := v.s.tooFast(from.counted, c.arrived)
 	if f == nil {
 		f = v.s.shed(c, timeout)

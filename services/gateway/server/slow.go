@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/twitchtv/twirp"
@@ -21,6 +22,9 @@ func (s *Server) keepSlow(c *call, f *failure, attempts int) {
 	e := slowest.Entry{
 		At: c.arrived, Entity: c.Env.Entity, Command: c.Env.Command, Trace: slowest.TraceID(c.Env.Trace), Attempts: attempts,
 		Total: total,
+	}
+	if at, err := netip.ParseAddrPort(c.from); err == nil {
+		e.From = at.Addr().Unmap().String()
 	}
 	if attempts > 0 { // otherwise the call may have been given up, and its end may still be written
 		e.Region, e.Timing = c.finish.Region.Addr, c.finish.Reply.Timing

@@ -8121,7 +8121,7 @@ type SlowCommand struct {
 	JournalUs int64                  `protobuf:"varint,14,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
 	// Where it has come from: ask, send, answer (to a send), reminder, timer, tell; empty: a client.
 	Origin        string `protobuf:"bytes,15,opt,name=origin,proto3" json:"origin,omitempty"`
-	From          string `protobuf:"bytes,16,opt,name=from,proto3" json:"from,omitempty"`                   // the entity that has asked, sent or answered, or the name of the reminder
+	From          string `protobuf:"bytes,16,opt,name=from,proto3" json:"from,omitempty"`                   // address of the client, the entity that has asked, sent or answered, or the name of the reminder
 	KeptBy        string `protobuf:"bytes,17,opt,name=kept_by,json=keptBy,proto3" json:"kept_by,omitempty"` // name of the region that has kept it; empty: a gateway has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -291,10 +291,9 @@ type SlowCommand struct {
 	MailboxUs int64                  `protobuf:"varint,10,opt,name=mailbox_us,json=mailboxUs,proto3" json:"mailbox_us,omitempty"`
 	HandlerUs int64                  `protobuf:"varint,11,opt,name=handler_us,json=handlerUs,proto3" json:"handler_us,omitempty"`
 	JournalUs int64                  `protobuf:"varint,12,opt,name=journal_us,json=journalUs,proto3" json:"journal_us,omitempty"`
-	// Of what regions keep: where the command has come from (ask, send, answer, reminder, timer, tell), and
-	// the entity that has asked, sent or answered, or the name of the reminder.
-	Origin        string `protobuf:"bytes,13,opt,name=origin,proto3" json:"origin,omitempty"` // empty: a client
-	From          string `protobuf:"bytes,14,opt,name=from,proto3" json:"from,omitempty"`
+	// Where the command has come from: ask, send, answer, reminder, timer, tell; empty: a client.
+	Origin        string `protobuf:"bytes,13,opt,name=origin,proto3" json:"origin,omitempty"`
+	From          string `protobuf:"bytes,14,opt,name=from,proto3" json:"from,omitempty"` // address of the client, the entity that has asked, sent or answered, or the name of the reminder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
