@@ -254,7 +254,7 @@ func (c *checkpointer) finish() error {
 // what this costs.
 func (c *checkpointer) noteMain(ctx context.Context, sync bool) error {
 	seen, err := c.checkMark(ctx)
-	if err != nil || seen.Main <= c.marks.read().Main {
+	if err != nil || seen.Main == unreadMark || seen.Main <= c.marks.read().Main {
 		return err
 	}
 	if sync && !mutant.On("marks-synced") {

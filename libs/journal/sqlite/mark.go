@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ const (
 	markEvery = time.Second
 	// userVersion is where the main file has the mark: SQLite gives this field to applications.
 	userVersion = 60
+	// unreadMark is the mark of a page whose checksum does not hold. It says nothing about the age of the file.
+	unreadMark = math.MaxUint32
 	// markPatience is how long to wait for a process that changes the file of marks until it is changed without its
 	// lock: longer than any change takes, and short, because other writers wait meanwhile. Only a process that is
 	// paused in the middle of a change has the lock for longer.
@@ -213,16 +216,20 @@ func (d *Driver) noteMark(raised mark) {
 	}
 }
 
-// mainMark reads the mark of the main file past the log, which SQLite does not do. The file is not opened
-// for that, because closing it would drop the locks that this process has on it.
+// mainMark reads the mark of the main file past the log, which SQLite does not do. It is unreadMark if the page is
+// damaged, or being written. The file is not opened for that, because closing it would drop the locks that this process
+// has on it.
 func (h *handle) mainMark() (mark uint32, err error) {
 	err = h.mainFile(func(file uintptr) error {
-		buf := h.tls.Alloc(4)
-		defer h.tls.Free(4)
-		if rc := shim.main.read(h.tls, file, buf, 4, userVersion); rc != lib.SQLITE_OK {
+		buf := h.tls.Alloc(pageSize)
+		defer h.tls.Free(pageSize)
+		if rc := shim.main.read(h.tls, file, buf, pageSize, 0); rc != lib.SQLITE_OK {
 			return &sqliteError{code: int(rc), text: fmt.Sprintf("the first page of the main file cannot be read (%d)", rc)}
 		}
-		mark = binary.BigEndian.Uint32(at[[4]byte](buf)[:])
+		page := at[[pageSize]byte](buf)[:]
+		if mark = binary.BigEndian.Uint32(page[userVersion:]); !checkPage(page) && !mutant.On("mark-damaged") {
+			mark = unreadMark
+		}
 		return nil
 	})
 	return mark, err

@@ -187,6 +187,35 @@ func TestMainMarkIsSynced(t *testing.T) {
 	}
 }
 
+// TestDamagedMark: a damaged first page of the main file does not look like one of an older file.
+func TestDamagedMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	d := openDriver(t, path)
+	epoch := sharding.Epoch(0)
+	commit := func(d *Driver) error {
+		epoch++
+		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		return err
+	}
+	for range 2 {
+		must(t, commit(d))
+		must(t, d.checkpoints.finish())
+	}
+	must(t, commit(d))                                                  // the log has a whole first page
+	for _, bit := range []int{8*userVersion + 25, 8*userVersion + 30} { // 2 becomes 0, and 66
+		flip(t, path, bit)
+		for range 2 {
+			if err := commit(d); err != nil {
+				t.Fatalf("the mark of the main file is damaged: %v", err)
+			}
+			must(t, d.checkpoints.noteMain(t.Context(), true))
+		}
+		flip(t, path, bit)
+		must(t, commit(d))
+	}
+}
+
 // TestMarksOfSeveral: what one handle has noted in the file of marks is not taken back by another one, which has
 // read the file before.
 func TestMarksOfSeveral(t *testing.T) {

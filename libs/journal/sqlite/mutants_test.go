@@ -23,6 +23,7 @@ func TestMutants(t *testing.T) {
 		"journal-mark":  "^TestOlderCopy$",
 		"marks-lock":    "^TestMarksOfSeveral$",
 		"marks-synced":  "^TestMainMarkIsSynced$",
+		"mark-damaged":  "^TestDamagedMark$",
 		"marks-of-new":  "^TestMarksOfANewJournal$",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", test)
