@@ -76,13 +76,25 @@ func (at *At) types(others map[int]string) (map[sharding.EntityType]int, error) 
 	return types, nil
 }
 
-// Validate returns an error for numbers or types that make no sense. It leaves the URLs to [Journal].
+// Validate returns an error for URLs, numbers or types that make no sense. An empty URL is left to the caller.
 func (at *At) Validate() error {
+	var errs []error
+	if at.URL != "" {
+		if _, err := parseURL(at.URL); err != nil {
+			errs = append(errs, fmt.Errorf("journal.url: %w", err))
+		}
+	}
 	others, err := at.others()
 	if err == nil {
 		_, err = at.types(others)
 	}
-	return err
+	errs = append(errs, err)
+	for _, n := range slices.Sorted(maps.Keys(others)) {
+		if _, err := parseURL(others[n]); err != nil {
+			errs = append(errs, fmt.Errorf("journal.databases, %d: %w", n, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // numbered are others, in the order of their numbers, opened by a function.

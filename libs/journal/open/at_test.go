@@ -63,14 +63,18 @@ func TestAt(t *testing.T) {
 		says string
 	}{
 		"one":                  {At{}, ""},
-		"two":                  {At{Databases: []string{"2=x", "7=y"}, Types: map[string]string{"New": "7", "Old": "1"}}, ""},
-		"a URL with a comma":   {At{Databases: []string{"2=postgres://a", "b/x", "3=y"}, Types: map[string]string{"New": "3"}}, ""},
+		"two":                  {At{Databases: []string{"2=postgres://a/x", "7=postgres://a/y"}, Types: map[string]string{"New": "7", "Old": "1"}}, ""},
+		"a URL with a comma":   {At{Databases: []string{"2=postgres://a", "b/x", "3=postgres://a/y"}, Types: map[string]string{"New": "3"}}, ""},
 		"no number":            {At{Databases: []string{"postgres://u:hush@db/x"}}, "not a number"},
 		"the first one":        {At{Databases: []string{"1=x"}}, "number 1"},
 		"too many":             {At{Databases: []string{"65=x"}}, "number 65"},
 		"twice":                {At{Databases: []string{"2=x", "2=y"}}, "twice"},
 		"a type goes nowhere":  {At{Databases: []string{"2=x"}, Types: map[string]string{"New": "3"}}, `"3"`},
 		"a type has no number": {At{Types: map[string]string{"New": "second"}}, `"second"`},
+		"a good URL":           {At{URL: "postgres://u:hush@db/x"}, ""},
+		"a bad scheme":         {At{URL: "postgre://u:hush@db/x"}, `journal.url: bad journal config: scheme "postgre" is not known`},
+		"a password with %":    {At{URL: "postgres://u:hush%@db/x"}, "write %25 for a %"},
+		"a bad second URL":     {At{URL: "memory:", Databases: []string{"2=postgres://db"}}, "journal.databases, 2: bad journal config: the database is missing"},
 		"a type of ours":       {At{Types: map[string]string{"roost.repair": "1"}}, "roost.repair"},
 	} {
 		err := test.at.Validate()

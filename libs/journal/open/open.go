@@ -232,10 +232,15 @@ func parse(rawURL string, cfg journal.Config) (target, error) {
 	if err := cfg.Validate(); err != nil {
 		return target{}, err
 	}
+	return parseURL(rawURL)
+}
+
+func parseURL(rawURL string) (target, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The URL itself is left out: it may hold a password.
-		return target{}, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", journal.ErrConfig)
+		return target{}, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db or postgres://roost@db/roost; "+
+			"in a password, write %%25 for a %%, %%2F for a /, %%3F for a ? and %%23 for a #, or put it into a file (?passfile=FILE)", journal.ErrConfig)
 	}
 	if err := checkParameters(u); err != nil {
 		return target{}, err
