@@ -222,11 +222,16 @@ func (q *inquest) shardName() string { return fmt.Sprintf("%s/%d", q.Type, q.row
 // noCoordinator reports that no coordinator decides about shards. It blocks only shards that are not served.
 func (q *inquest) noCoordinator() {
 	blocks := q.row.GetPhase() != "serving"
-	who := "no coordinator is known"
-	if p := q.coordinator; p != nil {
+	who, do := "no coordinator is known", "look at the coordinators' logs and readiness (/readyz?verbose); another one takes over when the lease has run out"
+	without := slices.IndexFunc(q.Parties, func(p Party) bool { return p.Said.GetCoordinator().GetLease() != "" })
+	switch p := q.coordinator; {
+	case p != nil:
 		who = "the coordinator " + p.Name + " " + p.words()
+	case without >= 0:
+		p := &q.Parties[without]
+		who, do = "no coordinator is active, "+p.Name+" cannot use the lease: "+p.Said.GetCoordinator().GetLease(), "make the store of the lease (lease.url) usable; coordinators try again automatically"
 	}
-	q.find(NoCoordinator, blocks, 0, "look at the coordinators' logs and readiness (/readyz?verbose); another one takes over when the lease has run out", "%s: shards are neither started nor moved%s", who, cond(!blocks, ", and those that are served go on"))
+	q.find(NoCoordinator, blocks, 0, do, "%s: shards are neither started nor moved%s", who, cond(!blocks, ", and those that are served go on"))
 }
 
 // words returns why a party has not answered, in words.

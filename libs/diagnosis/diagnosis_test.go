@@ -262,6 +262,10 @@ var cases = []struct {
 		s.coordinator = &inspectionv1.CoordinatorObservation{}
 		s.parties[Region], s.parties[Gateway] = nil, nil
 	}, []Cause{NoCoordinator}, "no coordinator is known"},
+	{"a standby cannot have the lease", func(s *scene) {
+		s.coordinator = &inspectionv1.CoordinatorObservation{Lease: "nothing could be written for 27s: no password"}
+		s.parties[Region], s.parties[Gateway] = nil, nil
+	}, []Cause{NoCoordinator}, "no coordinator is active, coordinator-1 cannot use the lease: nothing could be written for 27s: no password: shards are neither started nor moved"},
 }
 
 func TestOf(t *testing.T) {

@@ -66,6 +66,9 @@ func gatewayFacts(g *inspectionv1.GatewayObservation, add func(string, ...any)) 
 func coordinatorFacts(c *inspectionv1.CoordinatorObservation, add func(string, ...any)) {
 	if !c.Active {
 		add("it stands by; active is %s", cmp.Or(c.ActiveAddr, "nobody, as far as it knows"))
+		if c.Lease != "" {
+			add("it cannot use the lease: %s", c.Lease)
+		}
 		return
 	}
 	if c.Row != nil {

@@ -66,8 +66,11 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 		if c.Active, c.Term, c.ActiveAddr = term != 0, uint32(term), s.known.Node.Addr; c.Active {
 			c.ActiveAddr = s.self.Addr
 			report, open = s.core.Report(entity), s.journal
-		} else if _, over := s.leaseOver(s.known.Node); over {
+		} else if _, over := s.leaseOver(s.known.Node); over || s.known.Node == s.self { // it has stepped down
 			c.ActiveAddr = ""
+		}
+		if err := s.keeper.Usable(); err != nil && !c.Active {
+			c.Lease = err.Error()
 		}
 		return nil
 	})

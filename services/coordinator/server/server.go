@@ -13,6 +13,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -265,6 +266,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	}
 	s.node.Waits(nil)
 	if s.store, err = leaseopen.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
+		err = fmt.Errorf("lease.url: %w", err)
 		return errors.Join(err, s.journal.Close())
 	}
 	lc := lease.DefaultConfig()

@@ -39,15 +39,15 @@ func TestLeaseOver(t *testing.T) {
 		if since, over := r.leaseOver(last); over {
 			t.Errorf("the lease ran out at %v, although it holds", since)
 		}
-		observe := func() string {
+		observe := func() *inspectionv1.CoordinatorObservation {
 			o, err := r.observe(t.Context(), &inspectionv1.ObserveRequest{Type: "T", Id: "x"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return o.Coordinator.ActiveAddr
+			return o.Coordinator
 		}
-		if active := observe(); active != last.Addr {
-			t.Errorf("%q is active, says a standby", active)
+		if said := observe(); said.ActiveAddr != last.Addr || said.Lease != "" {
+			t.Errorf("a standby says %v", said)
 		}
 		time.Sleep(20 * time.Second)
 		ask := func() string {
@@ -57,13 +57,16 @@ func TestLeaseOver(t *testing.T) {
 		if says := ask(); !strings.Contains(says, "no coordinator is active: the lease of 127.0.0.1:2 ran out at 2000-01-01T00:00:0") {
 			t.Errorf("a standby says %s", says)
 		}
-		if active := observe(); active != "" {
-			t.Errorf("%s is active, says a standby, although its lease has run out", active)
+		if said := observe(); said.ActiveAddr != "" {
+			t.Errorf("%s is active, says a standby, although its lease has run out", said.ActiveAddr)
 		}
 		store.turn(true)
 		time.Sleep(time.Minute)
 		if _, over := r.leaseOver(last); over {
 			t.Error("a standby that cannot read the lease says that nobody holds it")
+		}
+		if said := observe(); said.Lease == "" {
+			t.Error("a standby does not say that it cannot read the lease")
 		}
 	})
 }

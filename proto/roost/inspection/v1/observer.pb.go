@@ -426,6 +426,7 @@ type CoordinatorObservation struct {
 	Member        *ObservedMember    `protobuf:"bytes,24,opt,name=member,proto3" json:"member,omitempty"` // the owner, in the eyes of the membership; absent: it is no member
 	NextMember    *ObservedMember    `protobuf:"bytes,25,opt,name=next_member,json=nextMember,proto3" json:"next_member,omitempty"`
 	Gateways      []*ObservedGateway `protobuf:"bytes,26,rep,name=gateways,proto3" json:"gateways,omitempty"`
+	Lease         string             `protobuf:"bytes,27,opt,name=lease,proto3" json:"lease,omitempty"` // of a standby: why it cannot use the store of the lease; empty: it can
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -640,6 +641,13 @@ func (x *CoordinatorObservation) GetGateways() []*ObservedGateway {
 		return x.Gateways
 	}
 	return nil
+}
+
+func (x *CoordinatorObservation) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
 }
 
 // ObservedMember is what the membership says of a region.
@@ -1659,7 +1667,7 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"\x04room\x18\n" +
 	" \x01(\rR\x04room\x12\x12\n" +
 	"\x04link\x18\v \x01(\bR\x04link\x12\x18\n" +
-	"\arefusal\x18\f \x01(\tR\arefusal\"\xcc\x06\n" +
+	"\arefusal\x18\f \x01(\tR\arefusal\"\xe2\x06\n" +
 	"\x16CoordinatorObservation\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\bR\x06active\x12\x1f\n" +
 	"\vactive_addr\x18\x02 \x01(\tR\n" +
@@ -1693,7 +1701,8 @@ const file_roost_inspection_v1_observer_proto_rawDesc = "" +
 	"\x06member\x18\x18 \x01(\v2#.roost.inspection.v1.ObservedMemberR\x06member\x12D\n" +
 	"\vnext_member\x18\x19 \x01(\v2#.roost.inspection.v1.ObservedMemberR\n" +
 	"nextMember\x12@\n" +
-	"\bgateways\x18\x1a \x03(\v2$.roost.inspection.v1.ObservedGatewayR\bgateways\"\xf3\x01\n" +
+	"\bgateways\x18\x1a \x03(\v2$.roost.inspection.v1.ObservedGatewayR\bgateways\x12\x14\n" +
+	"\x05lease\x18\x1b \x01(\tR\x05lease\"\xf3\x01\n" +
 	"\x0eObservedMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x1c\n" +
