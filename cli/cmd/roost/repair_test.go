@@ -271,3 +271,28 @@ func TestDamagedText(t *testing.T) {
 		}
 	}
 }
+
+// TestRepairsShowNames: a name that users have chosen cannot break out of what a repair prints: names may have
+// characters that terminals obey, or that change how others are shown.
+func TestRepairsShowNames(t *testing.T) {
+	const name = "Cart/a\u009b2J\u202eb"
+	entity := sharding.Entity{Type: "Cart", ID: "a\u009b2J\u202eb"}
+	raw := &journal.RawEntity{Entity: entity, LastSeq: 1, Records: []journal.RawRecord{{Seq: 1}}}
+	for what, print := range map[string]func(*app) error{
+		"find": func(a *app) error {
+			return a.printFound([]foundDamage{{name, []jsonDamage{{Kind: journal.DamagedRecord, What: "record 1 of " + name + " is damaged"}}}}, 1, 1)
+		},
+		"list": func(a *app) error {
+			return a.printRepairs([]listedRepair{{RepairLine: journal.RepairLine{Entity: name, Did: "removed the reminder \u202e"}}, {Problem: name}})
+		},
+		"record": func(a *app) error { return a.printExamined(raw) },
+		"repaired": func(a *app) error {
+			return a.printRepair(&repair{entity: entity, dryRun: true}, raw, &journal.RepairPlan{Wakes: []journal.RawWake{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "\u202e", Seq: 1}}}})
+		},
+	} {
+		var out bytes.Buffer
+		if err := print(&app{out: &out, output: "table"}); err != nil || out.Len() == 0 || strings.ContainsAny(out.String(), "\u009b\u202e") {
+			t.Errorf("%s: %q, %v", what, out.String(), err)
+		}
+	}
+}

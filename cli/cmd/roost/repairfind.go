@@ -82,6 +82,10 @@ func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) err
 	if lines = lines[:min(len(lines), limit)]; unread != nil {
 		lines = append(lines, listedRepair{Problem: "the repairs of the coordinators' facts cannot be read: " + unread.Error()})
 	}
+	return a.printRepairs(lines)
+}
+
+func (a *app) printRepairs(lines []listedRepair) error {
 	if a.json() {
 		return a.printJSON(map[string]any{"repairs": lines})
 	}
@@ -91,10 +95,10 @@ func (a *app) listRepairs(ctx context.Context, at journalopen.At, limit int) err
 	var rows [][]any
 	for _, l := range lines {
 		if l.Problem != "" {
-			rows = append(rows, []any{"-", "-", l.Problem, "-", "-", "-"})
+			rows = append(rows, []any{"-", "-", printable(l.Problem), "-", "-", "-"})
 			continue
 		}
-		rows = append(rows, []any{l.At.UTC().Format(time.RFC3339), l.Entity, l.Did, orDash(l.File), orDash(l.By), l.Reason})
+		rows = append(rows, []any{l.At.UTC().Format(time.RFC3339), quoted(l.Entity), printable(l.Did), orDash(printable(l.File)), orDash(printable(l.By)), printable(l.Reason)})
 	}
 	return a.printTable([]string{"TIME", "ENTITY", "DID", "SET ASIDE IN", "BY", "REASON"}, rows)
 }
@@ -212,14 +216,14 @@ func (a *app) printFound(found []foundDamage, looked, damaged int) error {
 		for _, e := range found {
 			for i, d := range e.Found {
 				if i == maxShownRecords {
-					rows = append(rows, []any{e.Entity, "-", fmt.Sprintf("and %d more", len(e.Found)-i), ""})
+					rows = append(rows, []any{quoted(e.Entity), "-", fmt.Sprintf("and %d more", len(e.Found)-i), ""})
 					break
 				}
 				effect := "yes"
 				if d.Blocks {
 					effect = "no"
 				}
-				rows = append(rows, []any{e.Entity, effect, d.Kind, d.What})
+				rows = append(rows, []any{quoted(e.Entity), effect, d.Kind, printable(d.What)})
 			}
 		}
 		if err := a.printTable([]string{"ENTITY", "LOADS", "DAMAGED", "WHAT"}, rows); err != nil {

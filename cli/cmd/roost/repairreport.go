@@ -15,9 +15,9 @@ func (a *app) printExamined(e *journal.RawEntity) error {
 		return a.printJSON(map[string]any{"entity": e.Entity.String(), "last_record": e.LastSeq, "snapshot": e.SnapshotSeq, "life": e.Life, "found": damageOf(found)})
 	}
 	if len(e.Records) == 0 {
-		return a.printLines([]string{fmt.Sprintf("nothing is stored of %s", e.Entity)})
+		return a.printLines([]string{"nothing is stored of " + quoted(e.Entity.String())})
 	}
-	lines := []string{fmt.Sprintf("%s: %s, the last one is %d%s", e.Entity, plural(len(e.Records), "record"), e.LastSeq, snapshotText(e))}
+	lines := []string{fmt.Sprintf("%s: %s, the last one is %d%s", quoted(e.Entity.String()), plural(len(e.Records), "record"), e.LastSeq, snapshotText(e))}
 	if len(found) == 0 {
 		return a.printLines(append(lines, "Nothing is damaged."))
 	}
@@ -42,7 +42,7 @@ func findingLines(found []journal.Finding) []string {
 		if f.Blocks {
 			effect = "it cannot be loaded"
 		}
-		lines = append(lines, fmt.Sprintf("  damaged     %s: %s; %s", f.Kind, f.Err, effect))
+		lines = append(lines, fmt.Sprintf("  damaged     %s: %s; %s", f.Kind, printable(f.Err.Error()), effect))
 	}
 	return lines
 }
@@ -50,6 +50,7 @@ func findingLines(found []journal.Finding) []string {
 // choices are the commands that can put right what was found.
 func choices(e *journal.RawEntity, found []journal.Finding) []string {
 	var lines []string
+	entity := quoted(e.Entity.String())
 	seen := map[string]bool{}
 	add := func(args, what string) {
 		if line := fmt.Sprintf("  roost repair %s\n              %s", args, what); !seen[line] {
@@ -66,18 +67,18 @@ func choices(e *journal.RawEntity, found []journal.Finding) []string {
 		case journal.DamagedRecord, journal.MissingRecords:
 			if f.Blocks && first == 0 {
 				first = f.Seq
-				add(fmt.Sprintf("record %s --back-to %d", e.Entity, f.Seq-1), fmt.Sprintf("goes back to the state after record %d; %s set aside", f.Seq-1, plural(int(e.LastSeq-f.Seq)+1, "record")))
+				add(fmt.Sprintf("record %s --back-to %d", entity, f.Seq-1), fmt.Sprintf("goes back to the state after record %d; %s set aside", f.Seq-1, plural(int(e.LastSeq-f.Seq)+1, "record")))
 			}
-			add(fmt.Sprintf("record %s --skip %d", e.Entity, f.Seq), "sets that record aside and keeps those behind it, if the author of the type says that this is right")
+			add(fmt.Sprintf("record %s --skip %d", entity, f.Seq), "sets that record aside and keeps those behind it, if the author of the type says that this is right")
 		case journal.DamagedReply:
-			add(fmt.Sprintf("record %s --reply %d", e.Entity, f.Seq), "gives up the reply; the effect stays")
+			add(fmt.Sprintf("record %s --reply %d", entity, f.Seq), "gives up the reply; the effect stays")
 		case journal.DamagedSnapshot:
-			add(fmt.Sprintf("snapshot %s", e.Entity), "has the state made from the events again, if they are all there")
+			add(fmt.Sprintf("snapshot %s", entity), "has the state made from the events again, if they are all there")
 		case journal.DamagedReminder, journal.DamagedRemember, journal.DamagedSends:
-			add(fmt.Sprintf("record %s --rows", e.Entity), "removes the reminders, remembered starts and kept sends whose record cannot be read")
+			add(fmt.Sprintf("record %s --rows", entity), "removes the reminders, remembered starts and kept sends whose record cannot be read")
 		}
 	}
-	add(fmt.Sprintf("record %s --delete", e.Entity), "deletes the entity")
+	add(fmt.Sprintf("record %s --delete", entity), "deletes the entity")
 	return append(lines, "  roost restore FILE\n              restores a backup of the whole journal (docs/backup.md)")
 }
 
@@ -156,9 +157,9 @@ func (a *app) printRepair(r *repair, e *journal.RawEntity, p *journal.RepairPlan
 }
 
 func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPlan) []string {
-	head := fmt.Sprintf("%s is repaired: %s.", j.Entity, doneText(&r.do))
+	head := fmt.Sprintf("%s is repaired: %s.", quoted(j.Entity), doneText(&r.do))
 	if j.DryRun {
-		head = fmt.Sprintf("%s would be repaired: %s. Nothing was changed.", j.Entity, doneText(&r.do))
+		head = fmt.Sprintf("%s would be repaired: %s. Nothing was changed.", quoted(j.Entity), doneText(&r.do))
 	}
 	lines := []string{head}
 	if r.do.Do == journal.LoseReply {
@@ -189,7 +190,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 		if w.Due != nil {
 			due = ", due " + w.Due.UTC().Format(time.RFC3339)
 		}
-		lines = append(lines, fmt.Sprintf("  %s goes, set by record %d%s", column(w.Kind, w.Name), w.Seq, due))
+		lines = append(lines, fmt.Sprintf("  %s goes, set by record %d%s", column(w.Kind, quoted(w.Name)), w.Seq, due))
 	}
 	for i, s := range j.Sends {
 		if i == maxShownRecords {
@@ -207,7 +208,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 	if len(j.After) > 0 {
 		lines = append(lines, "  still damaged:")
 		lines = append(lines, findingLines(p.After)...)
-		lines = append(lines, fmt.Sprintf("  roost repair record %s says what can be done", e.Entity))
+		lines = append(lines, fmt.Sprintf("  roost repair record %s says what can be done", quoted(e.Entity.String())))
 	} else {
 		lines = append(lines, "  afterwards  nothing of it is damaged")
 	}
@@ -258,7 +259,7 @@ func doneText(r *journal.Repair) string {
 	case journal.DropRows:
 		return "what waits for a record that cannot be read is removed"
 	case journal.DropReminder:
-		return fmt.Sprintf("it has no reminder %s any more", r.Name)
+		return fmt.Sprintf("it has no reminder %s any more", quoted(r.Name))
 	case journal.RebuildState:
 		return "its state is made from its events again"
 	case journal.DeleteEntity:
