@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"modernc.org/libc"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/backup"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -102,6 +104,37 @@ func TestOlderCopy(t *testing.T) {
 	_ = d.Close()
 	if _, err := Open(t.Context(), path, cfg); !errors.Is(err, journal.ErrIdentity) {
 		t.Errorf("the older file is opened after a process has closed it: %v", err)
+	}
+}
+
+// TestInterruptedRestore: when a restore has removed the log of the old journal, and the new file does not come into
+// place, the old file is refused, because it lacks what was in its log.
+func TestInterruptedRestore(t *testing.T) {
+	d := openDriver(t, filepath.Join(t.TempDir(), "j.db"))
+	for epoch := range sharding.Epoch(2) {
+		must(t, d.checkpoints.finish())
+		d.marks.raise = time.Time{} // markEvery has passed
+		if _, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch + 1, Owner: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := filepath.Join(t.TempDir(), "j.db")
+	for _, suffix := range []string{"", logSuffix, markSuffix} {
+		text, err := os.ReadFile(d.path + suffix)
+		must(t, err)
+		must(t, os.WriteFile(killed+suffix, text, 0o600))
+	}
+	if err := put(t.Context(), killed+".missing", killed, journal.DefaultConfig(), backup.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a file that does not exist is put into place: %v", err)
+	}
+	if _, err := os.Stat(killed + logSuffix); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the log of the old file is still there: %v", err)
+	}
+	if old, err := Open(t.Context(), killed, journal.DefaultConfig()); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("the old file is opened without its log: %v", err)
+		if err == nil {
+			must(t, old.Close())
+		}
 	}
 }
 

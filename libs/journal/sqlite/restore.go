@@ -254,11 +254,15 @@ func put(ctx context.Context, made, path string, cfg journal.Config, o backup.Op
 	if err := ownLike(path+queueSuffix, path); err != nil {
 		return err
 	}
-	// The log and the marks of the old file must not be taken for those of the new one.
-	if err := errors.Join(remove(path+logSuffix), remove(path+sharedSuffix), remove(path+markSuffix)); err != nil {
+	// The log and the marks of the old file must not be taken for those of the new one. The marks go last: without its
+	// log, the old file is refused because of them, if the new one does not come into place.
+	if err := errors.Join(remove(path+logSuffix), remove(path+sharedSuffix)); err != nil {
 		return err
 	}
 	if err := os.Rename(made, path); err != nil {
+		return err
+	}
+	if err := remove(path + markSuffix); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))
