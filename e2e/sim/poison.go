@@ -595,7 +595,7 @@ func (w *World) endPoison(stop func() bool) {
 	}
 	w.run(w.now+15*sec, func() bool { return stop() || w.answered(first) })
 	for _, o := range w.ops[first:] {
-		if stop() || len(o.tries) == 0 {
+		if stop() {
 			return
 		}
 		switch r := &o.tries[len(o.tries)-1].reply; {
