@@ -140,7 +140,7 @@ func (r *simulatedRegion) register(ctx context.Context) error {
 
 // registered registers until the coordinator acknowledges it.
 func (r *simulatedRegion) registered(ctx context.Context) (control.RegisterAck, error) {
-	m := control.Register{Name: r.name(), Types: r.of.types, Zone: "zone-" + strconv.Itoa(r.number%simulatedZones), HandsOffDirectly: true}
+	m := control.Register{Name: r.name(), Types: r.of.types, Zone: "zone-" + strconv.Itoa(r.number%simulatedZones)}
 	for {
 		answer, err := r.api.Call(ctx, r.of.coordinator, m)
 		if ack, ok := answer.(control.RegisterAck); ok && ack.Refusal != "" {

@@ -215,11 +215,13 @@ func (w *cluster) fact(b []byte) {
 // stored is a fact as the journal keeps it.
 type stored struct {
 	Row *sharding.Row `json:",omitempty"`
-	// Successor and Next belong to the row.
-	Successor sharding.NodeID
-	Next      sharding.Epoch
-	Desc      *sharding.TypeDesc     `json:",omitempty"`
-	Drain     *coordinator.DrainFact `json:",omitempty"`
+	// Successor, Next and the forms belong to the row.
+	Successor            sharding.NodeID
+	Next                 sharding.Epoch
+	Before, May, NextMay []byte                 `json:",omitempty"`
+	Desc                 *sharding.TypeDesc     `json:",omitempty"`
+	Forms                []sharding.Form        `json:",omitempty"`
+	Drain                *coordinator.DrainFact `json:",omitempty"`
 }
 
 func encodeFact(f coordinator.Fact) []byte {
@@ -227,8 +229,9 @@ func encodeFact(f coordinator.Fact) []byte {
 	switch f := f.(type) {
 	case coordinator.RowFact:
 		s.Row, s.Successor, s.Next = &f.Row, f.Successor, f.Next
+		s.Before, s.May, s.NextMay = []byte(f.Before), []byte(f.May), []byte(f.NextMay)
 	case coordinator.TypeFact:
-		s.Desc = &f.Desc
+		s.Desc, s.Forms = &f.Desc, f.Forms
 	case coordinator.DrainFact:
 		s.Drain = &f
 	}
@@ -246,9 +249,12 @@ func decodeFact(b []byte) coordinator.Fact {
 	}
 	switch {
 	case s.Row != nil:
-		return coordinator.RowFact{Row: *s.Row, Successor: s.Successor, Next: s.Next}
+		return coordinator.RowFact{
+			Row: *s.Row, Successor: s.Successor, Next: s.Next,
+			Before: sharding.FormSet(s.Before), May: sharding.FormSet(s.May), NextMay: sharding.FormSet(s.NextMay),
+		}
 	case s.Drain != nil:
 		return *s.Drain
 	}
-	return coordinator.TypeFact{Desc: *s.Desc}
+	return coordinator.TypeFact{Desc: *s.Desc, Forms: s.Forms}
 }

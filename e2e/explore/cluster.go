@@ -17,6 +17,8 @@ var (
 	desc = sharding.TypeDesc{Type: "T", Shards: 1, Commands: []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdGet, ReadOnly: true},
 	}}
+	// earlier is a region that only registers, see cluster.rollout.
+	earlier    = sharding.NodeID{Addr: "r2", UID: 1}
 	theShard   = sharding.ShardID{Type: "T"}
 	theEntity  = sharding.Entity{Type: "T", ID: "e"}
 	factShard  = sharding.ShardID{Type: "roost.coordinator"}
@@ -62,8 +64,9 @@ type cluster struct {
 	*client
 	sent []*message
 	why  string
-	// handsOffDirectly: a region that has released the shard tells the successor.
-	handsOffDirectly bool
+	// rollout: r1 stores in a form that r0 reads, but the region earlier does not. So nobody can be chosen as
+	// the successor of r1 before r1 has said what it has stored. The region earlier is drained and cordoned.
+	rollout bool
 	// prompt: the coordinators decide in no time, and nothing happens to them.
 	prompt bool
 
@@ -95,10 +98,9 @@ func (s *store) term() sharding.Term { return s.ledger.Fence(factShard).Epoch.Te
 
 // newCluster is a cluster whose shard has just been given to one of the
 // regions; nobody has heard of it yet.
-func newCluster(handsOffDirectly bool) *cluster {
+func newCluster(rollout bool) *cluster {
 	w := &cluster{
-		handsOffDirectly: handsOffDirectly,
-		now:              start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
+		rollout: rollout, now: start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
 		sendings: map[sending]*move{},
 	}
 	for i := range w.hosts {

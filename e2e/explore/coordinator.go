@@ -58,6 +58,30 @@ func (w *cluster) startCoordinator(i int) {
 	for h := range w.hosts {
 		w.coordStep(i, coordinator.Member{Node: w.hosts[h].id, Reachable: true})
 	}
+	if w.rollout {
+		w.coordStep(i, coordinator.Member{Node: earlier, Name: earlier.Addr, Reachable: true})
+	}
+}
+
+// program is the type as a region has it that stores in one form, and reads some.
+func program(writes, reads uint16) sharding.TypeDesc {
+	d := desc
+	for v := uint16(1); v <= reads; v++ {
+		f := sharding.Form{Kind: sharding.FormOfEvent, Name: "Added", Version: v, Shape: uint64(v)}
+		d.Reads = append(d.Reads, f)
+		if v == writes {
+			d.Writes = append(d.Writes, f)
+		}
+	}
+	return d
+}
+
+// desc is the type as a region has it.
+func (w *cluster) desc(h int) sharding.TypeDesc {
+	if !w.rollout {
+		return desc
+	}
+	return program(uint16(h+1), 2)
 }
 
 // elect gives a coordinator the lease in the newest term, for as long as the
@@ -67,6 +91,11 @@ func (w *cluster) elect(i int) {
 	c := w.coords[i]
 	c.term = w.store.term() + 1
 	w.coordStep(i, coordinator.Acquired{Term: c.term, Until: w.now.Add(time.Hour)})
+	if w.rollout { // at once: what else happens does not depend on when
+		w.coordStep(i, coordinator.Received{From: earlier, Call: 9, Msg: control.Register{Types: []sharding.TypeDesc{program(1, 1)}}})
+		w.coordStep(i, coordinator.DrainRegion{Region: earlier.String()})
+		w.coordStep(i, coordinator.CordonRegion{Region: earlier.Addr})
+	}
 	for h := range w.hosts {
 		w.register(i, h)
 	}
@@ -75,7 +104,7 @@ func (w *cluster) elect(i int) {
 func (w *cluster) register(i, h int) {
 	id := w.hosts[h].id
 	// The answer is left out, so that all calls of a region are one.
-	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{desc}, HandsOffDirectly: w.handsOffDirectly}}
+	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{w.desc(h)}}}
 	w.toCoord(i, register, func(e *engine, s *state) bool {
 		return unknown(e, s, i, id)
 	})
@@ -100,15 +129,18 @@ func (w *cluster) coordStep(i int, in coordinator.Input) {
 	}
 }
 
-// append stores a record. A fact that says who is drained is not stored: a next
+// append stores a record. A fact that says who is drained or cordoned is not stored: a next
 // term that knows of it would begin every move once more. That it does know is for
 // the simulation to look after.
 func (w *cluster) append(i int, o coordinator.Append) {
 	c := w.coords[i]
 	f := o.Facts[0]
 	record := sharding.Record{Seq: o.Seq}
-	_, drain := f.(coordinator.DrainFact)
-	if !drain {
+	requested := false
+	switch f.(type) {
+	case coordinator.DrainFact, coordinator.CordonFact:
+		requested = true
+	default:
 		record.Events = []sharding.Event{{Name: "Fact", Payload: encodeFact(f)}}
 	}
 	a := sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{record}}
@@ -118,7 +150,7 @@ func (w *cluster) append(i int, o coordinator.Append) {
 			w.coordStep(i, coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		}
 	}
-	if _, isType := f.(coordinator.TypeFact); isType || drain {
+	if _, isType := f.(coordinator.TypeFact); isType || requested {
 		done(w.apply(journal.Op{Append: &a})) // the same for all: nothing depends on when
 		return
 	}
@@ -162,6 +194,9 @@ func (w *cluster) perform(i int, o coordinator.Output) {
 	case coordinator.Append:
 		w.append(i, o)
 	case coordinator.Send:
+		if o.To == earlier {
+			return // it is only a name
+		}
 		about := o.Msg.About()
 		w.revealed(sharding.Row{Shard: about.Shard, Owner: o.To, Epoch: about.Epoch, Phase: about.Phase})
 		w.toRegion(fmt.Sprintf("c%d", i), o.To, o.Msg)

@@ -4,8 +4,10 @@
 //
 // There are five scopes:
 //
-//   - handoff: two regions and one shard. The owner is drained. When it has released the shard, the
-//     coordinator gives the shard to the other region;
+//   - handoff: two regions and one shard, in a rollout. The owner is drained. A third region, of an
+//     earlier version, does not read what the owner may have stored, so that no successor is chosen
+//     before the owner has said what it has stored. When it has released the shard, the coordinator gives
+//     the shard to the other region;
 //   - direct: the same move as a direct handoff. An epoch is reserved for the successor, and the old
 //     owner itself tells the successor that the shard is released;
 //   - append: two commands for one entity are in flight, one of them sent twice. Meanwhile the owner of
@@ -73,7 +75,9 @@
 // # What this does not do
 //
 // Gateways, gossip and the watch of the table are left out. Instead, a client sends to the owner of any
-// row that ever had phase serving. The registration of a region is a move of the search.
+// row that ever had phase serving. The registration of a region is a move of the search. The third region of
+// the handoff scope only registers, at once, and is drained and cordoned from the beginning: it is given the
+// shard only if there is no other region, and then it does not answer.
 //
 // In the scopes with regions the lease is not modelled: the search decides which coordinator is active.
 // There a take-over takes no time, and a message to a standby is lost. An answer of the journal arrives

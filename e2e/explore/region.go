@@ -44,7 +44,7 @@ type body struct {
 
 func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	id := sharding.NodeID{Addr: fmt.Sprintf("r%d", i), UID: uid}
-	cfg := region.DefaultConfig(id, id.Addr, turn.Type{Desc: desc})
+	cfg := region.DefaultConfig(id, id.Addr, turn.Type{Desc: w.desc(i)})
 	cfg.Turn.RecentIDs = 0 // what a repeat costs is not what is looked for
 	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = timeoutStep, timeoutStep, timeoutStep
 	cfg.JournalPatience = 0 // its questions change nothing but the number of states

@@ -6,13 +6,13 @@ import (
 
 // Handoff searches the move of a drained shard. No commands are under way; those
 // are the append scope's. The coordinator tells the next owner.
-func Handoff(b Bound) *Result { return drainedOwner(b, false) }
+func Handoff(b Bound) *Result { return drainedOwner(b, true) }
 
 // DirectHandoff searches the same move as a direct handoff: the old owner tells its successor.
-func DirectHandoff(b Bound) *Result { return drainedOwner(b, true) }
+func DirectHandoff(b Bound) *Result { return drainedOwner(b, false) }
 
-func drainedOwner(b Bound, handsOffDirectly bool) *Result {
-	w := newCluster(handsOffDirectly)
+func drainedOwner(b Bound, rollout bool) *Result {
+	w := newCluster(rollout)
 	w.addMessage("the owner is to be drained", ofStore|bothCoords, func() {
 		w.coordStep(w.active(), coordinator.DrainRegion{Region: w.facts[0].Owner.String()})
 	})

@@ -85,9 +85,6 @@ type (
 		// Capacity is the most shards, of all types, that the region wants; 0: it does not
 		// say.
 		Capacity uint32
-		// HandsOffDirectly says that the region sends HostShard to the successor of a shard that it has
-		// released, and takes shards in this way.
-		HandsOffDirectly bool
 		// Crash is how the process that ran before this one has ended.
 		Crash Crash
 	}

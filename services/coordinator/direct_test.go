@@ -27,7 +27,7 @@ func beforeDirectHandoff(t *testing.T) *world {
 	r1, r2 := node(t, "r1"), node(t, "r2")
 	register := func(n sharding.NodeID, version uint16) {
 		d := program(version, 2)
-		w.run(calls(n, control.Register{Types: []sharding.TypeDesc{d}, HandsOffDirectly: true}))
+		w.run(calls(n, control.Register{Types: []sharding.TypeDesc{d}}))
 	}
 	w.run(Member{Node: r1, Reachable: true})
 	w.run(Member{Node: r2, Reachable: true})
@@ -99,7 +99,7 @@ func reservedForOne(t *testing.T) bool {
 	join := func(name string, version uint16) {
 		n := node(t, name)
 		w.do(Member{Node: n, Reachable: true})
-		w.do(calls(n, control.Register{Types: []sharding.TypeDesc{program(version, 2)}, HandsOffDirectly: true}))
+		w.do(calls(n, control.Register{Types: []sharding.TypeDesc{program(version, 2)}}))
 	}
 	join("r2", 2)
 	w.serve(0)

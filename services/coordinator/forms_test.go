@@ -85,7 +85,11 @@ func (w *formsWorld) serve(i uint32) {
 func (w *formsWorld) started(i uint32) {
 	w.t.Helper()
 	r := w.row(i)
-	w.do(from(r.Owner, control.ShardStarted{Shard: r.Shard, Epoch: r.Epoch}))
+	epoch := r.Epoch
+	if r.released {
+		epoch = r.next
+	}
+	w.do(from(r.awaited(), control.ShardStarted{Shard: r.Shard, Epoch: epoch}))
 	if r.Phase != sharding.Serving {
 		w.t.Fatalf("not served: %s", rowText(r.Row))
 	}
@@ -339,10 +343,10 @@ func TestBalanceOfSome(t *testing.T) {
 			moves += toInt(is[control.HandOff](o))
 		}
 		for i := range uint32(8) {
-			if r := w.row(i); r.Phase == sharding.HandingOff {
-				w.stop(i)
-			} else if r.Phase == sharding.Starting && !r.Owner.IsZero() {
+			if r := w.row(i); r.released || r.Phase == sharding.Starting && !r.Owner.IsZero() {
 				w.started(i)
+			} else if r.Phase == sharding.HandingOff {
+				w.stop(i)
 			}
 		}
 	}

@@ -47,13 +47,12 @@ func (m *Machine) handOffOrder(t *typeTable, f RowFact) control.HandOff {
 	return o
 }
 
-// reserve makes a handoff direct, if both regions support that: it adds a successor, if there is none yet,
-// and a reserved epoch to the fact that begins the handoff. Handoffs of volatile types are never direct:
-// the next HostShard of such a shard names the region that has kept the states, and the coordinator knows
-// this region only from ShardStopped.
+// reserve makes a handoff direct, if a successor is known when it begins: it adds the successor, if none is
+// named, and a reserved epoch to the fact that begins the handoff. Handoffs of volatile types are never
+// direct: the next HostShard of such a shard names the region that has kept the states, and the coordinator
+// knows this region only from ShardStopped.
 func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
-	owner := m.region(r.Owner)
-	if t.desc.Volatile || owner == nil || !owner.handsOffDirectly || m.counter == math.MaxUint32 || m.choiceWaits(t, r) {
+	if t.desc.Volatile || m.counter == math.MaxUint32 || m.choiceWaits(t, r) {
 		return
 	}
 	successor := f.Successor
@@ -61,7 +60,7 @@ func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 		successor = m.choose(t, r, r.Owner, r.stored())
 	}
 	to, next := m.region(successor), sharding.MakeEpoch(m.term, m.counter+1)
-	if to == nil || !to.handsOffDirectly && !mutant.On("successor-able") || next <= r.Epoch {
+	if to == nil || next <= r.Epoch {
 		return
 	}
 	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t).writes

@@ -83,7 +83,7 @@ func (w *loadWorld) arrived() {
 	for _, s := range slices.SortedFunc(maps.Keys(w.stored), sharding.ShardID.Compare) {
 		if w.stored[s].Phase == sharding.HandingOff {
 			w.run(from(node(w.t, "r1"), control.ShardStopped{Shard: s, Epoch: w.stored[s].Epoch}))
-			w.run(from(node(w.t, "r2"), control.ShardStarted{Shard: s, Epoch: w.stored[s].Epoch}))
+			w.run(from(node(w.t, "r2"), control.ShardStarted{Shard: s, Epoch: w.reserved[s].Epoch}))
 		}
 	}
 }

@@ -13,15 +13,34 @@ type planWorld struct {
 	*world
 	plans []Plan
 	out   []Output // of the last do, without facts and plans
+	// version is the version of the program that regions have which register from now on. 0: it stores nothing.
+	version uint16
 }
 
 // newPlanWorld returns a cluster of r1, which serves four shards, and of r2, which has just
 // come. A plan for both is being made: T/0 goes to r2.
 func newPlanWorld(t *testing.T) *planWorld {
 	w := &planWorld{world: newWorld(t, DefaultConfig())}
-	w.run(Member{Node: node(t, "r1"), Name: "r1", Reachable: true})
 	w.run(Elected{Term: 1})
-	w.register("r1")
+	return w.begin()
+}
+
+// newWaitingWorld returns the same cluster with a region of an earlier version, which does not read what the others may
+// store. So no epoch is reserved for the successor before the owner has stopped the shard. The region is drained and
+// cordoned.
+func newWaitingWorld(t *testing.T) *planWorld {
+	w := &planWorld{world: newWorld(t, DefaultConfig()), version: 1}
+	w.run(Elected{Term: 1})
+	w.join("r9")
+	w.run(DrainRegion{Region: node(t, "r9").String()})
+	w.run(CordonRegion{Region: "r9"})
+	w.version = 2
+	return w.begin()
+}
+
+func (w *planWorld) begin() *planWorld {
+	t := w.t
+	w.join("r1")
 	for i := range uint32(4) {
 		s := sharding.ShardID{Type: "T", Index: i}
 		w.run(Received{Msg: control.GetShardHome{Shard: s}})
@@ -58,7 +77,11 @@ func (w *planWorld) run(in Input) {
 }
 
 func (w *planWorld) register(name string) {
-	w.run(calls(node(w.t, name), control.Register{Name: name, Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}))
+	desc := sharding.TypeDesc{Type: "T", Shards: 4}
+	if w.version > 0 {
+		desc = program(w.version, 4)
+	}
+	w.run(calls(node(w.t, name), control.Register{Name: name, Types: []sharding.TypeDesc{desc}}))
 }
 
 func (w *planWorld) join(name string) {
@@ -97,7 +120,13 @@ func (w *planWorld) elect() {
 func (w *planWorld) stopped() string {
 	r := w.stored[sharding.ShardID{Type: "T"}]
 	w.run(from(node(w.t, "r1"), control.ShardStopped{Shard: r.Shard, Epoch: r.Epoch}))
-	return nodeText(w.stored[r.Shard].Owner)
+	return w.next()
+}
+
+// next returns who is to have T/0: its owner, or the successor that may claim it.
+func (w *planWorld) next() string {
+	_, r := w.m.find(sharding.ShardID{Type: "T"})
+	return nodeText(r.awaited())
 }
 
 func (w *planWorld) handsOff() bool { return w.m.budget.handoffs > 0 }
@@ -198,8 +227,12 @@ func TestPlansThatAreLate(t *testing.T) {
 }
 
 // goesToSuccessor: another region without shards has come before the owner releases the shard.
-func goesToSuccessor(t *testing.T) string {
-	w := newPlanWorld(t)
+func goesToSuccessor(t *testing.T) string { return goesOnIn(newPlanWorld(t)) }
+
+// goesToPlanned is the same if no epoch is reserved for the successor.
+func goesToPlanned(t *testing.T) string { return goesOnIn(newWaitingWorld(t)) }
+
+func goesOnIn(w *planWorld) string {
 	w.made()
 	w.join("r0")
 	return w.stopped()
@@ -216,8 +249,9 @@ func successorLeaves(t *testing.T) string {
 // successorInNextTerm: the coordinator changes before the owner releases the shard. A region
 // without shards is the first to register.
 func successorInNextTerm(t *testing.T) string {
-	w := newPlanWorld(t)
+	w := newWaitingWorld(t)
 	w.made()
+	w.run(MemberGone{Node: node(t, "r9")})
 	w.run(Deposed{})
 	w.run(Elected{Term: 2, Facts: slices.Clone(w.facts)})
 	w.join("r0")
@@ -226,7 +260,18 @@ func successorInNextTerm(t *testing.T) string {
 		t.Errorf("the shard goes to %s before its successor has registered", to)
 	}
 	w.register("r2")
-	return nodeText(w.stored[sharding.ShardID{Type: "T"}].Owner)
+	return w.next()
+}
+
+// inNextTerm is the same if an epoch is reserved for the successor: it need not register first.
+func inNextTerm(t *testing.T) string {
+	w := newPlanWorld(t)
+	w.made()
+	w.run(Deposed{})
+	w.run(Elected{Term: 2, Facts: slices.Clone(w.facts)})
+	w.join("r0")
+	w.register("r1")
+	return w.stopped()
 }
 
 func TestSuccessor(t *testing.T) {
@@ -236,14 +281,16 @@ func TestSuccessor(t *testing.T) {
 		want string
 	}{
 		{"as planned", goesToSuccessor, "r2"},
+		{"as planned, without a reserved epoch", goesToPlanned, "r2"},
 		{"the successor leaves", successorLeaves, "r1"},
-		{"in the next term", successorInNextTerm, "r2"},
+		{"in the next term", inNextTerm, "r2"},
+		{"in the next term, without a reserved epoch", successorInNextTerm, "r2"},
 		{"the owner dies", func(t *testing.T) string {
 			w := newPlanWorld(t)
 			w.made()
 			w.join("r0")
 			w.run(MemberGone{Node: node(t, "r1")})
-			return nodeText(w.stored[sharding.ShardID{Type: "T"}].Owner)
+			return w.next()
 		}, "r2"},
 		{"the successor dies", func(t *testing.T) string {
 			w := newPlanWorld(t)

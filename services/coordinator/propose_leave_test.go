@@ -38,7 +38,7 @@ func newLeaveWorld(t *testing.T, seed uint64) *leaveWorld {
 		name := fmt.Sprint("r", len(w.regions))
 		w.regions = append(w.regions, name)
 		w.run(Member{Node: node(t, name), Name: name, Reachable: true})
-		reg := control.Register{Name: name, Types: w.types, Version: version, HandsOffDirectly: true}
+		reg := control.Register{Name: name, Types: w.types, Version: version}
 		if zoned {
 			reg.Zone = fmt.Sprint("z", r.IntN(3))
 		}

@@ -20,7 +20,7 @@ var (
 )
 
 // TestRandomClusters runs one coordinator after the other with regions that do
-// what regions do, through loss, repetition, delay, crashes and false alarms.
+// what regions do, through loss, repetition, delay, crashes, false alarms and a rollout.
 // Facts become durable late, and a crash loses those that are not. After every
 // step the machine is checked; claims never meet another owner's epoch. Then it
 // gets calm: all shards must be served, evenly, and the watcher knows.
@@ -47,6 +47,7 @@ func TestRandomClusters(t *testing.T) {
 // peer is a region: what it holds and what it refuses.
 type peer struct {
 	node    sharding.NodeID
+	version uint16 // of its program: 1 does not read what 2 may store
 	types   []sharding.TypeDesc
 	member  bool
 	alive   bool
@@ -119,6 +120,12 @@ func (c *cluster) run() {
 	for _, p := range c.peers {
 		p.suspected = time.Time{}
 	}
+	for _, p := range slices.Clone(c.peers) { // the rollout ends, so that every region may have every shard
+		if p.alive && p.version == 1 {
+			p.alive = false
+			c.addPeer(p.node.Addr)
+		}
+	}
 	if !slices.ContainsFunc(c.peers, func(p *peer) bool { return p.alive && !p.leaving }) {
 		c.addPeer("")
 	}
@@ -146,10 +153,15 @@ func (c *cluster) addPeer(addr string) {
 	if addr == "" {
 		addr = fmt.Sprintf("r%d:1", c.uid)
 	}
+	version := uint16(2)
+	if c.uid%3 == 0 && !c.calm {
+		version = 1
+	}
 	c.peers = append(c.peers, &peer{
 		node: sharding.NodeID{Addr: addr, UID: c.uid}, alive: true,
-		types: []sharding.TypeDesc{{Type: "T", Shards: 16}, {Type: "V", Shards: 6, Volatile: true}},
-		held:  map[sharding.ShardID]sharding.Epoch{}, minEpochs: map[sharding.ShardID]sharding.Epoch{},
+		version: version,
+		types:   []sharding.TypeDesc{program(version, 16), {Type: "V", Shards: 6, Volatile: true}},
+		held:    map[sharding.ShardID]sharding.Epoch{}, minEpochs: map[sharding.ShardID]sharding.Epoch{},
 	})
 }
 
@@ -425,7 +437,7 @@ func (c *cluster) beat(p *peer) {
 		c.input(Member{Node: p.node, Name: p.node.Addr, Reachable: c.now.After(p.suspected)})
 	}
 	if c.rng.IntN(6) == 0 {
-		c.tell(calls(p.node, control.Register{Types: p.types, HandsOffDirectly: p.node.UID%3 != 0})) // the others are of an earlier release
+		c.tell(calls(p.node, control.Register{Types: p.types}))
 	}
 	if p.leaving && c.rng.IntN(4) == 0 {
 		c.tell(calls(p.node, control.GracefulShutdown{}))

@@ -21,23 +21,22 @@ type region struct {
 	joining   bool // not up yet
 	departing bool // the membership says that the region leaves the cluster
 
-	registered       bool
-	came             time.Time       // when the region registered, in this term
-	shutdown         bool            // the region itself has asked for its shards to be taken, see GracefulShutdown
-	draining         bool            // an operator drains the region
-	stayTold         bool            // the log has said that this drain cannot end
-	holdsName        bool            // of the regions with its name, this one is given shards, see holdNames
-	heldUpBy         sharding.NodeID // the region that holds the name instead of this one; the log has said so
-	journal          journalHealth
-	table            sharding.Version // of the region's copy of the route table, when it asked last
-	load             regionLoad
-	version          string
-	zone             string
-	labels           []control.Label
-	capacity         uint32
-	handsOffDirectly bool                // see control.Register
-	types            []sharding.TypeDesc // sorted by type
-	forms            []regionForms       // of the types, see learnForms
+	registered bool
+	came       time.Time       // when the region registered, in this term
+	shutdown   bool            // the region itself has asked for its shards to be taken, see GracefulShutdown
+	draining   bool            // an operator drains the region
+	stayTold   bool            // the log has said that this drain cannot end
+	holdsName  bool            // of the regions with its name, this one is given shards, see holdNames
+	heldUpBy   sharding.NodeID // the region that holds the name instead of this one; the log has said so
+	journal    journalHealth
+	table      sharding.Version // of the region's copy of the route table, when it asked last
+	load       regionLoad
+	version    string
+	zone       string
+	labels     []control.Label
+	capacity   uint32
+	types      []sharding.TypeDesc // sorted by type
+	forms      []regionForms       // of the types, see learnForms
 }
 
 // leaving reports whether the region is on its way out, as the membership or the region itself says.
@@ -166,7 +165,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		m.rolloutStep, r.load.at, r.came = m.now, m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
-	r.zone, r.labels, r.capacity, r.handsOffDirectly = in.Zone, slices.Clone(in.Labels), in.Capacity, in.HandsOffDirectly
+	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity
 	m.holdNames()
 	m.registeredVersion(r)
 	for _, d := range descs {

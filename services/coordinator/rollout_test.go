@@ -86,7 +86,7 @@ func (p *platform) worldFacts(in Input) (answers []Input) {
 				s := f.Row.Shard
 				before[s] = p.stored[s].Owner
 				p.stored[s] = f.Row
-				if f.Row.Phase == sharding.Starting && !before[s].IsZero() && before[s] != f.Row.Owner {
+				if !before[s].IsZero() && before[s] != f.Row.Owner {
 					p.moves[s]++
 					p.total++
 				}
@@ -540,17 +540,21 @@ func TestDue(t *testing.T) {
 	first := sharding.ShardID{Type: "T"}
 	w.run(from(old, control.ShardStopped{Shard: first, Epoch: sharding.MakeEpoch(1, 1)}))
 	want("one is starting here", 4)
-	w.run(from(new1, control.ShardStarted{Shard: first, Epoch: w.stored[first].Epoch}))
+	w.run(from(new1, control.ShardStarted{Shard: first, Epoch: w.reserved[first].Epoch}))
 	want("it has started", 3)
 	up(other, "2")
 	second := sharding.ShardID{Type: "T", Index: 1}
 	w.run(from(old, control.ShardStopped{Shard: second, Epoch: sharding.MakeEpoch(1, 2)}))
+	refused := w.reserved[second].Epoch
+	w.run(from(new1, control.HostRefused{Shard: second, Epoch: refused, Above: refused}))
 	if w.stored[second].Owner != other {
 		t.Fatalf("it goes to %v", w.stored[second].Owner)
 	}
 	want("one is starting elsewhere", 2)
 	w.run(MemberGone{Node: old})
 	want("what is left starts elsewhere, and the rollout is over", 0)
+	third := sharding.ShardID{Type: "T", Index: 2}
+	w.run(from(new1, control.ShardStarted{Shard: third, Epoch: w.reserved[third].Epoch}))
 	w.run(Elected{Term: 2, Facts: w.facts})
 	want("the next term does not know the regions yet", -1)
 	up(new1, "2")

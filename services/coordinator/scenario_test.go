@@ -48,8 +48,6 @@ type world struct {
 	// stored are the rows of facts, reserved those that successors may claim by the newest fact.
 	stored, reserved map[sharding.ShardID]sharding.Row
 	trace            []traceLine
-	// handsOffDirectly: regions register as those of this release.
-	handsOffDirectly bool
 	// explained are the newest explanations about shards, explanations all since the last command of this
 	// name.
 	explained    map[sharding.ShardID]Explanation
@@ -221,14 +219,15 @@ func (w *world) do(line string) {
 		w.run(Member{Node: node(w.t, args[0]), Name: name,
 			Reachable: !slices.Contains(args, "unreachable"),
 			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
-	case "hands-over": // regions that register from now on tell successors
-		w.handsOffDirectly = true
-	case "old": // or not
-		w.handsOffDirectly = false
+	case "earlier": // earlier T:4: r0 has the first version of a program, and is drained and cordoned
+		w.do("member r0")
+		w.do("register r0 " + args[0] + ":v=1")
+		w.do("drain r0")
+		w.do("cordon r0")
 	case "gone":
 		w.run(MemberGone{Node: node(w.t, args[0])})
 	case "register": // register r1 [last 1] [zone=a] [capacity=2] T:4 V:2:volatile
-		caller, in := args[0], control.Register{Name: args[0], HandsOffDirectly: w.handsOffDirectly}
+		caller, in := args[0], control.Register{Name: args[0]}
 		if len(args) > 2 && args[1] == "last" {
 			in.Last = sharding.Term(number(w.t, args[2]))
 			args = args[2:]
@@ -608,7 +607,8 @@ func nodeText(n sharding.NodeID) string {
 	return name
 }
 
-// desc reads "T:4", "T:4:volatile" or "T:4:Get:Set" with commands.
+// desc reads "T:4", "T:4:volatile", "T:4:Get:Set" with commands, or "T:4:v=2" of the second version of a program,
+// which stores in a form that the first one does not read.
 func desc(t *testing.T, s string) sharding.TypeDesc {
 	parts := strings.Split(s, ":")
 	d := sharding.TypeDesc{Type: sharding.EntityType(parts[0]), Shards: uint32(number(t, parts[1]))}
@@ -617,6 +617,9 @@ func desc(t *testing.T, s string) sharding.TypeDesc {
 			d.Rule = sharding.ShardRule{Separator: rule[:1], Part: int(number(t, rule[1:]))}
 		} else if p == "volatile" {
 			d.Volatile = true
+		} else if v, is := strings.CutPrefix(p, "v="); is {
+			of := program(uint16(number(t, v)), d.Shards)
+			d.Writes, d.Reads = of.Writes, of.Reads
 		} else {
 			d.Commands = append(d.Commands, sharding.CommandDesc{Name: p})
 		}

@@ -132,11 +132,11 @@ func (w *world) tellSteering() {
 // TestRefusals: what is not possible is refused with the reason and what to do.
 func TestRefusals(t *testing.T) {
 	setUp := []string{
-		"config max-handoffs=1", "member r1", "member r2", "member r3", "member r4 joining", "elect 1", "register r1 T:4 U:1", "register r2 T:4", "register r3 V:2", "register r4 T:4",
+		"config max-handoffs=1", "member r1", "member r2", "member r3", "member r4 joining", "elect 1", "register r1 T:4 U:1", "register r2 T:4", "register r3 V:2", "register r4 T:4", "member r6", "register r6 T:4",
 		"pin T/0 r1", "pin T/1 r1", "home T/0", "home T/1", "started r1 T/0 1.1", "unpin T/0",
 	}
 	for _, c := range []struct{ before, ask, want string }{
-		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4. To name a region that is not here yet, set ahead"},
+		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4, r6. To name a region that is not here yet, set ahead"},
 		{"", "cordon \u202e", "not shown"},
 		{"", "pin T/9 r1", "type T has 4 shards, 0 to 3; roost where finds the shard of an entity"},
 		{"", "pin X/0 r1", "no entity type X; declared are T, U, V"},
@@ -278,7 +278,8 @@ func changedMind(t *testing.T) sharding.NodeID {
 	} {
 		w.do(line)
 	}
-	return w.stored[shard(t, "M/0")].Owner
+	_, r := w.m.find(shard(t, "M/0"))
+	return r.awaited()
 }
 
 // TestMovesEnd: if every region is cordoned, or the region of a pin is away, shards are spread
@@ -298,7 +299,7 @@ func TestMovesEnd(t *testing.T) {
 				if r := w.m.types[0].rows[i].Row; r.Phase == sharding.HandingOff {
 					w.run(from(r.Owner, control.ShardStopped{Shard: r.Shard, Epoch: r.Epoch}))
 				}
-				if r := w.m.types[0].rows[i].Row; r.Phase == sharding.Starting {
+				if r := w.reserved[w.m.types[0].rows[i].Shard]; r.Epoch != 0 {
 					w.run(from(r.Owner, control.ShardStarted{Shard: r.Shard, Epoch: r.Epoch}))
 				}
 			}

@@ -248,7 +248,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	case !c.unregistered():
 	case a.refusal == "":
 		to, _ := c.watcher.Active()
-		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal, Zone: c.cfg.Zone, Labels: c.cfg.Labels, Capacity: c.cfg.Capacity, HandsOffDirectly: true, Crash: c.crash()}
+		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal, Zone: c.cfg.Zone, Labels: c.cfg.Labels, Capacity: c.cfg.Capacity, Crash: c.crash()}
 		for i := range c.cfg.Turn.Types {
 			reg.Types = append(reg.Types, c.cfg.Turn.Types[i].Desc)
 		}

@@ -32,7 +32,7 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.NotActive:
 		return &controlv1.Message{Kind: &controlv1.Message_NotActive{NotActive: &controlv1.NotActive{Active: toOwner(m.Active), Term: uint32(m.Term)}}}
 	case control.Register:
-		r := &controlv1.Register{Name: m.Name, Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity, HandsOffDirectly: m.HandsOffDirectly}
+		r := &controlv1.Register{Name: m.Name, Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity}
 		r.Types = toTypes(m.Types)
 		for _, l := range m.Labels {
 			r.Labels = append(r.Labels, &controlv1.Label{Name: l.Name, Value: l.Value})
@@ -116,7 +116,7 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		r := k.Register
 		m := control.Register{
 			Name: r.GetName(), Types: fromTypes(r.GetTypes()), Version: r.GetVersion(), Last: sharding.Term(r.GetLastTerm()),
-			Zone: r.GetZone(), Capacity: r.GetCapacity(), HandsOffDirectly: r.GetHandsOffDirectly(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
+			Zone: r.GetZone(), Capacity: r.GetCapacity(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
 		}
 		for _, l := range r.GetLabels() {
 			m.Labels = append(m.Labels, control.Label{Name: l.GetName(), Value: l.GetValue()})

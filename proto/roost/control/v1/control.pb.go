@@ -1103,8 +1103,7 @@ type Register struct {
 	Labels            []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`                                                  // sorted by name
 	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // most shards, of all types, that it wants; 0: it does not say
 	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
-	HandsOffDirectly  bool     `protobuf:"varint,10,opt,name=hands_off_directly,json=handsOffDirectly,proto3" json:"hands_off_directly,omitempty"`  // the region sends and takes HostShard with released
-	Crash             *Crash   `protobuf:"bytes,11,opt,name=crash,proto3" json:"crash,omitempty"`                                                   // how the process that ran before this one has ended; absent: not known
+	Crash             *Crash   `protobuf:"bytes,10,opt,name=crash,proto3" json:"crash,omitempty"`                                                   // how the process that ran before this one has ended; absent: not known
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1200,13 +1199,6 @@ func (x *Register) GetJournalGeneration() uint64 {
 		return x.JournalGeneration
 	}
 	return 0
-}
-
-func (x *Register) GetHandsOffDirectly() bool {
-	if x != nil {
-		return x.HandsOffDirectly
-	}
-	return false
 }
 
 func (x *Register) GetCrash() *Crash {
@@ -3288,7 +3280,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"generation\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xb2\x03\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\x84\x03\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
@@ -3298,10 +3290,9 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12/\n" +
 	"\x06labels\x18\a \x03(\v2\x17.roost.control.v1.LabelR\x06labels\x12\x1a\n" +
 	"\bcapacity\x18\b \x01(\rR\bcapacity\x12-\n" +
-	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12,\n" +
-	"\x12hands_off_directly\x18\n" +
-	" \x01(\bR\x10handsOffDirectly\x12-\n" +
-	"\x05crash\x18\v \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
+	"\x12journal_generation\x18\t \x01(\x06R\x11journalGeneration\x12-\n" +
+	"\x05crash\x18\n" +
+	" \x01(\v2\x17.roost.control.v1.CrashR\x05crashB\x12\n" +
 	"\x10_journal_cluster\"\x97\x01\n" +
 	"\x05Crash\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x15\n" +
