@@ -315,6 +315,13 @@ func (m *Machine) removeEntity(e *entity) {
 	m.checkDrained(e.shard)
 }
 
+// refuseLate answers a command whose deadline has passed before its turn.
+func (m *Machine) refuseLate(e *entity, c *command) {
+	reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
+	reply.Timing.Mailbox = m.now.Sub(c.arrived)
+	m.answer(e, c, &reply)
+}
+
 // checkMailbox answers the commands whose deadline has passed before their turn. It does not wait for
 // the turn ahead of them, which may never end. The answered commands leave the mailbox at once, so that
 // the size of the mailbox is bounded.
@@ -323,11 +330,10 @@ func (m *Machine) checkMailbox(e *entity) {
 	if e.next == len(e.cmds) {
 		return
 	}
-	reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
 	remaining := e.cmds[:e.next]
 	for _, c := range e.cmds[e.next:] {
 		if !c.answered && c.expired(m.now) && !mutant.On("mailbox-deadline") {
-			m.answer(e, c, &reply)
+			m.refuseLate(e, c)
 		}
 		if c.answered {
 			m.freeCommand(c)
@@ -393,8 +399,7 @@ func (m *Machine) startTurn(e *entity) {
 			continue
 		}
 		if c.expired(m.now) {
-			reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
-			m.answer(e, c, &reply)
+			m.refuseLate(e, c)
 			e.next++
 			continue
 		}

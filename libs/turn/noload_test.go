@@ -105,6 +105,28 @@ func TestFirstTurnMakesTheInstance(t *testing.T) {
 	}
 }
 
+// TestTimeInTheMailbox: a command that is refused because its deadline has passed in the mailbox says how long it was
+// there, whether the turn ahead of it ends or not.
+func TestTimeInTheMailbox(t *testing.T) {
+	for name, late := range map[string]func(*maker) []string{
+		"the turn goes on": func(o *maker) []string { return o.step(turn.Tick{}) },
+		"the turn ends":    func(o *maker) []string { return o.done(nil)[1:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newMaker(t, nil)
+			o.open()
+			o.want(o.call(time.Minute), "new 1")
+			began := o.out
+			o.want(o.call(time.Second))
+			o.now, o.out = o.now.Add(2*time.Second), began
+			o.want(late(o), "answer 2 rejected")
+			if a := o.out[len(o.out)-1].(*turn.Answer); a.Reply.Timing.Mailbox != 2*time.Second {
+				t.Errorf("%+v", a.Reply)
+			}
+		})
+	}
+}
+
 // TestInstanceIsNotMade: if no instance could be made, the next turn makes one.
 func TestInstanceIsNotMade(t *testing.T) {
 	o := newMaker(t, nil)

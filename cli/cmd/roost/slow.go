@@ -21,7 +21,7 @@ commands of clients. Regions keep the commands that entities send each other, an
 and tells. For every 10 s, each process keeps its 8 slowest commands, so the list may have commands that are not slow.
 
 TOTAL      from the arrival at the gateway, or the sending, to the answer. It is the sum of the next four:
-ROUTE      gateway or sender, network, and waiting for a region
+ROUTE      gateway or sender, network, and waiting for a region; all of the time if no region has answered
 MAILBOX    waiting for earlier commands of the entity
 HANDLER    the entity's code
 JOURNAL    until what was stored is durable
