@@ -65,6 +65,11 @@ func (a *app) printTable(header []string, rows [][]any, right ...string) error {
 	t.SetColumnConfigs(columns)
 	t.AppendHeader(head)
 	for _, row := range rows {
+		for i, cell := range row {
+			if text, is := cell.(string); is { // it may be of a stranger, such as the text of a panic
+				row[i] = printable(text)
+			}
+		}
 		t.AppendRow(row)
 	}
 	for line := range strings.Lines(t.Render() + "\n") {

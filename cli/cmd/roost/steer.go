@@ -203,7 +203,7 @@ func attribution(by, reason string, since int64) string {
 	if reason != "" {
 		text += ": " + reason
 	}
-	return text
+	return printable(text)
 }
 
 func (a *app) pinCommand() *cobra.Command {

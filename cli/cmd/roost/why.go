@@ -98,6 +98,9 @@ func describeWhy(res *adminv1.WhyResponse) (lines []string) {
 	if res.Dropped > 0 {
 		lines = append(lines, fmt.Sprintf("since it was started, the active coordinator could not keep %s", plural(int(res.Dropped), "decision")))
 	}
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
 	return lines
 }
 
