@@ -7,8 +7,6 @@
 package backendurl
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -108,37 +106,6 @@ func (u *URL) Port(name string) int {
 		u.bad("parameter %s is %.40q; it is a port from 1 to 65535", name, s)
 	}
 	return int(n)
-}
-
-// TLS reads the parameters tls, ca, cert and key: nil for plain connections.
-// The files are read now, the pair of cert and key again at every handshake.
-func (u *URL) TLS() *tls.Config {
-	on := u.OneOf("tls", "off", "on")
-	ca, cert, key := u.Text("ca", ""), u.Text("cert", ""), u.Text("key", "")
-	if on == "off" && ca == "" && cert == "" && key == "" {
-		return nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			u.bad("parameter ca: %w", err)
-		} else if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			u.bad("parameter ca: %s has no certificate in PEM", ca)
-		}
-	}
-	if (cert == "") != (key == "") {
-		u.bad("parameters cert and key belong together; give both or none")
-	} else if cert != "" {
-		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
-			u.bad("parameters cert and key: %w", err)
-		}
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cert, key)
-			return &pair, err
-		}
-	}
-	return c
 }
 
 // Err is what is wrong with the parameters, once all known ones have been asked

@@ -11,8 +11,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,20 +84,15 @@ func New(u *backendurl.URL) (*Client, error) {
 		return nil, errors.New("parameter api must be a URL such as https://10.0.0.1:6443")
 	}
 	c.base = strings.TrimSuffix(base.String(), "/")
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("parameter ca: %w", err)
-		}
-		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("parameter ca: %s has no certificate in PEM", ca)
-		}
+	secure := backendurl.TrustedBy(ca)
+	if _, err := secure.Config(); err != nil {
+		return nil, err
 	}
 	c.transport = &http.Transport{
-		TLSClientConfig: config, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: answerPing},
 	}
+	secure.Use(c.transport)
 	c.http = &http.Client{Transport: c.transport}
 	return c, nil
 }

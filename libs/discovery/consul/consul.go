@@ -82,7 +82,7 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	}
 	// Not the library's transport, which would read TLS settings from the environment.
 	d.transport = http.DefaultTransport.(*http.Transport).Clone()
-	d.transport.TLSClientConfig = secure
+	secure.Use(d.transport)
 	var err error
 	d.client, err = api.NewClient(&api.Config{Address: u.Hosts, Scheme: scheme, HttpClient: &http.Client{Transport: d.transport}})
 	if err != nil {

@@ -67,7 +67,7 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
 	d.cluster = u.Text("cluster", cluster)
 	d.config = clientv3.Config{
-		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(),
+		Username: u.Text("user", ""), Logger: zap.NewNop(),
 		// Detects the silent failure of a member while a watch is open. gRPC allows no less.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		DialTimeout: 3 * time.Second,
@@ -78,7 +78,12 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 		})},
 	}
 	d.password = u.Text("password_file", "")
-	if err := u.Err(); err != nil {
+	secure := u.TLS()
+	err := u.Err()
+	if err == nil {
+		err = useFiles(&d.config, secure)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}
 	bad := func(format string, args ...any) (*Driver, error) {

@@ -55,14 +55,14 @@ type register struct {
 
 func newRegister(u *backendurl.URL) (*register, error) {
 	r := &register{host: u.Hosts, prefix: u.Path + "/", dc: u.Text("datacenter", ""), token: u.Text("token_file", "")}
-	tls := u.TLS()
+	secure := u.TLS()
 	if err := u.Err(); err != nil {
 		return nil, err
 	}
 	if u.Path == "" {
 		return nil, errors.New("the path is missing; write for example consul://127.0.0.1:8500/roost/prod")
 	}
-	hosts, err := u.Endpoints(tls != nil)
+	hosts, err := u.Endpoints(secure != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,8 @@ func newRegister(u *backendurl.URL) (*register, error) {
 	if _, err := backendurl.Secret(r.token); err != nil {
 		return nil, fmt.Errorf("parameter token_file: %w", err)
 	}
-	r.transport = &http.Transport{TLSClientConfig: tls, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute}
+	r.transport = &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute}
+	secure.Use(r.transport)
 	client, err := api.NewClient(&api.Config{
 		Address: hosts[0], Transport: r.transport,
 		HttpClient: &http.Client{Transport: r.transport, Timeout: requestTimeout},

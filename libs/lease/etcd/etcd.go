@@ -84,13 +84,17 @@ type member struct {
 
 func newRegister(u *backendurl.URL) (*register, error) {
 	r := &register{prefix: "/" + u.Path + "/", config: clientv3.Config{
-		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(), DialTimeout: dialTimeout,
+		Username: u.Text("user", ""), Logger: zap.NewNop(), DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepAliveEvery, DialKeepAliveTimeout: keepAliveTimeout, PermitWithoutStream: true,
 		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(connecting)},
 		MaxUnaryRetries: 1, // the lease is asked for again anyway, at the next member
 	}}
 	r.password = u.Text("password_file", "")
+	secure := u.TLS()
 	if err := u.Err(); err != nil {
+		return nil, err
+	}
+	if err := useFiles(&r.config, secure); err != nil {
 		return nil, err
 	}
 	if u.Hosts == "" || u.Path == "" {
