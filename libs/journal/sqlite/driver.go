@@ -107,9 +107,7 @@ func (d *Driver) connect(ctx context.Context) error {
 	if err := d.makeSchema(ctx); err != nil {
 		return err
 	}
-	if _, err := d.checkMark(ctx); errors.Is(err, journal.ErrReplaced) {
-		return fmt.Errorf("%w: %w", journal.ErrIdentity, err)
-	} else if err != nil {
+	if err := d.refuseOlder(ctx); err != nil {
 		return err
 	}
 	// From here on beginWrite waits for the lock, not SQLite.

@@ -182,6 +182,15 @@ func (d *Driver) checkMark(ctx context.Context) (mark, error) {
 	return d.marks.check(func() (mark, error) { return readMark(ctx, d.conn, &d.handle, d.generation) })
 }
 
+// refuseOlder refuses to open a journal that is older.
+func (d *Driver) refuseOlder(ctx context.Context) error {
+	_, err := d.checkMark(ctx)
+	if errors.Is(err, journal.ErrReplaced) {
+		err = fmt.Errorf("%w: %w", journal.ErrIdentity, err)
+	}
+	return err
+}
+
 // raiseMark compares the journal with the highest marks, and raises the mark in the transaction that is
 // about to be committed, if that is due. wrote: the transaction has changed something. So a process that only
 // reads never syncs. After the commit, noteMark must be called with the result.

@@ -82,6 +82,17 @@ func TestOlderCopy(t *testing.T) {
 			shell("rm -rf case && cp -r new case;" + c.script)
 			at := filepath.Join(dir, "case", "j.db")
 			for range 2 { // what the first one does when it is closed hides nothing
+				if _, err := inspect(t.Context(), at, cfg); err != nil { // as a restore does, also if it is a dry run
+					t.Fatal(err)
+				}
+				if r, err := OpenReader(t.Context(), at, cfg); err == nil {
+					must(r.Close())
+				} else if c.script != "rm case/j.db case/j.db-wal" {
+					t.Fatal(err)
+				}
+				if _, err := Upgrade(t.Context(), at, cfg, true); c.older != errors.Is(err, journal.ErrReplaced) {
+					t.Errorf("an upgrade: %v", err)
+				}
 				d, err := Open(t.Context(), at, cfg)
 				if err == nil {
 					err = d.Close()

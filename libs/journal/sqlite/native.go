@@ -43,6 +43,16 @@ func handleOf(conn *sql.Conn) (h handle, err error) {
 // changes returns a number that rises with each row that the connection changes.
 func (h *handle) changes() int32 { return lib.Xsqlite3_total_changes(h.tls, h.db) }
 
+// leaveLog keeps SQLite from copying the log when the connection is closed.
+func (h *handle) leaveLog() error {
+	args := libc.NewVaList(int32(1), uintptr(0)) // on; the result is not wanted
+	defer libc.Xfree(h.tls, args)
+	if rc := lib.Xsqlite3_db_config(h.tls, h.db, lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, args); rc != lib.SQLITE_OK {
+		return h.error(rc)
+	}
+	return nil
+}
+
 func (h *handle) close() {
 	if h.tls != nil {
 		h.tls.Close()

@@ -109,16 +109,39 @@ func inspectFile(ctx context.Context, path string, cfg journal.Config) (t backup
 		return t, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := checkFile(ctx, db); errors.Is(err, errNoTables) {
+	conn, err := connLeavingLog(ctx, db)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := checkFile(ctx, conn); errors.Is(err, errNoTables) {
 		return t, nil
 	} else if err != nil {
 		return t, err
 	}
-	if t.Facts, err = readFacts(ctx, db, true); err != nil {
+	if t.Facts, err = readFacts(ctx, conn, true); err != nil {
 		return t, err
 	}
-	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM entity) OR EXISTS (SELECT 1 FROM fence)").Scan(&t.Stored)
+	err = conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM entity) OR EXISTS (SELECT 1 FROM fence)").Scan(&t.Stored)
 	return t, err
+}
+
+// connLeavingLog returns a connection that does not copy the log into the main file when it is closed. Who only looks
+// at a file must not change it: a copy would also hide that the main file is older than its log.
+func connLeavingLog(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := handleOf(conn)
+	if err == nil {
+		defer h.close()
+		err = h.leaveLog()
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 // hasUsers reports whether another connection has the file open: each of them holds a shared lock
@@ -129,7 +152,11 @@ func hasUsers(ctx context.Context, path string) (has bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	_, err = db.ExecContext(ctx, "BEGIN EXCLUSIVE; ROLLBACK")
+	conn, err := connLeavingLog(ctx, db)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "BEGIN EXCLUSIVE; ROLLBACK")
+		err = errors.Join(err, conn.Close())
+	}
 	switch {
 	case busy(err):
 		return true, nil

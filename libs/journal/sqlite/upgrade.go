@@ -48,6 +48,10 @@ func (d *Driver) expand(ctx context.Context, dryRun bool) (changed bool, err err
 	if err != nil {
 		return false, err
 	}
+	d.generation = stored.Generation
+	if err := d.refuseOlder(ctx); err != nil {
+		return false, err
+	}
 	facts, changed, err := stored.Expansion()
 	if err != nil || !changed || dryRun {
 		return changed, err
