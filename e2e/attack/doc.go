@@ -25,6 +25,7 @@
 //	S18  crashes: a panic on a connection ends that connection only; a panic in a core ends the process, and others take over
 //	S19  impersonation: the certificate of one region cannot speak for another one, nor give orders
 //	S20  questions: operators are told what gateways know, although nobody else may ask these
+//	S21  crowds: a hundred clients that send the longest bodies at once do not make a process take more than it may have
 //
 // There is no S10. It would be server-side request forgery (requests to URLs that a client chooses), and nothing in
 // Roost makes such requests.

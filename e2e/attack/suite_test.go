@@ -32,7 +32,7 @@ func TestAttacks(t *testing.T) {
 		name string
 		run  func(*testing.T, *rig)
 	}{
-		{"S1-certificates", certificates}, {"S3-insider", insider}, {"S19-impersonation", impersonation}, {"S20-questions", questions}, {"S4-unknown-types", unknownTypes}, {"S5-bombs", bombs}, {"S6-slow-clients", slowClients},
+		{"S1-certificates", certificates}, {"S3-insider", insider}, {"S19-impersonation", impersonation}, {"S20-questions", questions}, {"S4-unknown-types", unknownTypes}, {"S5-bombs", bombs}, {"S21-crowds", crowds}, {"S6-slow-clients", slowClients},
 		{"S7-authorization", authorization}, {"S8-smuggling", smuggling}, {"S9-management", management}, {"S11-ids", ids}, {"S12-rates", rates},
 		{"S13-collisions", collisions}, {"S18-broken-parsers", brokenParsers}, {"S18-crashes", crashes}, {"S2-rotation", rotation}, {"S15-secrets", secrets},
 		{"S14-database-roles", databaseRoles}, {"S16-containers", containers}, {"S17-supply-chain", supplyChain},

@@ -152,7 +152,7 @@ func (l Limits) read(r *http.Request) ([]byte, error) {
 	if read, ok := r.Body.(*body); ok && int64(len(read.whole)) <= l.Body {
 		return read.whole, nil // another Handler has read it already
 	}
-	b, err := readAll(r.Body, l.Body)
+	b, err := ReadAll(r.Body, r.ContentLength, l.Body)
 	encoding := r.Header.Get("Content-Encoding")
 	if err != nil || encoding == "" || encoding == "identity" {
 		return b, err
@@ -193,14 +193,6 @@ func newBody(b []byte) *body { return &body{*bytes.NewReader(b), b} }
 // Close implements [io.Closer].
 func (*body) Close() error { return nil }
 
-func readAll(r io.Reader, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(b)) > most {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)
-	}
-	return b, err
-}
-
 // Refuse answers a request that had no effect with an error in Twirp's format.
 func Refuse(w http.ResponseWriter, status int, code string, number errornumber.Number, message string) {
 	text, _ := json.Marshal(struct { // strings always marshal
@@ -234,7 +226,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Body = &limited{res.Body, t.limits.Body}
 		return res, nil
 	}
-	b, err := readAll(res.Body, t.limits.Body)
+	b, err := ReadAll(res.Body, res.ContentLength, t.limits.Body)
 	_ = res.Body.Close()
 	if err == nil {
 		_, err = t.limits.checkAs(res.Header, b, method.Output())

@@ -154,7 +154,7 @@ func TestDecodedIsCounted(t *testing.T) {
 		"application/json":     []byte(`{"cluster":"c","messages":[` + strings.Repeat("{},", 999) + `{}]}`),
 	} {
 		// There is room for three such bodies, but not for what two of them are decoded to.
-		budget := bounded.NewBudget(int64(3 * len(raw)))
+		budget := bounded.NewBudget(int64(3*len(raw)), nil)
 		send := func(inside func()) int {
 			h := bounded.Limits{Body: 100_000}.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside() }))
 			body := budget.Body(io.NopCloser(bytes.NewReader(raw)))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -62,9 +63,11 @@ func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
 
 // echo answers with the path of the request.
 func echo(n *Node) {
-	n.Handle("/v1/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.EscapedPath())
-	}))
+	})
+	n.Handle("/v1/", handler)
+	n.Handle("POST /twirp/roost.gateway.v1.Entities/Ask", handler)
 }
 
 // TestGuard: web pages of other origins change nothing, whatever host name they use, and
@@ -75,7 +78,9 @@ func TestGuard(t *testing.T) {
 		c.AllowedOrigins = []string{"https://shop.example"}
 	}, func(n *Node) {
 		echo(n)
-		n.HandleManagement("POST /do", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		n.HandleManagement("POST /do", ok)
+		n.HandleManagement("POST /twirp/roost.admin.v1.Admin/Members", ok)
 	})
 	for _, c := range []struct {
 		name, method, addr, path, host string
@@ -115,6 +120,9 @@ func TestGuard(t *testing.T) {
 		{"an escaped letter behind what is no valid path", "POST", n.ServiceAddr(), "/v1/Acc/x%22/%41dd", "", nil, 404},
 		{"escapes that are needed", "POST", n.ServiceAddr(), "/v1/Acc/%F0%9F%8D%8C%25%20%3F/Add", "", nil, 200},
 		{"managing by an escaped letter", "POST", n.ManagementAddr(), "/d%6f", "", nil, 404},
+		{"a service", "POST", n.ServiceAddr(), "/twirp/roost.gateway.v1.Entities/Ask", "", nil, 200},
+		{"managing by an escaped dot", "POST", n.ManagementAddr(), "/twirp/roost%2eadmin.v1.Admin/Members", "", nil, 404},
+		{"an escaped dot of a service", "POST", n.ServiceAddr(), "/twirp/roost%2Egateway.v1.Entities/Ask", "", nil, 404},
 		{"managing up and down", "POST", n.ManagementAddr(), "/a/../do", "", nil, 404},
 	} {
 		req, err := http.NewRequest(c.method, "http://"+c.addr+c.path, strings.NewReader("{}"))
@@ -288,6 +296,18 @@ func take(n *Node) {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	}))
+}
+
+// TestBodiesAndMemory: bodies take at most a quarter of the memory limit, and the longest one fits whatever the limit is.
+func TestBodiesAndMemory(t *testing.T) {
+	for _, c := range []struct{ body, all, limit, want int64 }{
+		{4 << 20, 128 << 20, math.MaxInt64, 128 << 20}, {4 << 20, 128 << 20, 1 << 30, 128 << 20},
+		{4 << 20, 128 << 20, 224 << 20, 56 << 20}, {4 << 20, 8 << 20, 224 << 20, 8 << 20}, {4 << 20, 128 << 20, 8 << 20, 4 << 20},
+	} {
+		if got := bodyBytes(&Config{MaxBody: Bytes(c.body), BodyBytes: Bytes(c.all)}, c.limit); got != c.want {
+			t.Errorf("of %d bytes for bodies, with a memory limit of %d, there are %d, want %d", c.all, c.limit, got, c.want)
+		}
+	}
 }
 
 // TestBodies: the length that a request announces does not count, the bytes that have

@@ -70,6 +70,9 @@ func (e *exchange) Take(n int64) bool { return e.body.Take(n) }
 // TakeDecoded counts the bytes that the body is decoded to.
 func (e *exchange) TakeDecoded(n int64) bool { return e.body.TakeDecoded(n) }
 
+// Grow counts the buffer that the body is read into.
+func (e *exchange) Grow(from, to int64) bool { return e.body.Grow(from, to) }
+
 // Close closes the request's body.
 func (e *exchange) Close() error { return e.body.Close() }
 

@@ -40,7 +40,7 @@ func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 	// A rule of a proxy about a path would not see an escaped letter, and what decides here would see it decoded.
 	if part := needless(cmp.Or(r.URL.RawPath, r.URL.EscapedPath())); part != "" {
 		bounded.Refuse(w, http.StatusNotFound, "bad_route", errornumber.NoRoute,
-			fmt.Sprintf("no route: the path has %s, and letters, digits, - _ and ~ need no escape; write them as they are", part))
+			fmt.Sprintf("no route: the path has %s, and letters, digits, - _ and ~ need no escape, nor do dots but in ids; write them as they are", part))
 		return true
 	}
 	if g.hosts != nil && !g.knows(r.Host) {
@@ -86,12 +86,17 @@ func unclean(path string) bool {
 	}
 }
 
+// entities is the beginning of the paths that have ids in them.
+const entities = "/v1/"
+
 // needless returns the first escape in a path of a character that needs none (the unreserved ones of RFC 3986); empty:
-// there is none. Dots are an exception: a part of dots would be taken for a relative path.
+// there is none. Dots in paths with ids are an exception: an id of dots would be taken for a relative path. The gateway
+// refuses them in the names of types and commands. The names of Twirp services have dots, and no ids.
 func needless(path string) string {
+	dots := strings.HasPrefix(path, entities)
 	for i := strings.IndexByte(path, '%'); i >= 0 && i+2 < len(path); {
 		escape := path[i : i+3]
-		if b, err := hex.DecodeString(escape[1:]); err == nil && unreserved(b[0]) {
+		if b, err := hex.DecodeString(escape[1:]); err == nil && (unreserved(b[0]) || b[0] == '.' && !dots) {
 			return escape
 		}
 		next := strings.IndexByte(path[i+1:], '%')

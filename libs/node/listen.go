@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,7 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 	l := &listener{
 		Listener: wrapping{bound}, bound: bound, served: make(chan struct{}), settleTimeout: settleTimeout, name: name, mux: http.NewServeMux(), config: config,
 		clients: connections{limit: int64(most), log: log, key: name + ".connections", idleGrace: idleGrace},
-		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
+		bodies:  newBodies(config),
 	}
 	l.guard.log = log
 	if loopback(bound.Addr()) {
@@ -78,6 +79,23 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return l, nil
+}
+
+// bodyShare is the part of the memory limit that the bodies of requests may take. A heap grows to twice what lives before
+// garbage is collected, and further while a busy machine collects: the bodies of clients that are sent away at once are such
+// garbage. So a process without limits of its own survives them.
+const bodyShare = 4
+
+// bodyBytes is service.body_bytes, or as much of it as the memory limit of the process allows. The longest body always fits.
+func bodyBytes(config *Config, memoryLimit int64) int64 {
+	return max(min(int64(config.BodyBytes), memoryLimit/bodyShare), int64(config.MaxBody))
+}
+
+// newBodies returns the budget of the bodies of requests.
+func newBodies(config *Config) *bounded.Budget {
+	limit := debug.SetMemoryLimit(-1) // it changes nothing
+	bytes := bodyBytes(config, limit)
+	return bounded.NewBudget(bytes, func() bool { return memoryUsed() > uint64(limit-bytes) })
 }
 
 // innerConnections is the most connections to the listener for peers of a node that has one apart from the service

@@ -48,13 +48,18 @@ func (n *Node) Status() Status {
 			s.Shared = err == nil && is.Node == "" && is.Roles != control.Anybody
 		}
 	}
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
-	s.MemoryUsed = samples[0].Value.Uint64() - samples[1].Value.Uint64()
+	s.MemoryUsed = memoryUsed()
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 { // it changes nothing
 		s.MemoryLimit = uint64(limit)
 	}
 	return s
+}
+
+// memoryUsed returns the memory that the runtime has from the system, in bytes: what a memory limit is about.
+func memoryUsed() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 
 // machine is the same for all processes of a running kernel, where there is such a number, and otherwise the name of

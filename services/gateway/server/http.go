@@ -218,45 +218,27 @@ func encodingOf(contentType string) (sharding.Encoding, bool) {
 	return 0, false
 }
 
-// firstRead is the memory for a body before any of it has arrived.
-const firstRead = 4 << 10
-
 // readBody reads the payload up to the limit. Its memory grows with what arrives,
 // whatever length the header announces.
 func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
-	limit := int64(s.cfg.MaxPayload)
-	n := r.ContentLength
-	switch {
-	case n == 0:
+	if r.ContentLength == 0 {
 		return nil, nil
-	case n > limit:
-		return nil, tooLong(limit)
-	case n < 0:
-		n = limit + 1 // not announced: one more shows that it is too long
 	}
-	body, err := make([]byte, 0, min(n, firstRead)), error(nil)
-	for err == nil && int64(len(body)) < n {
-		if len(body) == cap(body) {
-			grown := make([]byte, len(body), min(n, int64(2*cap(body))))
-			copy(grown, body)
-			body = grown
-		}
-		var got int
-		got, err = r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+got]
-	}
-	tooLarge := new(http.MaxBytesError)
+	limit := int64(s.cfg.MaxPayload)
+	body, err := bounded.ReadAll(r.Body, r.ContentLength, limit)
 	switch {
-	case int64(len(body)) > limit || errors.As(err, &tooLarge):
-		return nil, tooLong(limit)
-	case int64(len(body)) == r.ContentLength || errors.Is(err, io.EOF) && r.ContentLength < 0:
+	case err == nil && (r.ContentLength < 0 || int64(len(body)) == r.ContentLength):
 		return body, nil
+	case errors.Is(err, bounded.ErrTooLarge) || errors.As(err, new(*http.MaxBytesError)):
+		return nil, tooLong(limit)
 	case errors.Is(err, bounded.ErrFull):
 		f := refusal(sharding.ResourceExhausted, "too many bytes of requests are held by this gateway (service.body_bytes)")
 		f.retryAfter = s.retryHint
 		return nil, f
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusal(sharding.DeadlineExceeded, "not applied: the request body did not arrive in time (service.body_timeout, service.read_timeout)")
+	case err == nil:
+		err = io.ErrUnexpectedEOF
 	}
 	return nil, refusal(sharding.InvalidArgument, "the request body broke off: "+err.Error())
 }
