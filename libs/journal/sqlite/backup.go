@@ -40,7 +40,7 @@ func Snapshot(ctx context.Context, path string, cfg journal.Config) (backup.Sour
 
 func (s *snapshot) explain(err error) error {
 	if damaged(err) {
-		err = corrupt(s.reader.path, s.reader.file, err)
+		err = s.reader.corrupt(err)
 	}
 	if err != nil {
 		err = fmt.Errorf("back up journal %s: %w", s.reader.path, err)

@@ -57,6 +57,7 @@ type checkpointer struct {
 	marks      *marks
 	lock       writeLock
 	checks     chan struct{}
+	damage     chan struct{} // some was met: the mark is to be checked
 	done       chan struct{}
 	markBroken func(error) error
 	threshold  int                         // size of the log, in pages, from which it is copied
@@ -102,7 +103,7 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	if _, err := c.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
-	c.checks, c.done = make(chan struct{}, 1), make(chan struct{})
+	c.checks, c.damage, c.done = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	go c.run()
 	return nil
 }
@@ -133,6 +134,14 @@ func (d *Driver) countPages(ops []journal.Op) {
 	}
 }
 
+// metDamage has the mark checked, because pages of an older copy between newer ones look like damage.
+func (c *checkpointer) metDamage() {
+	select {
+	case c.damage <- struct{}{}:
+	default:
+	}
+}
+
 // errOthers is returned by a checkpoint while another process makes one.
 var errOthers = errors.New("another process copies the log")
 
@@ -152,6 +161,9 @@ func (c *checkpointer) run() {
 			if delay > 0 {
 				continue
 			}
+		case <-c.damage:
+			_, _ = c.checkMark(context.Background()) // an older copy breaks the store; another error is met again
+			continue
 		case <-retry:
 		}
 		err := c.checkpoint()

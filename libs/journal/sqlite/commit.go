@@ -9,6 +9,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // Commit implements [journal.Driver].
@@ -74,6 +75,10 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 	err := f()
 	if damaged(err) {
 		err = d.corrupt(err)
+		// Old and new pages contradict each other, too. Who takes that for damage repairs it, and loses what can be put back.
+		if _, older := d.checkMark(context.Background()); errors.Is(older, journal.ErrReplaced) && !mutant.On("older-damage") {
+			err = d.classify(fmt.Errorf("%w: %w", journal.ErrBroken, older))
+		}
 	} else {
 		var raised mark
 		if err == nil {

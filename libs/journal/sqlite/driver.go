@@ -124,6 +124,7 @@ func (d *Driver) connect(ctx context.Context) error {
 	if err := d.checkpoints.start(ctx, d); err != nil {
 		return err
 	}
+	d.reads.met = d.checkpoints.metDamage
 	return d.place.check()
 }
 

@@ -22,7 +22,7 @@ func (r *Reader) History(ctx context.Context, req journal.HistoryRequest) (journ
 		}
 	}
 	if damaged(err) {
-		err = corrupt(r.path, r.file, err)
+		err = r.corrupt(err)
 	}
 	if err != nil {
 		return journal.History{}, fmt.Errorf("read the records of %s: %w", req.Entity, err)

@@ -55,7 +55,7 @@ func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 		_ = t.Rollback() // nothing to lose
 	}
 	if damaged(err) { // on the way to this entity
-		err = corrupt(r.path, r.file, err)
+		err = r.corrupt(err)
 	}
 	if err != nil {
 		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)

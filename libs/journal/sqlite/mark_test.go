@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
@@ -146,6 +147,65 @@ func TestInterruptedRestore(t *testing.T) {
 		if err == nil {
 			must(t, old.Close())
 		}
+	}
+}
+
+// TestOlderCopyLooksDamaged: pages of an older copy between newer ones contradict each other. Transactions and reads that
+// meet that find the older copy, and do not tell operators to repair what can be put back. Other damage stays damage.
+func TestOlderCopyLooksDamaged(t *testing.T) {
+	malformed := &sqliteError{code: lib.SQLITE_CORRUPT, text: "database disk image is malformed"}
+	meets := map[string]func(*Driver) error{
+		"a transaction": func(d *Driver) error {
+			return d.transact(t.Context(), func() error { return malformed })
+		},
+		"a read": func(d *Driver) error {
+			err := d.reads.corrupt(malformed)
+			for until := time.Now().Add(10 * time.Second); d.broken.Load() == nil && time.Now().Before(until); {
+				time.Sleep(time.Millisecond)
+			}
+			if lost := d.broken.Load(); lost != nil {
+				return *lost
+			}
+			return err
+		},
+	}
+	for name, meet := range meets {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "j.db")
+			d, err := Open(t.Context(), path, journal.DefaultConfig())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			commit := func(epoch sharding.Epoch) {
+				t.Helper()
+				d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+				if _, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.checkpoints.finish(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shell := func(script string) { // a process that closes a file loses its locks on it
+				t.Helper()
+				if out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", script, path).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v: %s", script, err, out)
+				}
+			}
+			commit(1)
+			shell(`cat "$0" > "$0.old"`)
+			commit(2)
+			if name == "a transaction" {
+				if err := meet(d); !errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrBroken) {
+					t.Errorf("damage: %v", err)
+				}
+			}
+			shell(`cat "$0.old" > "$0"`)
+			if err := meet(d); !errors.Is(err, journal.ErrBroken) || !errors.Is(err, journal.ErrReplaced) {
+				t.Errorf("damage in an older file: %v", err)
+			}
+		})
 	}
 }
 

@@ -25,6 +25,8 @@ func TestMutants(t *testing.T) {
 		"marks-synced":  "^TestMainMarkIsSynced$",
 		"mark-damaged":  "^TestDamagedMark$",
 		"marks-of-new":  "^TestMarksOfANewJournal$",
+		"older-damage":  "^TestOlderCopyLooksDamaged$/transaction",
+		"older-reads":   "^TestOlderCopyLooksDamaged$/read",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", test)
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

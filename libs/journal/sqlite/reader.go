@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -25,6 +26,16 @@ type Reader struct {
 	// generation is that of the file when it was opened.
 	generation sharding.Generation
 	pageBytes  int // Config.PageBytes
+	// met is called when damage is met; nil: nobody wants to know.
+	met func()
+}
+
+// corrupt returns an error about damage that names the pages and the remedy.
+func (r *Reader) corrupt(err error) error {
+	if r.met != nil && !mutant.On("older-reads") {
+		r.met()
+	}
+	return corrupt(r.path, r.file, err)
 }
 
 // OpenReader opens the journal file at path to read it only, beside the processes that
@@ -89,7 +100,7 @@ func (r *Reader) connectToCheck(ctx context.Context, connections int) error {
 	}
 	switch {
 	case damaged(err):
-		return corrupt(r.path, r.file, err)
+		return r.corrupt(err)
 	case err != nil:
 		return err
 	}
@@ -142,7 +153,7 @@ func (r *Reader) List(ctx context.Context, req journal.ListRequest) ([]sharding.
 
 func (r *Reader) listError(err error) error {
 	if damaged(err) {
-		err = corrupt(r.path, r.file, err)
+		err = r.corrupt(err)
 	}
 	if err != nil {
 		err = fmt.Errorf("list entities: %w", err)
@@ -157,7 +168,7 @@ func (r *Reader) Facts(ctx context.Context) (journal.Facts, error) {
 		err = facts.CheckReader()
 	}
 	if damaged(err) {
-		err = corrupt(r.path, r.file, err)
+		err = r.corrupt(err)
 	}
 	return facts, err
 }

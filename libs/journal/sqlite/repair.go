@@ -28,7 +28,7 @@ func (r *Reader) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 		}
 	}
 	if damaged(err) {
-		err = corrupt(r.path, r.file, err)
+		err = r.corrupt(err)
 	}
 	if err != nil {
 		return journal.RawEntity{}, fmt.Errorf("read what is stored of %s: %w", entity, err)

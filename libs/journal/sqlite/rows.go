@@ -78,7 +78,7 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 
 func (r *Reader) pageError(what string, err error) error {
 	if damaged(err) {
-		err = corrupt(r.path, r.file, err)
+		err = r.corrupt(err)
 	}
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", what, err)
