@@ -159,8 +159,8 @@ type OptionsError struct{ error }
 
 func (e OptionsError) Unwrap() error { return e.error }
 
-// ErrNoBinary is wrapped when a binary is missing.
-var ErrNoBinary = errors.New("binary is missing")
+// ErrNoBinary is wrapped when a binary is missing or cannot be executed.
+var ErrNoBinary = errors.New("binary is missing or cannot be executed")
 
 func (o *Options) checkBinaries() []error {
 	var problems []error
