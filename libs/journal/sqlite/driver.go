@@ -206,9 +206,11 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 	if err := createFacts(ctx, d.conn, journal.NewFacts(d.generation)); err != nil {
 		return err
 	}
-	if _, err = d.conn.ExecContext(ctx, "COMMIT"); err == nil {
-		d.marks.change(func(mark) mark { return mark{Generation: d.generation} }) // those of the journal that was here before do not count
-	}
+	// The marks of the journal that was here before do not count. A process that ends between the two leaves the marks
+	// of a journal that was never made, and the next one replaces them here; the other way round, the marks of the
+	// journal before would have the new one refused.
+	d.marks.change(func(mark) mark { return mark{Generation: d.generation} })
+	_, err = d.conn.ExecContext(ctx, "COMMIT")
 	return err
 }
 
