@@ -63,9 +63,14 @@ func Reason(err error) string {
 // failingEvery is the time between two calls of Observer.Failing about one path that keeps failing for the same reason.
 const failingEvery = 10 * time.Second
 
+// failureLapses is how long a path that nobody uses any more counts as failing. A coordinator that stands by commits nothing,
+// so that it would never learn that the database is well again. Whoever uses a path fails more often than that.
+const failureLapses = time.Minute
+
 // failure is the state of a path that has failed since its last success.
 type failure struct {
 	since time.Time
+	last  time.Time // failure
 	err   error     // the last one that has a reason
 	told  time.Time // when Observer.Failing was called
 }
@@ -90,9 +95,13 @@ func (j *Journal) note(l *lane, p Path, err error) {
 		*f = failure{}
 	} else {
 		now := time.Now()
+		if now.Sub(f.last) > failureLapses {
+			*f = failure{}
+		}
 		if f.since.IsZero() {
 			f.since = now
 		}
+		f.last = now
 		before := f.err
 		if before == nil || !errors.Is(err, context.DeadlineExceeded) { // "deadline exceeded" does not replace a reason
 			f.err = err
@@ -107,17 +116,19 @@ func (j *Journal) note(l *lane, p Path, err error) {
 	}
 }
 
-// Failure returns why commits or reads fail, with the error of the last one. It returns nil if the last ones have succeeded.
-func (j *Journal) Failure() error { return j.failure(j.lanes...) }
+// Failure returns why commits or reads fail, with the error of the last one. It returns nil if the last ones have succeeded,
+// or if nobody has tried for [failureLapses].
+func (j *Journal) Failure() error { return j.failure(time.Now().Add(-failureLapses), j.lanes...) }
 
-func (j *Journal) failure(lanes ...*lane) error {
+// failure is Failure for some lanes, without paths that have not failed since a time.
+func (j *Journal) failure(since time.Time, lanes ...*lane) error {
 	j.failing.Lock()
 	defer j.failing.Unlock()
 	var all error
 	for _, l := range lanes {
 		for p := range paths {
 			f := &l.failures[p]
-			if f.since.IsZero() {
+			if f.since.IsZero() || f.last.Before(since) {
 				continue
 			}
 			err := fmt.Errorf("%s fail since %s: %w", p, f.since.UTC().Format(time.RFC3339), f.err)

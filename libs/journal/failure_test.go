@@ -92,6 +92,20 @@ func TestFailures(t *testing.T) {
 			t.Errorf("after a reason and silence: %v", err)
 		}
 		wantTold("commits refused")
+		// Nobody uses the journal any more, as in a coordinator that stands by. What comes later began later.
+		time.Sleep(2 * time.Minute)
+		if err := j.Failure(); err != nil {
+			t.Errorf("two minutes later: %v", err)
+		}
+		began := time.Now().UTC().Truncate(time.Second).Format(time.RFC3339)
+		claim(slices.Repeat([]error{refused}, 9)...)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		if err := j.Failure(); err == nil || !strings.Contains(err.Error(), began[:len(began)-4]) {
+			t.Errorf("it fails again since %s: %v", began, err)
+		}
+		settled()
+		wantTold("commits refused")
 		claim()
 		settled()
 		wantTold("commits none")

@@ -173,7 +173,7 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 	case <-ctx.Done():
 	}
 	err := fmt.Errorf("%w: %s: %w", ErrUnreachable, what, ctx.Err())
-	if why := j.failure(l); why != nil {
+	if why := j.failure(time.Time{}, l); why != nil {
 		err = fmt.Errorf("%w; %w", err, why)
 	}
 	if caller.Err() == nil {

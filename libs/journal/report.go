@@ -74,7 +74,7 @@ func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := j.lane(shard.Type)
-	r.Failure = j.failure(l)
+	r.Failure = j.failure(time.Now().Add(-failureLapses), l)
 	l.pace.roll(time.Now())
 	r.Queued, r.CommittingSince, r.EndedAt = len(l.queue), l.pace.began, l.pace.ended
 	r.Slowest = max(l.pace.slowest[0], l.pace.slowest[1])
