@@ -16,7 +16,7 @@ import (
 //	record:   crc(4) epoch stored-at-ms hash(16) command
 //	          count { name version readable-by encoding(1) payload }
 //	          count { kind(1) name number due-ms period-ms input }
-//	          count { type id input reply-to }
+//	          count { type id input reply-to timeout-ms retry-min-ms retry-max-ms max-age-ms }
 //	          [ flags ]
 //	input:    command version readable-by shape(8) encoding(1) payload
 //	reply:    crc(4) outcome(1) encoding(1) code message payload
@@ -47,7 +47,7 @@ const (
 	// The smallest sizes: a wrong count allocates little.
 	minInputBytes = 13
 	minWakeBytes  = 5 + minInputBytes
-	minSendBytes  = 3 + minInputBytes
+	minSendBytes  = 7 + minInputBytes
 )
 
 // The flags of a record.
@@ -122,6 +122,9 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 		s := &r.Sends[i]
 		b = appendBytes(appendBytes(b, s.To.Type), s.To.ID)
 		b = appendBytes(appendInput(b, &s.Input), s.ReplyTo)
+		for _, t := range [...]time.Duration{s.Options.Timeout, s.Options.RetryMin, s.Options.RetryMax, s.Options.MaxAge} {
+			b = binary.AppendUvarint(b, uint64(t.Milliseconds()))
+		}
 	}
 	if flags := flagsOf(r); flags != 0 {
 		b = binary.AppendUvarint(b, flags)
@@ -216,6 +219,7 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 		s := &r.Sends[i]
 		s.To = sharding.Entity{Type: sharding.EntityType(d.bytes()), ID: sharding.EntityID(d.bytes())}
 		s.Input, s.ReplyTo = d.input(), string(d.bytes())
+		s.Options = sharding.SendOptions{Timeout: d.milliseconds(), RetryMin: d.milliseconds(), RetryMax: d.milliseconds(), MaxAge: d.milliseconds()}
 	}
 	if len(d.b) > 0 {
 		flags := d.uint()
@@ -345,6 +349,15 @@ func (d *decoder) input() sharding.Input {
 		Command: string(d.bytes()), Version: d.uint16(), ReadableBy: d.uint16(), Shape: d.uint64(),
 		Encoding: sharding.Encoding(d.byte()), Payload: d.payload(),
 	}
+}
+
+func (d *decoder) milliseconds() time.Duration {
+	v := d.uint()
+	if v > math.MaxInt64/uint64(time.Millisecond) {
+		d.b, d.bad = nil, true
+		return 0
+	}
+	return time.Duration(v) * time.Millisecond
 }
 
 func (d *decoder) uint16() uint16 {

@@ -28,6 +28,9 @@ var (
 		},
 		Sends: []sharding.Send{{
 			To: sharding.Entity{Type: "Cart", ID: "bob"}, Input: sharding.Input{Command: "add", Payload: []byte("{}")}, ReplyTo: "added",
+			Options: sharding.SendOptions{Timeout: 5 * time.Second, RetryMin: 20 * time.Millisecond, RetryMax: 24 * time.Hour, MaxAge: 900 * time.Hour},
+		}, {
+			To: alice, Input: sharding.Input{Command: "add"},
 		}},
 		Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
 	}
@@ -35,7 +38,7 @@ var (
 
 // The stored form of format 1 must never change.
 const (
-	fullForm     = "843ddd3982808080e001fbe89cbdbc1c30313233343536373839616263646566056b65792d3102064f70656e6564ac020200077b226e223a317d0442617265000001000201017402dbbda0bdbc1ce0d4030672656d696e640301fedcba987654321001010702000000000000000000000000000000000001044361727403626f62036164640000000000000000000000027b7d056164646564"
+	fullForm     = "73ddb71982808080e001fbe89cbdbc1c30313233343536373839616263646566056b65792d3102064f70656e6564ac020200077b226e223a317d0442617265000001000201017402dbbda0bdbc1ce0d4030672656d696e640301fedcba987654321001010702000000000000000000000000000000000002044361727403626f62036164640000000000000000000000027b7d05616464656488271480b8992980f4f9880c074163636f756e7405616c696365036164640000000000000000000000000000000000"
 	replyForm    = "ca3f98a00101096e6f745f666f756e64026e6f0200ff"
 	snapshotForm = "b8ee3b4f090102fedcba9876543210057374617465"
 )
@@ -182,6 +185,7 @@ func TestWakesAndSends(t *testing.T) {
 		"the most":                  {sharding.Record{Seq: 1, Wakes: timers(journal.MaxWakes), Sends: sends(1000)}, true, true},
 		"too many wake-ups":         {sharding.Record{Seq: 1, Wakes: timers(journal.MaxWakes + 1)}, false, false},
 		"too many sends":            {sharding.Record{Seq: 1, Sends: sends(1001)}, false, false},
+		"a send without sense":      {sharding.Record{Seq: 1, Sends: []sharding.Send{{Options: sharding.SendOptions{Timeout: -time.Second}}}}, false, false},
 		"twice the same wake-up":    {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 2)}, false, true},
 		"no kind":                   {sharding.Record{Seq: 1, Wakes: make([]sharding.Wake, 1)}, false, false},
 		"unknown kind":              {with(func(w *sharding.Wake) { w.Kind = 3 }), false, false},

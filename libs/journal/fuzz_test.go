@@ -31,7 +31,7 @@ func FuzzRecord(f *testing.F) {
 		{Seq: 1, Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "t", Number: 1, Due: 5, Period: 6, Input: sharding.Input{Command: "go", Version: 1, Shape: 7, Payload: []byte("{}")}}}},
 		{Seq: 1, Wakes: []sharding.Wake{{Kind: sharding.RememberWake, Due: -5}, {Kind: sharding.ReminderWake, Name: "t"}}},
 		{Seq: 1, Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Due: -5}}}, // refused
-		{Seq: 1, Sends: []sharding.Send{{To: sharding.Entity{Type: "T", ID: "i"}, Input: sharding.Input{Command: "go", ReadableBy: 1}, ReplyTo: "done"}}},
+		{Seq: 1, Sends: []sharding.Send{{To: sharding.Entity{Type: "T", ID: "i"}, Input: sharding.Input{Command: "go", ReadableBy: 1}, ReplyTo: "done", Options: sharding.SendOptions{MaxAge: 1e9}}}},
 		{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{{Kind: sharding.RememberWake}}, MaxWakes), Sends: make([]sharding.Send, MaxSends)},
 		{Seq: 1, Events: make([]sharding.Event, maxTinyEvents)},
 		{Seq: 1, Events: make([]sharding.Event, 5000)}, // refused

@@ -418,5 +418,10 @@ func checkRecordWakes(r *sharding.Record) error {
 		}
 		seen[ref] = struct{}{}
 	}
+	for i := range r.Sends {
+		if err := r.Sends[i].Options.Check(); err != nil {
+			return fmt.Errorf("record %d: send %d to %s: %w", r.Seq, i, r.Sends[i].To, err)
+		}
+	}
 	return nil
 }

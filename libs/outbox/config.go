@@ -29,11 +29,15 @@ type Config struct {
 	// another sender. Default 16: an entity that hangs must not hold all of Deliveries.
 	TargetDeliveries int
 	// AttemptTimeout is how long a target has to answer, before the same command is sent
-	// again. Default 10 s: longer than a handoff of its shard.
+	// again. Default 10 s: longer than a handoff of its shard. It is for sends that have no Timeout of their own, as
+	// MaxAge, RetryMin and RetryMax are for those without the same options, see [sharding.SendOptions].
 	AttemptTimeout time.Duration
 	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
 	// target remembers keys: later a repeat might have its effect a second time.
 	MaxAge time.Duration
+	// AgeLimit is the largest MaxAge that a send may have of its own, because targets do not remember keys for
+	// longer. Default 23 h.
+	AgeLimit time.Duration
 	// TakeGrace is how much longer than MaxAge the sender of a send may take to take the answer. If the
 	// command for the answer still fails then, the send becomes a dead letter in doubt. Default 1 h: if a
 	// send is given up at MaxAge, its sender gets the answer only then, and an operator needs time to
@@ -65,7 +69,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Page: 64, ReadShards: 256, Reads: 1, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
-		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, TakeGrace: time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
+		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, AgeLimit: 23 * time.Hour, TakeGrace: time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
 		Refresh: time.Minute, DeadLetters: 1000, DeadLetterBytes: 500, RetryMin: time.Second, RetryMax: time.Minute,
 	}
 }
@@ -90,7 +94,7 @@ func (c *Config) Validate() error {
 		value int
 	}{
 		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"Deliveries", c.Deliveries}, {"TargetDeliveries", c.TargetDeliveries},
-		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"TakeGrace", int(c.TakeGrace)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
+		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"AgeLimit", int(c.AgeLimit)}, {"TakeGrace", int(c.TakeGrace)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
 		{"Refresh", int(c.Refresh)}, {"DeadLetters", c.DeadLetters}, {"DeadLetterBytes", c.DeadLetterBytes}, {"RetryMin", int(c.RetryMin)},
 	} {
 		if f.value <= 0 {
@@ -109,9 +113,14 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// LongestAge returns how long sends may be tried if targets remember keys for dedupeAge.
+func LongestAge(dedupeAge time.Duration) time.Duration {
+	return dedupeAge - min(AgeSlack, dedupeAge/2)
+}
+
 // CheckAge returns an error unless targets remember keys long enough for MaxAge.
 func (c *Config) CheckAge(dedupeAge time.Duration) error {
-	if most := dedupeAge - min(AgeSlack, dedupeAge/2); c.MaxAge > most {
+	if most := LongestAge(dedupeAge); c.MaxAge > most {
 		return fmt.Errorf("region.sends_max_age is %s, must be at most %s, because region.dedupe_age is %s: of a send that is tried for longer, its target may have forgotten that it has executed it; lower region.sends_max_age, or raise region.dedupe_age", c.MaxAge, most, dedupeAge)
 	}
 	return nil

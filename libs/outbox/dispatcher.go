@@ -44,6 +44,8 @@ type Dispatcher struct {
 	diedOrder   []sendName
 	lastOrder   uint64
 	jitter      backoff.Jitter
+	// longestTimeout is the longest that an attempt had so far.
+	longestTimeout time.Duration
 	// The clock of the store was clock, in Unix milliseconds, at clockAt.
 	clock   int64
 	clockAt time.Time
@@ -381,7 +383,7 @@ func (d *Dispatcher) add(src *source, in *Record, unsure bool) bool {
 
 // bytes is the size of a send as limits in bytes count it.
 func (p *Pending) bytes() int {
-	return 200 + len(p.To.Type) + len(p.To.ID) + len(p.Input.Command) + len(p.Input.Payload) + len(p.ReplyTo)
+	return 232 + len(p.To.Type) + len(p.To.ID) + len(p.Input.Command) + len(p.Input.Payload) + len(p.ReplyTo)
 }
 
 // removeSend removes from memory a send whose end is stored.

@@ -10,7 +10,7 @@
 // business error, ends the attempts. A refusal ends the attempts too, if every further attempt would be
 // refused for the same reason. After any other failure (for example, the target cannot be reached, or
 // no region has its type or the command) the send is tried again, with growing pauses, for at most
-// [Config.MaxAge].
+// [Config.MaxAge]. A send may have its own time-out, pauses and age: [sharding.SendOptions].
 //
 // A send may name a command for the answer, which its sender executes. Then the Dispatcher has
 // this command run with the result, whatever the result is. It does so by a [turn.Fire], as

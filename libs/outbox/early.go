@@ -107,7 +107,7 @@ func (d *Dispatcher) learnShape(q *typeQueue, s Type) {
 func (d *Dispatcher) event(q *typeQueue, m mark) {
 	q.events[m] = d.now
 	if q.forgetAt.IsZero() {
-		q.forgetAt = d.now.Add(2 * d.cfg.AttemptTimeout)
+		q.forgetAt = d.now.Add(d.remembered())
 	}
 	var list []*pair
 	for p := range q.retrying[m.shard] { // order-free: sorted below
@@ -116,6 +116,15 @@ func (d *Dispatcher) event(q *typeQueue, m mark) {
 		}
 	}
 	d.hastenAll(list)
+}
+
+// remembered returns how long events are remembered: twice as long as an attempt may take.
+func (d *Dispatcher) remembered() time.Duration {
+	longest := max(d.longestTimeout, d.cfg.AttemptTimeout)
+	if mutant.On("early-slow") {
+		longest = d.cfg.AttemptTimeout
+	}
+	return 2 * longest
 }
 
 // forgetEvents forgets the events that no attempt in flight can have missed: each that began before them, or in the
@@ -128,13 +137,13 @@ func (d *Dispatcher) forgetEvents() {
 		}
 		kept := map[mark]time.Time{}  // a new one: a map does not shrink
 		for m, at := range q.events { // order-free: copied
-			if d.now.Sub(at) <= 2*d.cfg.AttemptTimeout {
+			if d.now.Sub(at) <= d.remembered() {
 				kept[m] = at
 			}
 		}
 		q.events, q.forgetAt = kept, time.Time{}
 		if len(kept) > 0 {
-			q.forgetAt = d.now.Add(2 * d.cfg.AttemptTimeout)
+			q.forgetAt = d.now.Add(d.remembered())
 		}
 	}
 }

@@ -27,6 +27,7 @@ type Failing struct {
 	Since   time.Time // of the first failure, by the clock of this process
 	Times   int       // how many times it has failed
 	Next    time.Time // when it is tried again, by the clock of this process; a time in the past: now
+	Until   time.Time // when it is given up, by the clock of the store
 	Code    sharding.Code
 	Message string
 }
@@ -56,7 +57,7 @@ func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
 	})
 	list := make([]Failing, len(first))
 	for i, p := range first {
-		list[i] = p.describe()
+		list[i] = d.describe(p)
 	}
 	return list
 }
@@ -69,7 +70,7 @@ func (d *Dispatcher) FailingOf(s sharding.ShardID, from, to sharding.Entity) (f 
 		return f, false
 	}
 	if p := sh.sources[from].pairs[to]; p != nil && p.times > 0 {
-		return p.describe(), true
+		return d.describe(p), true
 	}
 	return f, false
 }
@@ -83,13 +84,13 @@ func (d *Dispatcher) FailingTypes() map[sharding.EntityType]int {
 	return n
 }
 
-// describe returns the first send of the pair, which is failing.
-func (p *pair) describe() Failing {
+// describe returns the first send of a pair, which is failing.
+func (d *Dispatcher) describe(p *pair) Failing {
 	x := p.queue[0]
 	return Failing{
 		From: p.source.entity, Seq: x.seq, Place: x.Place, To: x.To, Command: x.Input.Command, ReplyTo: x.ReplyTo, SentAt: x.at,
 		Answer: x.answer != nil, Waiting: len(p.queue) - 1,
-		Since: p.since, Times: p.times, Next: p.retryAt, Code: p.code, Message: p.message,
+		Since: p.since, Times: p.times, Next: p.retryAt, Until: x.at.Add(d.lifetime(x)), Code: p.code, Message: p.message,
 	}
 }
 

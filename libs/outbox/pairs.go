@@ -223,7 +223,7 @@ func (d *Dispatcher) startReady() (any bool) {
 // answer already, attempt has the sender take the answer.
 func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	x := p.queue[0]
-	if x.answer == nil && d.wall()-x.at.UnixMilli() >= d.cfg.MaxAge.Milliseconds() && !mutant.On("max-age") {
+	if x.answer == nil && d.expired(x) && !mutant.On("max-age") {
 		d.giveUp(p)
 		if !mutant.On("crowded") {
 			d.offerSlot(x.To)
@@ -240,6 +240,8 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	}
 	d.lastNumber++
 	p.state, p.number = underWay, d.lastNumber
+	timeout := d.options(x).Timeout
+	d.longestTimeout = max(d.longestTimeout, timeout)
 	at := x.at
 	if mutant.On("send-key") {
 		at = at.Add(time.Duration(p.times) * time.Millisecond)
@@ -248,7 +250,7 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	d.out.Delivers = append(d.out.Delivers, Deliver{Number: p.number, From: p.source.entity, Env: sharding.Envelope{
 		Entity: x.To, Command: x.Input.Command, ID: Key(p.source.entity, x.seq, x.Place, at), Keyed: true,
 		Encoding: x.Input.Encoding, Payload: x.Input.Payload, Version: x.Input.Version, ReadableBy: x.Input.ReadableBy,
-		Deadline: d.now.Add(d.cfg.AttemptTimeout),
+		Deadline: d.now.Add(timeout),
 	}})
 }
 
@@ -262,9 +264,10 @@ func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.
 // giveUp ends the attempts for the first send of a pair, because the send is too old. The pair then goes on as
 // if the target had refused the send. All attempts of the send were refused, unless the send is marked as unsure.
 func (d *Dispatcher) giveUp(p *pair) {
-	reply := sharding.Reject(p.code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", d.cfg.MaxAge, p.message))
+	age := d.options(p.queue[0]).MaxAge
+	reply := sharding.Reject(p.code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", age, p.message))
 	if p.times == 0 {
-		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", d.cfg.MaxAge))
+		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", age))
 	}
 	p.queue[0].mayStillRun = false // no owner delivers the send again: it is too old
 	d.targetAnswered(p, &reply)
@@ -380,8 +383,8 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		d.stats.Obsolete++
 		d.storeEnd(p, sharding.SendDone)
 	case turn.FiringFailed:
-		if d.wall()-x.at.UnixMilli() >= (d.cfg.MaxAge+d.cfg.TakeGrace).Milliseconds() && !mutant.On("take-grace") {
-			reply := sharding.Doubt(e.Code, fmt.Sprintf("the sender has not taken the answer in %s: %s", d.cfg.MaxAge+d.cfg.TakeGrace, e.Message))
+		if d.expired(x) && !mutant.On("take-grace") {
+			reply := sharding.Doubt(e.Code, fmt.Sprintf("the sender has not taken the answer in %s: %s", d.lifetime(x), e.Message))
 			d.endSend(p, sharding.SendInDoubt, &reply)
 			return
 		}
@@ -519,7 +522,7 @@ func (d *Dispatcher) retryLater(p *pair, code sharding.Code, message string) {
 	}
 	p.times++
 	p.code, p.message, p.state = code, message, retrying
-	p.retryAt, p.order = d.now.Add(d.pause(p.times)), d.order()
+	p.retryAt, p.order = d.now.Add(d.retryPause(p)), d.order()
 	if mutant.On("send-back-off") {
 		p.retryAt = d.now.Add(time.Millisecond)
 	}

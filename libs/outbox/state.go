@@ -319,8 +319,8 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		}
 		return max(0, t.Sub(now))
 	}
-	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d\n",
-		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber)
+	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d longest %d\n",
+		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber, d.longestTimeout)
 	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
 		for _, p := range d.reads[n].parts {
 			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)

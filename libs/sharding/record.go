@@ -166,6 +166,7 @@ type Send struct {
 	Input Input
 	// ReplyTo is the command of the sender that takes the answer; empty: none does.
 	ReplyTo string
+	Options SendOptions
 }
 
 // Input is the input of a command that is stored until the command runs.
@@ -222,7 +223,7 @@ func (r *Record) ReplaySize() int {
 	}
 	for i := range r.Sends {
 		s := &r.Sends[i]
-		n += 8 + len(s.To.Type) + len(s.To.ID) + len(s.ReplyTo) + s.Input.size()
+		n += 12 + len(s.To.Type) + len(s.To.ID) + len(s.ReplyTo) + s.Input.size()
 	}
 	return n
 }

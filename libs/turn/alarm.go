@@ -169,7 +169,7 @@ func (m *Machine) fire(e *entity, t *timer) {
 	}
 	env := sharding.Envelope{
 		Entity: e.address(), Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
-		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
+		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.timeout(e.shard.typ, t.Command)),
 	}
 	size, room := env.Size(), m.room(false)
 	if len(e.cmds) >= m.cfg.MailboxCommands || m.stats.Commands >= room.Commands ||

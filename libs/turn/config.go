@@ -35,6 +35,9 @@ type Type struct {
 	// Remember says that entities of the type are brought back to life without a command, after
 	// a move, a crash or a cold start. Not for volatile types.
 	Remember bool
+	// Timeouts are those of commands that have one of their own, by name. They hold where Config.TimerTimeout
+	// would, which is for all others.
+	Timeouts map[string]time.Duration
 }
 
 // MaxTrimmedEvery is the largest SnapshotEvery of a type with KeepEvents: half as many records as
@@ -111,7 +114,7 @@ type Config struct {
 	// entity should have, few enough to be counted when it is loaded.
 	RemindersPerEntity int
 	// TimerTimeout is how long after a firing the timer's command has its deadline:
-	// a turn that hangs must not block its entity for ever. Default 30 s.
+	// a turn that hangs must not block its entity for ever. Default 30 s. See also Type.Timeouts.
 	TimerTimeout time.Duration
 	// KeptEntities and KeptBytes bound the states of one shard that are kept for its next
 	// owner. Entities beyond the bounds begin empty there. Defaults 100,000, and 64 MiB: what
@@ -138,6 +141,10 @@ type Config struct {
 	// TurnSends is how many sends a turn may stage: delivering them must not let a whole shard
 	// wait. Default 1,000, which is also the most that the journal takes.
 	TurnSends int
+	// SendAgeLimit is the largest MaxAge that a send may have of its own ([sharding.SendOptions]): later, its target
+	// might have forgotten that it has executed it. A turn with such a send is undone and refused. 0: not limited.
+	// Default 0.
+	SendAgeLimit time.Duration
 	// PendingSends is how many sends of one entity may be pending. A turn that would make it
 	// more is undone and refused: the targets do not keep up. Default 10,000.
 	PendingSends int

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -32,7 +33,7 @@ func (m *Machine) fireWakeup(in *Fire) {
 	}
 	env := sharding.Envelope{
 		Entity: in.Entity, Command: w.Input.Command, ID: timerID(s.epoch, m.lastTimer+1), Tell: true,
-		Encoding: w.Input.Encoding, Payload: w.Input.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
+		Encoding: w.Input.Encoding, Payload: w.Input.Payload, Deadline: m.now.Add(m.timeout(s.typ, w.Input.Command)),
 	}
 	if w.Answer != nil {
 		env.Encoding, env.Payload = w.Answer.Reply.Encoding, w.Answer.Reply.Payload
@@ -53,6 +54,14 @@ func (m *Machine) fireWakeup(in *Fire) {
 		c.env, c.desc, c.arrived, c.wakeup = env, desc, m.now, &wakeup
 		m.admit(s, e, c)
 	}
+}
+
+// timeout returns how long the command of a timer or of a wake-up may take.
+func (m *Machine) timeout(typ *typeState, command string) time.Duration {
+	if d := typ.Timeouts[command]; d > 0 && !mutant.On("command-timeout") {
+		return d
+	}
+	return m.cfg.TimerTimeout
 }
 
 // stageFiring stages that a wake-up has fired, with what its turn has staged.

@@ -138,3 +138,13 @@ func TestMutantsOfCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfOptions: the options of commands are noticed if they are ignored.
+func TestMutantsOfOptions(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"command-timeout", "send-age-refused"} {
+		if mutant.Activate(name); commandOptions() == nil {
+			t.Errorf("mutant %s is not noticed", name)
+		}
+	}
+}

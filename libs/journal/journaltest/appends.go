@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -191,7 +192,7 @@ func testWakesAndSends(e *env) {
 	r := record(1, "a")
 	in := sharding.Input{Command: "remind", Version: 2, ReadableBy: 1, Shape: 1 << 63, Encoding: sharding.Protobuf, Payload: []byte{0, 255}}
 	r.Wakes = []sharding.Wake{{Kind: sharding.ReminderWake, Name: "weekly", Number: 1 << 63, Due: e.now.UnixMilli(), Period: 604_800_000, Input: in}, {Kind: sharding.RememberWake}}
-	r.Sends = []sharding.Send{{To: bob, Input: in, ReplyTo: "told"}, {To: alice}}
+	r.Sends = []sharding.Send{{To: bob, Input: in, ReplyTo: "told", Options: sharding.SendOptions{Timeout: time.Second, RetryMin: time.Minute, RetryMax: time.Hour, MaxAge: 24 * time.Hour}}, {To: alice}}
 	e.one(durable, add(alice, r, record(2, "b")))
 	e.equal("records", e.load(alice).Records, withoutReplies(r, record(2, "b")))
 }

@@ -1,0 +1,57 @@
+package outbox
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// options returns how a send is delivered: by its own options, and by the Config where it has none.
+func (d *Dispatcher) options(x *send) sharding.SendOptions {
+	o := x.Options
+	if mutant.On("send-options") {
+		o = sharding.SendOptions{}
+	}
+	o.Timeout = cmp.Or(o.Timeout, d.cfg.AttemptTimeout)
+	if o.RetryMax == 0 {
+		o.RetryMin, o.RetryMax = d.cfg.RetryMin, d.cfg.RetryMax
+	}
+	// The region has refused sends with a longer age. But it may have been started with another configuration since.
+	if o.MaxAge > d.cfg.AgeLimit && !mutant.On("send-age-limit") {
+		o.MaxAge = d.cfg.AgeLimit
+	}
+	o.MaxAge = cmp.Or(o.MaxAge, d.cfg.MaxAge)
+	return o
+}
+
+// lifetime returns how long after it was stored a send is given up: later, if its target has answered, because then only
+// its sender has to take the answer.
+func (d *Dispatcher) lifetime(x *send) time.Duration {
+	age := d.options(x).MaxAge
+	if x.answer != nil {
+		age += d.cfg.TakeGrace
+	}
+	return age
+}
+
+// expired reports whether a send is to be given up.
+func (d *Dispatcher) expired(x *send) bool { return d.left(x) <= 0 }
+
+// left returns for how much longer a send is tried.
+func (d *Dispatcher) left(x *send) time.Duration {
+	return d.lifetime(x) - time.Duration(d.wall()-x.at.UnixMilli())*time.Millisecond
+}
+
+// retryPause returns the pause after a failed attempt for the first send of a pair. It ends when the send is to be given
+// up: a send may have long pauses, and a short life.
+func (d *Dispatcher) retryPause(p *pair) time.Duration {
+	x := p.queue[0]
+	o := d.options(x)
+	pause := d.jitter.Pause(p.times, o.RetryMin, o.RetryMax)
+	if left := d.left(x); left > 0 && !mutant.On("ends-in-pause") {
+		pause = min(pause, left+time.Millisecond) // the clock of the store is known in whole milliseconds
+	}
+	return pause
+}
