@@ -134,6 +134,7 @@ var harshMutants = []struct{ name, place string }{
 	{"heap-bound", "turn: fewer entities are alive while too much memory is in use"},
 	{"told-sizes", "turn: sizes that entities tell count before garbage is collected"},
 	{"max-age", "outbox: a send is given up in the end"},
+	{"send-options", "outbox: a send has the time-out, the pauses and the age of its command"},
 	{"unsure", "outbox: what may have had its effect is not told as refused"},
 	{"send-key", "outbox: a send has the same key in all attempts"},
 	{"trim-above", "journal: no events go but those up to the cut of a snapshot"},

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
@@ -68,7 +70,9 @@ func (w *World) sendsOf(x uint64) []sharding.Send {
 		}
 	}
 	send := func(place int, command, replyTo string) sharding.Send {
-		return sharding.Send{To: to, Input: sharding.Input{Command: command, Version: 1, ReadableBy: 1, Payload: number(sent(x, place))}, ReplyTo: replyTo}
+		return sharding.Send{
+			To: to, Input: sharding.Input{Command: command, Version: 1, ReadableBy: 1, Payload: number(sent(x, place))}, ReplyTo: replyTo, Options: w.sendOptions(sent(x, place)),
+		}
 	}
 	reply := []string{"", cmdTold}[x%2]
 	list := []sharding.Send{send(0, first, reply), send(1, cmdAdd, "")}
@@ -76,6 +80,37 @@ func (w *World) sendsOf(x uint64) []sharding.Send {
 		list = append(list, send(2, cmdFail, []string{"", cmdTold}[x/3%2]))
 	}
 	return list
+}
+
+// sendOptions are those of the send of a number, in whole milliseconds, as they are stored. Some sends have none.
+func (w *World) sendOptions(x uint64) (o sharding.SendOptions) {
+	d := newDice(x, "options of a send")
+	between := func(least, most int64) time.Duration { return nanos(d.between(least, most)).Truncate(time.Millisecond) }
+	if d.chance(0.3) {
+		o.Timeout = between(500*ms, 6*sec)
+	}
+	if d.chance(0.3) && w.weather.SendPause == 0 {
+		o.RetryMin = between(20*ms, 500*ms)
+		o.RetryMax = o.RetryMin + between(0, 2*sec)
+	}
+	if age := w.weather.Harsh.SendAge; age > 0 && d.chance(0.3) {
+		o.MaxAge = between(age/4, 2*age)
+	}
+	return o
+}
+
+// attempt checks that an attempt has the time of its send, and, if the clock of the store was never set, that a send that
+// is too old is not tried.
+func (s *shardNode) attempt(env *sharding.Envelope) {
+	cfg, o := &s.cfg.Sends, s.w.sendOptions(decodeNumber(env.Payload))
+	const late = 300 * time.Millisecond // the driver performs an output a little later
+	if left, want := env.Deadline.Sub(s.p.now()), cmp.Or(o.Timeout, cfg.AttemptTimeout); left > want || left < want-late {
+		s.w.violate("an attempt has the time of its send", "%v has %v, with the options %+v", env.ID, left, o)
+	}
+	if at, ok := sharding.KeyTime(env.ID); !ok || len(s.w.storeSteps) == 0 && s.w.storeClock().Sub(at) > cmp.Or(o.MaxAge, cfg.MaxAge)+time.Second {
+		s.w.violate("a send that is too old is not tried", "%v is tried %v after it was stored, with the options %+v", env.ID, s.w.storeClock().Sub(at), o)
+	}
+	s.w.mark(fmt.Sprintf("send: attempt with options %t %t %t", o.Timeout > 0, o.RetryMax > 0, o.MaxAge > 0))
 }
 
 // takeAnswer is the turn that takes an answer.
@@ -103,6 +138,7 @@ func (s *shardNode) performSends(o region.ShardOutput) {
 	case region.Route:
 		s.startRouter()
 		env := o.Deliver.Env
+		s.attempt(&env)
 		f := &op{client: forwarderID, entity: env.Entity, cmd: env.Command, x: decodeNumber(env.Payload), key: env.ID, keyed: true, called: s.w.now}
 		s.router.route(env, &call{op: f, reply: func(answer router.Finish) {
 			s.w.mark("send: attempt is " + answer.Reply.Outcome.String())

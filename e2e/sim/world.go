@@ -157,6 +157,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Wakeups.Refresh, cfg.Wakeups.Ahead, cfg.Wakeups.RetryMin, cfg.Wakeups.RetryMax = nanos(sec), nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
+	cfg.Sends.AgeLimit = cfg.Sends.MaxAge
 	if pause := w.weather.SendPause; pause > 0 {
 		cfg.Sends.RetryMin, cfg.Sends.RetryMax, cfg.Sends.AttemptTimeout = nanos(pause), nanos(pause), nanos(sec)
 	}

@@ -41,6 +41,8 @@ type Handle[In, Out any] struct {
 	// input says how inputs are stored. stored says that they may be.
 	input  *EventType
 	stored bool
+	// options are those of sends of the command; Timeout is also that of its turns for which no caller waits.
+	options sharding.SendOptions
 }
 
 // Command declares a command of an entity type. A handle must not be changed after it

@@ -83,6 +83,7 @@ type binding struct {
 	input *EventType
 	// stored says that inputs may be stored, answers that the command takes answers to sends.
 	stored, answers bool
+	options         sharding.SendOptions
 	// run decodes the input, calls the method and encodes the reply. The error is the
 	// handler's; with bad it is about the input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
@@ -106,7 +107,7 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 	}
 	desc := h.desc
 	desc.Input = fingerprint(shapeOf(h.input.typ))
-	return Binding[E]{&binding{typ: h.typ, desc: desc, input: h.input, stored: h.stored, answers: takesAnswers[In](), check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
+	return Binding[E]{&binding{typ: h.typ, desc: desc, input: h.input, stored: h.stored, answers: takesAnswers[In](), options: h.options, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
 		in, err := inputOf(h, ctx, env)
 		if err != nil {
 			return nil, 0, true, err
@@ -161,6 +162,9 @@ func (d *definition) addCommand(b *binding) {
 	if err := d.checkBinding(b); err != nil {
 		d.complain(fmt.Errorf("command %s %w", b.desc.Name, err))
 	}
+	if err := b.options.Check(); err != nil {
+		d.complain(fmt.Errorf("command %s: %w", b.desc.Name, err))
+	}
 	if b.stored {
 		if err := b.input.check(); err != nil {
 			d.complain(err)
@@ -187,6 +191,8 @@ func (d *definition) checkBinding(b *binding) error {
 		return errors.New("takes answers to sends, and a volatile type cannot send")
 	case b.answers && (b.stored || versions):
 		return errors.New("takes answers to sends, which have no version and are read as replies are: leave out Stored, V and ReadableBy")
+	case !b.stored && (b.options.RetryMax != 0 || b.options.MaxAge != 0):
+		return errors.New("has Retry or MaxAge, which are for sends: add Stored()")
 	case versions && !b.stored:
 		return errors.New("has versions of its input, which are for inputs that are stored: add Stored()")
 	}
@@ -271,6 +277,12 @@ func Describe(t Definition) (turn.Type, error) {
 		command := b.desc
 		command.Name = name
 		desc.Desc.Commands = append(desc.Desc.Commands, command)
+		if b.options.Timeout > 0 {
+			if desc.Timeouts == nil {
+				desc.Timeouts = map[string]time.Duration{}
+			}
+			desc.Timeouts[name] = b.options.Timeout
+		}
 	}
 	slices.SortFunc(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
 	desc.Desc.Writes, desc.Desc.Reads = d.forms()

@@ -14,7 +14,7 @@ import (
 // succeeds.
 //
 // The command takes effect at most once, and is tried again until its target has answered: for
-// 23 h as a rule (region.sends_max_age). What an entity sends to one target arrives in order: each
+// 23 h as a rule ([Handle.MaxAge]; see also [Handle.Timeout] and [Handle.Retry]). What an entity sends to one target arrives in order: each
 // waits until the one before it has been answered. With [ReplyTo] a command of this entity is
 // given the answer. Without it, the answer is dropped if it is success. A refusal, or a target
 // that has not answered in time, then becomes a *dead letter*, which the region logs and counts,
@@ -28,13 +28,16 @@ import (
 // cannot be stored, or the command is read-only, the turn fails. So it does in a read-only
 // command, and for a volatile type, which keeps nothing: use Ask there.
 func (h *Handle[In, Out]) Send(ctx *Ctx, id string, in In, opts ...SendOption[Out]) {
-	x := sending{ctx: ctx, send: sharding.Send{To: h.Entity(id)}}
+	x := sending{ctx: ctx, send: sharding.Send{To: h.Entity(id), Options: h.options}}
 	err := ctx.maySend(x.send.To)
 	if err == nil {
 		err = h.checkCommand()
 	}
 	if err == nil && h.desc.ReadOnly {
 		err = misused("%s only reads, so that nothing would come of it; use Ask", h.desc.Name)
+	}
+	if err == nil && h.options.Check() != nil {
+		err = &misuse{h.options.Check()}
 	}
 	if err == nil {
 		x.send.Input, err = h.encodeInput(in)

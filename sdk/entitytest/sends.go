@@ -73,6 +73,7 @@ func outboxConfig() outbox.Config {
 	c := outbox.DefaultConfig()
 	c.Refresh = 365 * 24 * time.Hour
 	c.AckSends = 1
+	c.AgeLimit = c.Refresh // the kit remembers all keys
 	return c
 }
 

@@ -243,3 +243,42 @@ func TestAnswerToAnotherLife(t *testing.T) {
 		t.Errorf("not done: %+v", s)
 	}
 }
+
+// errand sends a letter with options of its own.
+type errand struct{ Told []string }
+
+func (e *errand) Apply(ev any) { e.Told = append(e.Told, ev.(noted).Line) }
+
+func (e *errand) Go(ctx *entity.Ctx, id string) (struct{}, error) {
+	letterBox.Send(ctx, id, id, entity.ReplyTo(errandEnd))
+	return struct{}{}, nil
+}
+
+func (e *errand) End(ctx *entity.Ctx, a entity.Answer[struct{}]) (struct{}, error) {
+	return struct{}{}, ctx.Persist(noted{a.Err.Error()})
+}
+
+var (
+	letterBox = entity.Command[string, struct{}]("Mail", "Post").Stored().Retry(10*time.Minute, 10*time.Minute).MaxAge(time.Hour)
+	errandGo  = entity.Command[string, struct{}]("Errand", "Go")
+	errandEnd = entity.Command[entity.Answer[struct{}], struct{}]("Errand", "End")
+	errands   = entity.Define("Errand", func(string) *errand { return &errand{} }, entity.On(errandGo, (*errand).Go), entity.On(errandEnd, (*errand).End)).Events(noted{})
+)
+
+// TestSendOptions: the pauses and the age of a send are those of its command, also after a restart.
+func TestSendOptions(t *testing.T) {
+	k := entitytest.New(t, errands)
+	if _, err := errandGo.Ask(t.Context(), k, "e", "x"); err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(59 * time.Minute)
+	if s := k.Sends("Errand", "e"); len(s) != 1 || s[0].Failures < 6 || s[0].Failures > 12 {
+		t.Errorf("after 59 minutes: %+v, want 6 to 12 failures", s)
+	}
+	k.Restart()
+	k.Advance(61 * time.Second)
+	k.WantEvents("Errand", "e", noted{"unavailable: it has not succeeded in 1h0m0s; the last attempt failed with: no type Mail in this kit (it may have been applied)"})
+	if s := k.Sends("Errand", "e"); len(s) > 0 {
+		t.Errorf("not done: %+v", s)
+	}
+}

@@ -22,6 +22,8 @@ is their sender. Dead letters come first. STATE is
   refused   a dead letter: it had no effect
   in doubt  a dead letter: it may have had its effect
 
+UNTIL is when one that fails is given up: its command may have a MaxAge of its own.
+
 ` + deadLetterHelp + `
 
 ` + listedHelp,

@@ -325,14 +325,26 @@ func (a *app) listSends(cmd *cobra.Command) {
 		}
 		var rows [][]any
 		var failures []*adminv1.Failure
+		header := []string{"SENDER", "RECORD", "PLACE", "STATE", "SENT", "TARGET", "COMMAND"}
+		until := slices.ContainsFunc(all.Sends, func(s *adminv1.Send) bool { return s.UntilUnixMs > 0 })
+		if until {
+			header = append(header, "UNTIL")
+		}
 		for _, s := range all.Sends {
-			rows = append(rows, []any{named(s.Type + "/" + s.Id), s.Record, s.Place, s.State, timeOf(s.SentUnixMs), named(s.TargetType + "/" + s.TargetId), s.Command})
+			row := []any{named(s.Type + "/" + s.Id), s.Record, s.Place, s.State, timeOf(s.SentUnixMs), named(s.TargetType + "/" + s.TargetId), s.Command}
+			switch {
+			case s.UntilUnixMs > 0:
+				row = append(row, timeOf(s.UntilUnixMs))
+			case until:
+				row = append(row, "-")
+			}
+			rows = append(rows, row)
 			failures = append(failures, whatFails(s))
 		}
 		if a.json() {
 			return a.printMessage(all)
 		}
-		return a.printListed([]string{"SENDER", "RECORD", "PLACE", "STATE", "SENT", "TARGET", "COMMAND"}, rows, failures,
+		return a.printListed(header, rows, failures,
 			answered{all.Next, all.Damaged, all.Silent, all.More}, "RECORD", "PLACE")
 	}
 	l.flags(cmd)

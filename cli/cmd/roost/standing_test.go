@@ -73,7 +73,7 @@ func (f *fakeAdmin) Sends(_ context.Context, req *adminv1.SendsRequest) (*adminv
 			return &adminv1.Failure{Times: 3, NextUnixMs: 1_700_000_060_000, Code: "unavailable", Message: "closed"}
 		}
 		one := res.Sends[0]
-		one.State, one.Failure = "pending", fails()
+		one.State, one.Failure, one.UntilUnixMs = "pending", fails(), 1_700_003_600_000
 		res.Next = ""
 		res.Sends = append(res.Sends, &adminv1.Send{Type: "Cart", Id: "emil", Record: 12, Place: 3, TargetType: "Item", TargetId: "pen", Command: "Reserve", State: "pending", SentUnixMs: 1_700_000_000_001, Failure: fails(), Behind: true},
 			&adminv1.Send{Type: "Cart", Id: "emil", Record: 13, TargetType: "Item", TargetId: "ink", Command: "Reserve", State: "pending", SentUnixMs: 1_700_000_000_001, Failure: fails(), Answer: true})
@@ -168,10 +168,10 @@ Probe/p2  2023-11-14T22:13:20.000Z       -  -     -         -
 		{"remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
 			`"message":"the entity cannot be brought to life","region":"region-1"}}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"remembered --failing --after x", exitUsage, ""},
-		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  FAILED  NEXT                      REGION  WHY
-Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve       3  2023-11-14T22:14:20.000Z  -       unavailable: closed
-Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve       3  2023-11-14T22:14:20.000Z  -       waits for an earlier one: unavailable: closed
-Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve       3  2023-11-14T22:14:20.000Z  -       the sender cannot take the answer: unavailable: closed
+		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  UNTIL                     FAILED  NEXT                      REGION  WHY
+Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve  2023-11-14T23:13:20.000Z       3  2023-11-14T22:14:20.000Z  -       unavailable: closed
+Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve  -                              3  2023-11-14T22:14:20.000Z  -       waits for an earlier one: unavailable: closed
+Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve  -                              3  2023-11-14T22:14:20.000Z  -       the sender cannot take the answer: unavailable: closed
 `},
 		{"sends --failing --dead", exitUsage, ""},
 		{"reminders --due-before soon", exitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
@@ -183,7 +183,7 @@ Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve 
 		{"sends Cart --dead", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter},
 		{"sends Cart/dora --limit 1", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter + "more are left; go on with --after empty\n"},
 		{"sends --dead -o json", 0, `{"sends":[{"type":"Cart","id":"dora","record":"7","place":0,"target_type":"Item","target_id":"book","command":"Reserve",` +
-			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":"","failure":null,"behind":false,"answer":false,"waiting":0}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
+			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":"","failure":null,"behind":false,"answer":false,"waiting":0,"until_unix_ms":"0"}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
 		{"sends Plane", exitNotFound, "roost: no entity type Plane\n"},
 		{"sends again Cart/dora 7 1 --reason back", exitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
 		{"sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},

@@ -420,7 +420,7 @@ func (a admin) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (
 
 // addFailure adds to a listed send how it fails, or why it is a dead letter.
 func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
-	s.Failure, s.Behind, s.Answer, s.Waiting = f.failure(x), x.Behind, x.Answer, x.Waiting
+	s.Failure, s.Behind, s.Answer, s.Waiting, s.UntilUnixMs = f.failure(x), x.Behind, x.Answer, x.Waiting, x.UntilUnixMs
 }
 
 // sendsFrom lists sends, beginning at the cursor. If at.Pending is set, it lists pending sends,

@@ -147,7 +147,7 @@ func TestFailing(t *testing.T) {
 	some := func(_ context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
 		res := &inspectionv1.FailingResponse{}
 		add := func(x *inspectionv1.Subject) {
-			n := &inspectionv1.Failing{Subject: x, SinceUnixMs: 1000 - int64(x.Id[1]), Times: 3, NextUnixMs: 2000, Code: "unavailable", Message: "away", Command: "Ring", DueUnixMs: 5, PeriodMs: 7, SentUnixMs: 9, ReplyTo: "Told", Waiting: 4}
+			n := &inspectionv1.Failing{Subject: x, SinceUnixMs: 1000 - int64(x.Id[1]), Times: 3, NextUnixMs: 2000, Code: "unavailable", Message: "away", Command: "Ring", DueUnixMs: 5, PeriodMs: 7, SentUnixMs: 9, ReplyTo: "Told", Waiting: 4, UntilUnixMs: 8}
 			n.Behind, n.Died = x.Id == "e5", x.Place == 3
 			res.Failing = append(res.Failing, n)
 		}
@@ -217,7 +217,7 @@ func TestFailing(t *testing.T) {
 	}
 	for _, x := range sends.Sends {
 		fails := (x.Id == "e4" || x.Id == "e5") && (x.Place == 2 || x.Place == 3) // 3 is in doubt; of 1 it is not said that it died
-		if failed(x.Failure) != fails || x.Behind != (fails && x.Id == "e5") || x.Waiting > 0 != fails {
+		if failed(x.Failure) != fails || x.Behind != (fails && x.Id == "e5") || x.Waiting > 0 != fails || x.UntilUnixMs > 0 != fails {
 			t.Errorf("listed is %v", x)
 		}
 	}

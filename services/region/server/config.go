@@ -70,11 +70,11 @@ type Config struct {
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"the most unanswered commands that entities of this region have sent to one shard. So one hot or moving shard cannot use up region.routed_commands. The region refuses further commands to that shard as resource_exhausted"`
 	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to one shard. The region refuses further commands to that shard as resource_exhausted"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"if no entity of this region has sent a command over a link for this time, the region closes the link. Must be above 1m, the longest time that a command has"`
-	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
-	SendsTimeout     time.Duration `key:"region.sends_timeout" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has"`
-	SendsRetryMin    time.Duration `key:"region.sends_retry_min" help:"pause after the first failed attempt to deliver a send. The pause doubles with each further failure. A random part of at most half is subtracted"`
-	SendsRetryMax    time.Duration `key:"region.sends_retry_max" help:"longest pause between two attempts to deliver a send. Attempts come earlier when the shard of the target is served anew, when the target is released from quarantine, and by roost sends retry"`
-	FiringTimeout    time.Duration `key:"region.firing_timeout" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone"`
+	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
+	SendsTimeout     time.Duration `key:"region.sends_timeout" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)"`
+	SendsRetryMin    time.Duration `key:"region.sends_retry_min" help:"pause after the first failed attempt to deliver a send. The pause doubles with each further failure. A random part of at most half is subtracted. A command may have its own (Retry)"`
+	SendsRetryMax    time.Duration `key:"region.sends_retry_max" help:"longest pause between two attempts to deliver a send. Attempts come earlier when the shard of the target is served anew, when the target is released from quarantine, and by roost sends retry. A command may have its own (Retry)"`
+	FiringTimeout    time.Duration `key:"region.firing_timeout" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone. A command may have its own (Timeout)"`
 	// Remember and Reminders limit remembered entities and reminders.
 	Remember  RememberConfig
 	Reminders ReminderConfig
@@ -178,15 +178,20 @@ func (c *Config) journalAt() journalopen.At {
 	return journalopen.At{URL: c.Journal, Databases: c.Databases, Types: c.Placed}
 }
 
+// setSends sets how sends are delivered that have no options of their own, and how old others may become.
+func (c *Config) setSends(core *region.Config) {
+	core.Sends.MaxAge, core.Sends.AttemptTimeout = c.SendsMaxAge, c.SendsTimeout
+	core.Sends.RetryMin, core.Sends.RetryMax = c.SendsRetryMin, c.SendsRetryMax
+	core.Sends.AgeLimit = outbox.LongestAge(c.DedupeAge)
+	core.Turn.SendAgeLimit = core.Sends.AgeLimit
+}
+
 // Tools returns the help text for the tools that the binary of a region contains.
 func (c *Config) Tools() string {
 	return "Tools of this binary, each with a --help of its own:\n\n" +
 		"  journal check    read all that is stored with this binary's code, before it is rolled out\n" +
 		"  snapshot drop    drop snapshots, so that entities are rebuilt from their events\n"
 }
-
-// maxSendsTimeout is the longest region.sends_timeout: links and routers are made for commands that take no longer.
-const maxSendsTimeout = time.Minute
 
 // Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
@@ -227,8 +232,8 @@ func (c *Config) Validate() error {
 	}
 	sends := outbox.Config{MaxAge: c.SendsMaxAge}
 	errs = append(errs, sends.CheckAge(c.DedupeAge))
-	if c.SendsTimeout > maxSendsTimeout {
-		errs = append(errs, fmt.Errorf("region.sends_timeout is %s, must be at most %s, the longest time that a command has", c.SendsTimeout, maxSendsTimeout))
+	if c.SendsTimeout > sharding.MaxSendTimeout {
+		errs = append(errs, fmt.Errorf("region.sends_timeout is %s, must be at most %s, the longest time that a command has", c.SendsTimeout, sharding.MaxSendTimeout))
 	}
 	if c.SendsRetryMax < c.SendsRetryMin {
 		errs = append(errs, fmt.Errorf("region.sends_retry_max is %s, must be at least region.sends_retry_min, which is %s", c.SendsRetryMax, c.SendsRetryMin))

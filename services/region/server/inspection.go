@@ -236,7 +236,7 @@ func (s *shardLoop) failingSend(x *inspectionv1.Subject) *inspectionv1.Failing {
 	}
 	out := toFailingSend(&f)
 	if x.Record != f.Seq || place != f.Place {
-		out.Behind, out.Command, out.ReplyTo, out.SentUnixMs, out.Answer, out.Waiting = true, "", "", 0, false, 0
+		out.Behind, out.Command, out.ReplyTo, out.SentUnixMs, out.Answer, out.Waiting, out.UntilUnixMs = true, "", "", 0, false, 0, 0
 	}
 	out.Subject = x
 	return out
@@ -260,7 +260,7 @@ func toFailingSend(f *outbox.Failing) *inspectionv1.Failing {
 			Type: string(f.From.Type), Id: string(f.From.ID), Record: f.Seq, Place: uint32(f.Place), TargetType: string(f.To.Type), TargetId: string(f.To.ID),
 		},
 		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.Next), Code: string(f.Code), Message: f.Message,
-		Command: f.Command, SentUnixMs: unixMs(f.SentAt), ReplyTo: f.ReplyTo, Answer: f.Answer, Waiting: uint32(f.Waiting),
+		Command: f.Command, SentUnixMs: unixMs(f.SentAt), ReplyTo: f.ReplyTo, Answer: f.Answer, Waiting: uint32(f.Waiting), UntilUnixMs: unixMs(f.Until),
 	}
 }
 

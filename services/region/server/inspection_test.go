@@ -143,7 +143,7 @@ func failing(t *testing.T, cores int) {
 	if len(res.Failing) != 1 || res.More || subject(res.Failing[0]) != "Pupil/ann  1 0 Pupil/ear" {
 		t.Fatalf("sends: %v", res)
 	}
-	if x := res.Failing[0]; x.Times < 3 || x.Code != "internal" || !strings.HasPrefix(x.Message, "Hear failed") || !strings.Contains(x.Message, "loud") || x.Command != "Hear" || x.Waiting != 1 || x.SentUnixMs == 0 || x.Behind || x.Died {
+	if x := res.Failing[0]; x.Times < 3 || x.Code != "internal" || !strings.HasPrefix(x.Message, "Hear failed") || !strings.Contains(x.Message, "loud") || x.Command != "Hear" || x.Waiting != 1 || x.SentUnixMs == 0 || x.UntilUnixMs != x.SentUnixMs+(23*time.Hour).Milliseconds() || x.Behind || x.Died {
 		t.Errorf("a send: %v", x)
 	}
 	before := res.Failing[0]
@@ -165,7 +165,7 @@ func failing(t *testing.T, cores int) {
 		t.Fatalf("of some sends: %v", res)
 	}
 	for i, want := range []struct{ behind, died bool }{{false, false}, {true, false}, {false, true}, {true, false}} {
-		if x := res.Failing[i]; x.Behind != want.behind || x.Died != want.died {
+		if x := res.Failing[i]; x.Behind != want.behind || x.Died != want.died || x.UntilUnixMs > 0 != (i == 0) {
 			t.Errorf("send %d: %v", i, x)
 		}
 	}

@@ -151,8 +151,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout, core.Turn.TimerTimeout = cfg.LeaveTimeout, cfg.FiringTimeout
-			core.Sends.MaxAge, core.Sends.AttemptTimeout = cfg.SendsMaxAge, cfg.SendsTimeout
-			core.Sends.RetryMin, core.Sends.RetryMax = cfg.SendsRetryMin, cfg.SendsRetryMax
+			cfg.setSends(core)
 			core.KeptWait, core.KeptBytes = cfg.KeptWait, int(cfg.KeptBytes)
 			core.LoadInterval, core.LoadHalfLife = cfg.LoadInterval, cfg.LoadHalfLife
 			core.Purge.Rate, core.Purge.Interval = cfg.PurgeRate, cfg.PurgeInterval

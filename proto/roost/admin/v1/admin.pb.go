@@ -4655,9 +4655,10 @@ type Send struct {
 	// Of one that is pending, that it keeps failing; absent: it does not. Of a dead letter, why it was
 	// given up; absent: its region does not know, because it was long ago or elsewhere.
 	Failure       *Failure `protobuf:"bytes,11,opt,name=failure,proto3" json:"failure,omitempty"`
-	Behind        bool     `protobuf:"varint,12,opt,name=behind,proto3" json:"behind,omitempty"`   // an earlier send to the same target fails, for which this one waits
-	Answer        bool     `protobuf:"varint,13,opt,name=answer,proto3" json:"answer,omitempty"`   // the target has answered, and the sender cannot take the answer
-	Waiting       uint32   `protobuf:"varint,14,opt,name=waiting,proto3" json:"waiting,omitempty"` // of one that fails, how many wait behind it in the memory of the region
+	Behind        bool     `protobuf:"varint,12,opt,name=behind,proto3" json:"behind,omitempty"`                                // an earlier send to the same target fails, for which this one waits
+	Answer        bool     `protobuf:"varint,13,opt,name=answer,proto3" json:"answer,omitempty"`                                // the target has answered, and the sender cannot take the answer
+	Waiting       uint32   `protobuf:"varint,14,opt,name=waiting,proto3" json:"waiting,omitempty"`                              // of one that fails, how many wait behind it in the memory of the region
+	UntilUnixMs   int64    `protobuf:"varint,15,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // of one that fails and is not behind, when it is given up; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4786,6 +4787,13 @@ func (x *Send) GetAnswer() bool {
 func (x *Send) GetWaiting() uint32 {
 	if x != nil {
 		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Send) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
 	}
 	return 0
 }
@@ -8907,7 +8915,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\ttarget_id\x18\x04 \x01(\tR\btargetId\"^\n" +
 	"\x12RetrySendsResponse\x12\x18\n" +
 	"\aretried\x18\x01 \x01(\rR\aretried\x12.\n" +
-	"\x06silent\x18\x02 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\"\x80\x03\n" +
+	"\x06silent\x18\x02 \x03(\v2\x16.roost.admin.v1.SilentR\x06silent\"\xa4\x03\n" +
 	"\x04Send\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -8925,7 +8933,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\afailure\x18\v \x01(\v2\x17.roost.admin.v1.FailureR\afailure\x12\x16\n" +
 	"\x06behind\x18\f \x01(\bR\x06behind\x12\x16\n" +
 	"\x06answer\x18\r \x01(\bR\x06answer\x12\x18\n" +
-	"\awaiting\x18\x0e \x01(\rR\awaiting\"}\n" +
+	"\awaiting\x18\x0e \x01(\rR\awaiting\x12\"\n" +
+	"\runtil_unix_ms\x18\x0f \x01(\x03R\vuntilUnixMs\"}\n" +
 	"\x11RememberedRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +

@@ -810,10 +810,11 @@ type Failing struct {
 	// Of a send.
 	SentUnixMs    int64  `protobuf:"varint,10,opt,name=sent_unix_ms,json=sentUnixMs,proto3" json:"sent_unix_ms,omitempty"`
 	ReplyTo       string `protobuf:"bytes,11,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
-	Answer        bool   `protobuf:"varint,12,opt,name=answer,proto3" json:"answer,omitempty"`   // the target has answered, and the sender cannot take the answer
-	Waiting       uint32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"` // how many sends to the same target wait behind it, in memory
-	Behind        bool   `protobuf:"varint,14,opt,name=behind,proto3" json:"behind,omitempty"`   // an earlier send to the same target fails, for which this one waits
-	Died          bool   `protobuf:"varint,15,opt,name=died,proto3" json:"died,omitempty"`       // it is a dead letter since since_unix_ms, and not tried again
+	Answer        bool   `protobuf:"varint,12,opt,name=answer,proto3" json:"answer,omitempty"`                                // the target has answered, and the sender cannot take the answer
+	Waiting       uint32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                              // how many sends to the same target wait behind it, in memory
+	Behind        bool   `protobuf:"varint,14,opt,name=behind,proto3" json:"behind,omitempty"`                                // an earlier send to the same target fails, for which this one waits
+	Died          bool   `protobuf:"varint,15,opt,name=died,proto3" json:"died,omitempty"`                                    // it is a dead letter since since_unix_ms, and not tried again
+	UntilUnixMs   int64  `protobuf:"varint,16,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // when it is given up, by the clock of the journal; of one that is behind: 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -951,6 +952,13 @@ func (x *Failing) GetDied() bool {
 		return x.Died
 	}
 	return false
+}
+
+func (x *Failing) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
 }
 
 type HotRequest struct {
@@ -2475,7 +2483,7 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\ttarget_id\x18\a \x01(\tR\btargetId\"]\n" +
 	"\x0fFailingResponse\x126\n" +
 	"\afailing\x18\x01 \x03(\v2\x1c.roost.inspection.v1.FailingR\afailing\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xbd\x03\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xe1\x03\n" +
 	"\aFailing\x126\n" +
 	"\asubject\x18\x01 \x01(\v2\x1c.roost.inspection.v1.SubjectR\asubject\x12\"\n" +
 	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x14\n" +
@@ -2494,7 +2502,8 @@ const file_roost_inspection_v1_inspection_proto_rawDesc = "" +
 	"\x06answer\x18\f \x01(\bR\x06answer\x12\x18\n" +
 	"\awaiting\x18\r \x01(\rR\awaiting\x12\x16\n" +
 	"\x06behind\x18\x0e \x01(\bR\x06behind\x12\x12\n" +
-	"\x04died\x18\x0f \x01(\bR\x04died\"~\n" +
+	"\x04died\x18\x0f \x01(\bR\x04died\x12\"\n" +
+	"\runtil_unix_ms\x18\x10 \x01(\x03R\vuntilUnixMs\"~\n" +
 	"\n" +
 	"HotRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x0e\n" +

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// TestSendSettings: the settings for sends reach the core, and so does how old a send may become by its own option.
+func TestSendSettings(t *testing.T) {
+	cfg, core := DefaultConfig(), region.Config{}
+	cfg.SendsMaxAge, cfg.SendsTimeout, cfg.SendsRetryMin, cfg.SendsRetryMax, cfg.DedupeAge = time.Hour, 2*time.Second, 3*time.Second, 4*time.Second, 50*time.Hour
+	cfg.setSends(&core)
+	if s := &core.Sends; s.MaxAge != time.Hour || s.AttemptTimeout != 2*time.Second || s.RetryMin != 3*time.Second || s.RetryMax != 4*time.Second ||
+		s.AgeLimit != 49*time.Hour || core.Turn.SendAgeLimit != 49*time.Hour {
+		t.Errorf("the core has %+v, and a limit of %s", core.Sends, core.Turn.SendAgeLimit)
+	}
+}
+
+// TestSendOptions: a region delivers a send by the options of its command.
+func TestSendOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := entity.Command[string, int]("Clerk", "Slow").Stored().Timeout(time.Second).Retry(20*time.Millisecond, 20*time.Millisecond).MaxAge(4 * time.Second)
+		var began []time.Time // guarded by the bubble, and the turns of one entity
+		do := clerksAt(t, entity.Define("Clerk", func(string) *clerk { return &clerk{} },
+			entity.On(entity.Command[string, int]("Clerk", "Write"), func(_ *clerk, ctx *entity.Ctx, to string) (int, error) {
+				slow.Send(ctx, to, "")
+				return 0, nil
+			}),
+			entity.On(slow, func(_ *clerk, ctx *entity.Ctx, _ string) (int, error) {
+				if until, ok := ctx.Deadline(); !ok || time.Until(until) > time.Second {
+					t.Errorf("an attempt has until %v, want a second", until)
+				}
+				began = append(began, time.Now())
+				<-ctx.Done()
+				return 0, errors.New("too slow")
+			})).Events(took{}).Shards(4))
+		if got := do("ann", "Write", `"bob"`); got != "0" {
+			t.Fatalf("write: %s", got)
+		}
+		if n := len(began); n < 3 || n > 5 {
+			t.Errorf("%d attempts of a second within 4 s, want 3 to 5", n)
+		}
+		if got := do("ann", sharding.SendDropCommand, `{"record":1,"place":0}`); got != "" {
+			t.Errorf("the dead letter is dropped: %q", got)
+		}
+	})
+}
