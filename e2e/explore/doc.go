@@ -99,9 +99,9 @@
 //
 // make explore searches the scopes append and lease exhaustively with at most two faults and two
 // timeouts, which takes minutes. The other scopes are too large for these bounds. The handoff scope has
-// 5.1 million states with at most two faults and one timeout, and 0.8 million with at most one fault
-// and two timeouts. With two faults and two timeouts, it has 17 million states within the first 14
-// moves, and paths are more than three times as long. make explore searches the large scopes within
+// more than 5 million states with at most two faults and one timeout, and 1.7 million with at most one fault
+// and two timeouts. With two faults and two timeouts, it has more than 17 million states within the first
+// 14 moves, and paths are more than three times as long. make explore searches the large scopes within
 // these bounds:
 //
 //   - handoff: two faults and one timeout; one fault and two timeouts;

@@ -6,13 +6,15 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // deletes: someone deletes the rows of the coordinators by hand. The active coordinator notices, although it has nothing to
 // store, and another term begins. A region that starts meanwhile does not end. Then all regions are started again,
 // so that every row that gateways still have names a process that is gone. All shards are served again, those
-// without commands too, and clients get answers from each of them.
-func deletes(t *testing.T, seed uint64, rows ...sharding.Entity) {
+// without commands too, and clients get answers from each of them. If dies is set, the coordinator of that term dies
+// when it has stored its first facts, before it has allocated all shards.
+func deletes(t *testing.T, seed uint64, dies bool, rows ...sharding.Entity) {
 	w := newBrakeWorld(t, seed)
 	w.pass(8 * sec)
 	used, all := map[sharding.ShardID]bool{}, map[sharding.ShardID]bool{}
@@ -50,12 +52,24 @@ func deletes(t *testing.T, seed uint64, rows ...sharding.Entity) {
 		return len(list) == 1 && list[0].core.ActiveTerm() > before
 	})
 	term := w.activeCoordinators()[0].core.ActiveTerm()
-	noticed := ""
-	for _, p := range w.processes {
-		if c, ok := p.body.(*coordNode); ok && p.up {
-			what, _ := c.core.Deleted()
-			noticed += what
+	noticed := w.noticed()
+	if dies {
+		for len(w.storedFacts()) == 0 {
+			w.pass(ms)
 		}
+		for _, p := range w.processes {
+			if c, ok := p.body.(*coordNode); ok && p.up && c.core.ActiveTerm() == term {
+				p.crash("the test")
+				w.after(sec, p.start)
+			}
+		}
+		if served(all, term)() {
+			t.Fatalf("seed %d: the coordinator has died too late", seed)
+		}
+		w.until("one more term has begun", 30*sec, func() bool {
+			list := w.activeCoordinators()
+			return len(list) == 1 && list[0].core.ActiveTerm() > term
+		})
 	}
 	if got, err := w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity}); err != nil || got.Snapshot.Seq == 0 || noticed == "" {
 		t.Fatalf("seed %d: heartbeat %+v, %v; noticed %q", seed, got, err, noticed)
@@ -85,11 +99,37 @@ func deletes(t *testing.T, seed uint64, rows ...sharding.Entity) {
 	t.Logf("seed %d: %s was deleted in term %d", seed, noticed, term)
 }
 
+// storedFacts returns the facts that are in the journal.
+func (w *brakeWorld) storedFacts() (facts []coordinator.Fact) {
+	got, err := w.journal.ledger.Load(journal.LoadRequest{Entity: factEntity})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range got.Records {
+		for _, e := range r.Events {
+			facts = append(facts, w.facts[decodeNumber(e.Payload)])
+		}
+	}
+	return facts
+}
+
+// noticed says what coordinators have noticed to be deleted.
+func (w *brakeWorld) noticed() (all string) {
+	for _, p := range w.processes {
+		if c, ok := p.body.(*coordNode); ok && p.up {
+			what, _ := c.core.Deleted()
+			all += what
+		}
+	}
+	return all
+}
+
 // TestDeletes: see deletes.
 func TestDeletes(t *testing.T) {
 	for seed := uint64(1); seed <= 2; seed++ {
-		t.Run(fmt.Sprint("facts-", seed), func(t *testing.T) { deletes(t, seed, factEntity) })
-		t.Run(fmt.Sprint("heartbeat-", seed), func(t *testing.T) { deletes(t, seed, journal.HeartbeatEntity) })
-		t.Run(fmt.Sprint("both-", seed), func(t *testing.T) { deletes(t, seed, factEntity, journal.HeartbeatEntity) })
+		t.Run(fmt.Sprint("facts-", seed), func(t *testing.T) { deletes(t, seed, false, factEntity) })
+		t.Run(fmt.Sprint("dies-", seed), func(t *testing.T) { deletes(t, seed, true, factEntity) })
+		t.Run(fmt.Sprint("heartbeat-", seed), func(t *testing.T) { deletes(t, seed, false, journal.HeartbeatEntity) })
+		t.Run(fmt.Sprint("both-", seed), func(t *testing.T) { deletes(t, seed, false, factEntity, journal.HeartbeatEntity) })
 	}
 }

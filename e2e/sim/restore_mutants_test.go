@@ -29,7 +29,7 @@ func TestMutantsOfRestore(t *testing.T) {
 
 // TestMutantsOfDeletes runs TestDeletes without one of the rules that it is about: it must fail.
 func TestMutantsOfDeletes(t *testing.T) {
-	for name, part := range map[string]string{"full-replaces": "facts-1", "heartbeat-deleted": "heartbeat-1", "all-wanted": "facts-1"} { // order-free
+	for name, part := range map[string]string{"full-replaces": "facts-1", "heartbeat-deleted": "heartbeat-1", "all-wanted": "facts-1", "loss-stored": "dies-1"} { // order-free
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestDeletes$/^"+part+"$")
 		cmd.Env = append(os.Environ(), restoreMutantVar+"="+name)
 		out, err := cmd.CombinedOutput()

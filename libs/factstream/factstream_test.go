@@ -320,10 +320,14 @@ func lostType(fail fails) {
 		o := options
 		o.Without = x.Lost
 		x, out := repair(fail, s, o)
-		if out.GivenOut != 0 || out.Kept[wire.TypeFactName] != 0 || out.Kept[RepairedName] != 1 {
+		if out.GivenOut != 0 || out.Kept[wire.TypeFactName] != 0 || out.Kept[RepairedName] != 1 || out.Kept[wire.LossFactName] != 1 {
 			fail("%s: %+v remains of %+v", what, out, x.Findings)
 		}
-		again(fail, s, o, out)
+		later := options
+		later.All = true
+		if out, err := again(fail, s, o, out).Repair(later); err != nil || out.Kept[wire.LossFactName] != 1 {
+			fail("%s: a later repair forgets the loss: %+v, %v", what, out, err)
+		}
 	}
 	if x := Examine(Stream{Shards: gone.Shards}); x.Damaged() {
 		fail("a new journal is damaged: %v", x.Findings)

@@ -63,6 +63,9 @@ func event(name string, m proto.Message) sharding.Event {
 // released is the stored number of coordinator.Released: the entity is neither suspected nor quarantined.
 const released = 0
 
+// lossKey is the key of the fact that facts were lost.
+const lossKey = "loss"
+
 // asked is a fact that is neither a row nor a type.
 type asked struct {
 	event sharding.Event
@@ -90,6 +93,8 @@ func decodeAsked(e sharding.Event) (asked, error) {
 		var m coordinatorv1.TargetFact
 		err = read(&m)
 		a.key, a.about = "target", m.GetVersion()
+	case wire.LossFactName:
+		a.key = lossKey
 	case wire.CordonFactName:
 		var m coordinatorv1.CordonFact
 		err = read(&m)

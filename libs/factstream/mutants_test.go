@@ -12,7 +12,7 @@ import (
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for name, test := range map[string]func(fails){
-		"facts-holes": lostRecord, "facts-shards": firstContradicts, "facts-contradiction": contradictions, "facts-lost-type": lostType,
+		"facts-holes": lostRecord, "facts-shards": firstContradicts, "facts-contradiction": contradictions, "facts-lost-type": lostType, "facts-loss": lostType,
 		"facts-without": lostType, "facts-all": all, "facts-forms": lostRecord, "facts-epoch": lostRecord, "facts-term": nextTerm, "facts-margin": nextTerm,
 	} {
 		mutant.Activate(name)

@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
 // ErrRefused is wrapped if a repair would lose something that an operator has to give up explicitly.
@@ -63,6 +64,10 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 	for _, r := range append(slices.Clone(x.Repairs), repaired)[max(0, len(x.Repairs)+1-MaxRepairs):] {
 		keep(r.event())
 	}
+	// Regions declare lost types anew, and nobody knows any more which of their shards were allocated.
+	if _, before := x.at[lossKey]; (before || len(x.Lost) > 0) && !mutant.On("facts-loss") {
+		keep(event(wire.LossFactName, &coordinatorv1.LossFact{}))
+	}
 	for _, typ := range sortedKeys(x.types) {
 		keep(event(wire.TypeFactName, wire.ToTypeFact(x.types[typ].fact)))
 	}
@@ -70,7 +75,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 	dropped := map[string]int{}
 	for _, a := range x.asked {
 		switch {
-		case a.event.Name == "" || a.ended:
+		case a.event.Name == "" || a.ended || a.key == lossKey:
 		case o.All && !mutant.On("facts-all"):
 			dropped[a.event.Name]++
 		case a.event.Name == wire.MoveFactName:

@@ -159,7 +159,7 @@ func (m *Machine) reviewRows() {
 			switch r := &t.rows[i]; {
 			case r.Epoch != 0:
 				m.reviewRow(t, r)
-			case r.wanted:
+			case r.wanted || m.lost && !t.desc.Volatile && !mutant.On("all-wanted"):
 				m.allocateFirst(t, r, 0)
 			}
 		}

@@ -169,6 +169,8 @@ func (m *Machine) apply(f Fact) {
 		m.applyMove(f)
 	case QuarantineFact:
 		m.applyQuarantine(f)
+	case LossFact:
+		m.lost = true
 	case UnknownFact:
 		m.keepUnknown(f)
 	}

@@ -329,8 +329,8 @@ func factSize(f Fact) int {
 }
 
 // cursor is how far a checkpoint has gone through the facts of a table: types,
-// drained regions, the target, cordons, the freeze, pins, rows, moves of operators, quarantined entities, unknown
-// facts. It names the next fact by its key and not by its position, because facts before it may have come or gone meanwhile.
+// drained regions, the target, cordons, the freeze, pins, rows, moves of operators, quarantined entities, a loss of
+// facts, unknown facts. It names the next fact by its key and not by its position, because facts before it may have come or gone meanwhile.
 type cursor struct {
 	kind int // the place in the list above; the last one is the end as well
 	typ  sharding.EntityType
@@ -338,6 +338,7 @@ type cursor struct {
 	node sharding.NodeID
 	name string // of a cordoned region
 	move sharding.ShardID
+	lost bool // the loss was given
 	// unknown is how many unknown facts were given. Their list changes only when a term
 	// begins.
 	unknown int
@@ -408,6 +409,10 @@ func (m *Machine) next(c *cursor) Fact {
 		return t.suspects[i]
 	}); f != nil {
 		return f
+	}
+	if m.lost && !c.lost {
+		c.lost = true
+		return LossFact{}
 	}
 	if c.unknown < len(m.unknown) {
 		c.unknown++

@@ -167,6 +167,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.text(f.Name)
 		s.text(f.Payload)
 	}
+	s.bool(m.lost)
 	s.text(m.target.Version)
 	for _, v := range m.target.Seen {
 		s.text(v)

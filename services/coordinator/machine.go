@@ -26,9 +26,9 @@ type Machine struct {
 	cluster sharding.ClusterID
 	// generation is the generation of the journal that has the facts; 0: not known.
 	generation sharding.Generation
-	// factsMissing is true if the term began without facts although entities have records.
-	factsMissing bool
-	since        time.Time // start of the term
+	// lost is true if facts were lost in this term or in an earlier one, see [LossFact].
+	lost  bool
+	since time.Time // start of the term
 
 	// recovered says that the owners and successors in the facts have registered, or had the time to.
 	recovered bool
@@ -225,11 +225,17 @@ func (m *Machine) elected(in Elected) {
 	}
 	m.deposed()
 	m.active, m.term, m.since, m.rebalanced, m.rolloutStep = true, in.Term, m.now, m.now, m.now
-	m.cluster, m.generation, m.factsMissing = in.Cluster, in.Generation, in.FactsMissing
+	m.cluster, m.generation = in.Cluster, in.Generation
 	m.knownActive = Active{}
 	m.broken.countedAt = m.now // broken constraints are not counted before the first plan of the term, which may repair them
 	for _, f := range in.Facts {
 		m.apply(f)
+	}
+	if in.FactsMissing {
+		m.lost = true
+		if !mutant.On("loss-stored") {
+			m.commit(LossFact{}) // before any other fact: if the next term finds anything, it finds this
+		}
 	}
 	m.log, m.base = nil, m.n // watchers know the table of another term, so they get the full table
 	for _, t := range m.types {

@@ -422,6 +422,10 @@ type (
 		Version string
 		Seen    []string
 	}
+	// LossFact says that the facts before it were lost, or some of them. Nobody knows which shards were allocated.
+	// So all shards of journaled types are allocated without a command: their entities may have reminders and
+	// sends, for which no gateway asks.
+	LossFact struct{}
 	// UnknownFact is a fact of a kind that only later releases know, as it was stored. It changes nothing.
 	// Checkpoints repeat unknown facts in their order, for these releases.
 	UnknownFact struct {
@@ -501,6 +505,7 @@ func (RowFact) fact()     {}
 func (TypeFact) fact()    {}
 func (DrainFact) fact()   {}
 func (TargetFact) fact()  {}
+func (LossFact) fact()    {}
 func (CordonFact) fact()  {}
 func (FreezeFact) fact()  {}
 func (PinFact) fact()     {}

@@ -97,6 +97,12 @@ func TestMutantsOfRegistration(t *testing.T) {
 			t.Errorf("mutant %q: without facts, %d shards are allocated", name, n)
 		}
 	}
+	for _, name := range []string{"", "loss-stored"} {
+		mutant.Activate(name)
+		if n := allocatedInNextTerm(t, 2, true); (n == 6) != (name == "") {
+			t.Errorf("mutant %q: in the term after the loss of the facts, %d shards are allocated", name, n)
+		}
+	}
 	for _, name := range []string{"", "region-generation"} {
 		mutant.Activate(name)
 		if refusal := registersFrom(t, Elected{Term: 1, Generation: 7}, control.JournalOwner{Generation: 8}); (refusal == "") != (name != "") {

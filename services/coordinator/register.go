@@ -185,9 +185,6 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		}
 		d.Commands = m.commands(from, d)
 		m.commit(t.fact(d))
-		if !found && m.factsMissing && !d.Volatile && !mutant.On("all-wanted") {
-			m.wantAll(d.Type)
-		}
 	}
 	m.crashed(cmp.Or(r.name, from.Addr), in.Crash)
 	old := m.arrived(from)
@@ -232,15 +229,6 @@ func (m *Machine) checkPlace(in control.Register) string {
 		}
 	}
 	return ""
-}
-
-// wantAll has all shards of a type allocated. If the facts are gone, their entities may have reminders and sends, for
-// which no gateway asks.
-func (m *Machine) wantAll(name sharding.EntityType) {
-	i, _ := m.searchType(name)
-	for at := range m.types[i].rows {
-		m.types[i].rows[at].wanted = true
-	}
 }
 
 // heartbeatDeleted reports whether a region has found no heartbeat in the journal of this cluster: the generation is

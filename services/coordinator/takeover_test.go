@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +243,53 @@ func allocated(t *testing.T, missing bool) (n int) {
 		n += toInt(row.Epoch != 0)
 	}
 	return n
+}
+
+// allocatedInNextTerm counts the shards that are allocated in the term after one that began without facts and stored
+// only its first facts, so many. A region that hosts one more type registers.
+func allocatedInNextTerm(t *testing.T, first int, missing bool) (n int) {
+	w := newWorld(t, DefaultConfig())
+	r1 := node(t, "r1")
+	types := []sharding.TypeDesc{{Type: "T", Shards: 4}, {Type: "V", Shards: 3, Volatile: true}}
+	register := func() {
+		w.step(Member{Node: r1, Reachable: true})
+		w.step(calls(r1, control.Register{Version: "1", Types: types}))
+	}
+	w.step(Elected{Term: 2, FactsMissing: missing})
+	register()
+	facts := slices.Clone(w.facts[:first])
+	w.stored = map[sharding.ShardID]sharding.Row{}
+	for _, f := range facts {
+		if f, is := f.(RowFact); is {
+			w.store(f)
+		}
+	}
+	for term := sharding.Term(3); term <= 4; term++ {
+		w.m = New(w.cfg)
+		w.step(Elected{Term: term, Facts: facts})
+		facts = w.m.Snapshot() // a checkpoint says the same
+	}
+	types = append(types, sharding.TypeDesc{Type: "U", Shards: 2})
+	register()
+	w.now = w.now.Add(w.cfg.RecoveryWait)
+	w.step(Tick{})
+	for _, row := range w.m.View().Rows {
+		n += toInt(row.Epoch != 0 && !row.Owner.IsZero())
+	}
+	return n
+}
+
+// TestLossIsKept: whatever the first coordinator after a loss of the facts has stored before it died, the next one
+// allocates the shards that are left, and those of types which register only then.
+func TestLossIsKept(t *testing.T) {
+	for first := 1; first <= 4; first++ {
+		if n := allocatedInNextTerm(t, first, true); n != 6 {
+			t.Errorf("after %d facts, %d shards are allocated, want 6", first, n)
+		}
+	}
+	if n := allocatedInNextTerm(t, 3, false); n != 0 {
+		t.Errorf("in a new cluster, %d shards are allocated", n)
+	}
 }
 
 // TestFactsMissingAllocates: if the facts are gone, the shards of journaled types are allocated without a command,

@@ -25,6 +25,7 @@ const (
 	DrainFactName      = "drain"
 	ResumeFactName     = "resume" // ends a drain
 	TargetFactName     = "target"
+	LossFactName       = "loss"
 	CordonFactName     = "cordon"
 	FreezeFactName     = "freeze"
 	PinFactName        = "pin"

@@ -319,6 +319,7 @@ func TestFacts(t *testing.T) {
 		coordinator.DrainFact{Region: row.Owner, Note: coordinator.Note{By: "ann", Reason: "new disk", At: time.UnixMilli(1_700_000_000_123).UTC()}},
 		coordinator.DrainFact{Region: row.Owner, Resume: true},
 		coordinator.TargetFact{Version: "1.4.0", Seen: []string{"1.2.0", "1.3.0"}},
+		coordinator.LossFact{},
 	}
 	var events []sharding.Event
 	for _, f := range facts {

@@ -231,6 +231,8 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		return sharding.Event{Name: f.Name, Version: f.Version, Encoding: f.Encoding, Payload: []byte(f.Payload)}
 	case coordinator.TargetFact:
 		name, m = wire.TargetFactName, &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
+	case coordinator.LossFact:
+		name, m = wire.LossFactName, &coordinatorv1.LossFact{}
 	case coordinator.CordonFact:
 		name, m = wire.CordonFactName, &coordinatorv1.CordonFact{Region: f.Region, Lifted: f.Lifted, After: uint64(f.After), Note: toNote(f.Note)}
 	case coordinator.QuarantineFact:
@@ -290,6 +292,8 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 			return nil, err
 		}
 		return coordinator.TargetFact{Version: g.Version, Seen: g.Seen}, nil
+	case wire.LossFactName:
+		return coordinator.LossFact{}, nil
 	case wire.CordonFactName:
 		var c coordinatorv1.CordonFact
 		if err := proto.Unmarshal(e.Payload, &c); err != nil {

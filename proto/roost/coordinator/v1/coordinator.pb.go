@@ -778,6 +778,43 @@ func (x *TargetFact) GetSeen() []string {
 	return nil
 }
 
+// LossFact: facts before this one were lost, so nobody knows which shards were allocated.
+type LossFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LossFact) Reset() {
+	*x = LossFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LossFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LossFact) ProtoMessage() {}
+
+func (x *LossFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LossFact.ProtoReflect.Descriptor instead.
+func (*LossFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
+}
+
 // RepairedFact: the facts were repaired, and this is the first of those that remain.
 type RepairedFact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -792,7 +829,7 @@ type RepairedFact struct {
 
 func (x *RepairedFact) Reset() {
 	*x = RepairedFact{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +841,7 @@ func (x *RepairedFact) String() string {
 func (*RepairedFact) ProtoMessage() {}
 
 func (x *RepairedFact) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +854,7 @@ func (x *RepairedFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairedFact.ProtoReflect.Descriptor instead.
 func (*RepairedFact) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RepairedFact) GetNote() *Note {
@@ -885,7 +922,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +934,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +947,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Decision) GetTerm() uint32 {
@@ -1065,7 +1102,7 @@ type Loads struct {
 
 func (x *Loads) Reset() {
 	*x = Loads{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1114,7 @@ func (x *Loads) String() string {
 func (*Loads) ProtoMessage() {}
 
 func (x *Loads) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1127,7 @@ func (x *Loads) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loads.ProtoReflect.Descriptor instead.
 func (*Loads) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Loads) GetShard() float64 {
@@ -1127,7 +1164,7 @@ type Weighed struct {
 
 func (x *Weighed) Reset() {
 	*x = Weighed{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1176,7 @@ func (x *Weighed) String() string {
 func (*Weighed) ProtoMessage() {}
 
 func (x *Weighed) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1189,7 @@ func (x *Weighed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weighed.ProtoReflect.Descriptor instead.
 func (*Weighed) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Weighed) GetRegion() string {
@@ -1193,7 +1230,7 @@ type DroppedDecisions struct {
 
 func (x *DroppedDecisions) Reset() {
 	*x = DroppedDecisions{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1242,7 @@ func (x *DroppedDecisions) String() string {
 func (*DroppedDecisions) ProtoMessage() {}
 
 func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1255,7 @@ func (x *DroppedDecisions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DroppedDecisions.ProtoReflect.Descriptor instead.
 func (*DroppedDecisions) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{15}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DroppedDecisions) GetN() uint64 {
@@ -1291,7 +1328,9 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\n" +
 	"TargetFact\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
-	"\x04seen\x18\x02 \x03(\tR\x04seen\"\x9c\x01\n" +
+	"\x04seen\x18\x02 \x03(\tR\x04seen\"\n" +
+	"\n" +
+	"\bLossFact\"\x9c\x01\n" +
 	"\fRepairedFact\x12.\n" +
 	"\x04note\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NoteR\x04note\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\x04R\x06record\x12\x10\n" +
@@ -1345,7 +1384,7 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*RowFact)(nil),          // 0: roost.coordinator.v1.RowFact
 	(*TypeFact)(nil),         // 1: roost.coordinator.v1.TypeFact
@@ -1358,39 +1397,40 @@ var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*QuarantineFact)(nil),   // 8: roost.coordinator.v1.QuarantineFact
 	(*CountedCrash)(nil),     // 9: roost.coordinator.v1.CountedCrash
 	(*TargetFact)(nil),       // 10: roost.coordinator.v1.TargetFact
-	(*RepairedFact)(nil),     // 11: roost.coordinator.v1.RepairedFact
-	(*Decision)(nil),         // 12: roost.coordinator.v1.Decision
-	(*Loads)(nil),            // 13: roost.coordinator.v1.Loads
-	(*Weighed)(nil),          // 14: roost.coordinator.v1.Weighed
-	(*DroppedDecisions)(nil), // 15: roost.coordinator.v1.DroppedDecisions
-	(*v1.Row)(nil),           // 16: roost.control.v1.Row
-	(*v1.Node)(nil),          // 17: roost.control.v1.Node
-	(*v1.Previous)(nil),      // 18: roost.control.v1.Previous
-	(*v1.Type)(nil),          // 19: roost.control.v1.Type
-	(*v1.Form)(nil),          // 20: roost.control.v1.Form
-	(*v1.Shard)(nil),         // 21: roost.control.v1.Shard
+	(*LossFact)(nil),         // 11: roost.coordinator.v1.LossFact
+	(*RepairedFact)(nil),     // 12: roost.coordinator.v1.RepairedFact
+	(*Decision)(nil),         // 13: roost.coordinator.v1.Decision
+	(*Loads)(nil),            // 14: roost.coordinator.v1.Loads
+	(*Weighed)(nil),          // 15: roost.coordinator.v1.Weighed
+	(*DroppedDecisions)(nil), // 16: roost.coordinator.v1.DroppedDecisions
+	(*v1.Row)(nil),           // 17: roost.control.v1.Row
+	(*v1.Node)(nil),          // 18: roost.control.v1.Node
+	(*v1.Previous)(nil),      // 19: roost.control.v1.Previous
+	(*v1.Type)(nil),          // 20: roost.control.v1.Type
+	(*v1.Form)(nil),          // 21: roost.control.v1.Form
+	(*v1.Shard)(nil),         // 22: roost.control.v1.Shard
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
-	16, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
-	17, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	18, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
-	19, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	20, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
-	17, // 5: roost.coordinator.v1.DrainFact.region:type_name -> roost.control.v1.Node
+	17, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
+	18, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
+	19, // 2: roost.coordinator.v1.RowFact.previous:type_name -> roost.control.v1.Previous
+	20, // 3: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	21, // 4: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	18, // 5: roost.coordinator.v1.DrainFact.region:type_name -> roost.control.v1.Node
 	2,  // 6: roost.coordinator.v1.DrainFact.note:type_name -> roost.coordinator.v1.Note
 	2,  // 7: roost.coordinator.v1.CordonFact.note:type_name -> roost.coordinator.v1.Note
 	2,  // 8: roost.coordinator.v1.FreezeFact.note:type_name -> roost.coordinator.v1.Note
-	21, // 9: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
+	22, // 9: roost.coordinator.v1.PinFact.shard:type_name -> roost.control.v1.Shard
 	2,  // 10: roost.coordinator.v1.PinFact.note:type_name -> roost.coordinator.v1.Note
-	21, // 11: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
+	22, // 11: roost.coordinator.v1.MoveFact.shard:type_name -> roost.control.v1.Shard
 	2,  // 12: roost.coordinator.v1.MoveFact.note:type_name -> roost.coordinator.v1.Note
 	9,  // 13: roost.coordinator.v1.QuarantineFact.crashes:type_name -> roost.coordinator.v1.CountedCrash
 	2,  // 14: roost.coordinator.v1.QuarantineFact.note:type_name -> roost.coordinator.v1.Note
 	2,  // 15: roost.coordinator.v1.RepairedFact.note:type_name -> roost.coordinator.v1.Note
-	21, // 16: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
-	14, // 17: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
-	14, // 18: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
-	13, // 19: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
+	22, // 16: roost.coordinator.v1.Decision.shard:type_name -> roost.control.v1.Shard
+	15, // 17: roost.coordinator.v1.Decision.chosen:type_name -> roost.coordinator.v1.Weighed
+	15, // 18: roost.coordinator.v1.Decision.others:type_name -> roost.coordinator.v1.Weighed
+	14, // 19: roost.coordinator.v1.Decision.loads:type_name -> roost.coordinator.v1.Loads
 	20, // [20:20] is the sub-list for method output_type
 	20, // [20:20] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
@@ -1409,7 +1449,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
