@@ -49,7 +49,7 @@ func onSQLite(t *testing.T) store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return inDatabase(t, d, db, "UPDATE record SET body = CAST(x'00' || substr(body, 2) AS BLOB)", "DELETE FROM record",
+	return inDatabase(t, d, db, "UPDATE record SET body = CAST(CASE substr(body, 1, 1) WHEN x'00' THEN x'ff' ELSE x'00' END || substr(body, 2) AS BLOB)", "DELETE FROM record",
 		" WHERE entity = (SELECT id FROM entity WHERE type = ? AND name = CAST(? AS TEXT)) AND seq = ?")
 }
 

@@ -468,7 +468,7 @@ func damageFacts(t *testing.T, journal string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	r, err := db.ExecContext(t.Context(), `UPDATE record SET body = CAST(x'00' || substr(body, 2) AS BLOB) WHERE (entity, seq) = (
+	r, err := db.ExecContext(t.Context(), `UPDATE record SET body = CAST(CASE substr(body, 1, 1) WHEN x'00' THEN x'ff' ELSE x'00' END || substr(body, 2) AS BLOB) WHERE (entity, seq) = (
 		SELECT entity, max(seq) FROM record WHERE entity = (SELECT id FROM entity WHERE type = ? AND name = CAST(? AS TEXT)))`,
 		string(wire.FactsEntity.Type), string(wire.FactsEntity.ID))
 	if err != nil {

@@ -256,7 +256,7 @@ func damageBody(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := db.ExecContext(t.Context(), "UPDATE record SET body = CAST(substr(body, 1, length(body) - 3) || x'ff' || substr(body, length(body) - 1) AS BLOB) WHERE seq = 3"); err != nil {
+	if _, err := db.ExecContext(t.Context(), "UPDATE record SET body = CAST(substr(body, 1, length(body) - 3) || CASE substr(body, length(body) - 2, 1) WHEN x'00' THEN x'ff' ELSE x'00' END || substr(body, length(body) - 1) AS BLOB) WHERE seq = 3"); err != nil {
 		t.Fatal(err)
 	}
 }

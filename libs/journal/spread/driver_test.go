@@ -169,7 +169,7 @@ func TestConformance(t *testing.T) {
 				return both("UPDATE meta SET value = CASE key WHEN 'min_reader' THEN ? ELSE ? END WHERE key IN ('min_reader', 'min_writer')", reader, writer)
 			},
 			Damage: func(e sharding.Entity, seq uint64) error {
-				return f.change(of(e), "UPDATE record SET body = CAST(substr(body, 1, length(body)-3) || x'ff' || substr(body, length(body)-1) AS BLOB) WHERE seq = ? AND entity = "+entityID, int64(seq), string(e.Type), string(e.ID))
+				return f.change(of(e), "UPDATE record SET body = CAST(substr(body, 1, length(body)-3) || CASE substr(body, length(body)-2, 1) WHEN x'00' THEN x'ff' ELSE x'00' END || substr(body, length(body)-1) AS BLOB) WHERE seq = ? AND entity = "+entityID, int64(seq), string(e.Type), string(e.ID))
 			},
 			Lose: func(e sharding.Entity, seq uint64) error {
 				return f.change(of(e), "DELETE FROM record WHERE seq = ? AND entity = "+entityID, int64(seq), string(e.Type), string(e.ID))
