@@ -27,7 +27,7 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 				return &r, false
 			}
 			if age := sends[i].Options.MaxAge; m.cfg.SendAgeLimit > 0 && age > m.cfg.SendAgeLimit && !mutant.On("send-age-refused") {
-				r := sharding.Reject(sharding.FailedPrecondition, fmt.Sprintf("the command was undone: it sends %s with MaxAge %s, at most %s is allowed, because targets remember keys for region.dedupe_age; lower MaxAge, or raise region.dedupe_age", sends[i].Input.Command, age, m.cfg.SendAgeLimit))
+				r := sharding.Reject(sharding.FailedPrecondition, fmt.Sprintf("the command was undone: it sends %s with MaxAge %s, at most %s is allowed, because targets remember keys for region.dedupe_age; shorten MaxAge, or raise region.dedupe_age", sends[i].Input.Command, age, m.cfg.SendAgeLimit))
 				return &r, false
 			}
 		}

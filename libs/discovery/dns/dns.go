@@ -227,7 +227,7 @@ func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil && first.Err() == nil:
+	case err != nil && !timedOut(err):
 		return nil, err
 	case err != nil || res.Rcode == dns.RcodeFormatError || res.Rcode == dns.RcodeNotImplemented || res.Rcode == dns.RcodeBadVers:
 		if res, err = d.query(ctx, server, typ, false); err != nil {
@@ -245,6 +245,13 @@ func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.
 		return nil, errors.New("its answer is truncated")
 	}
 	return res, nil
+}
+
+// timedOut reports whether nothing has answered in time. The connection has the deadline of its context, and may say so
+// a moment before the context does.
+func timedOut(err error) bool {
+	var of net.Error
+	return errors.As(err, &of) && of.Timeout()
 }
 
 // query asks by UDP, and by TCP if the answer is too long for it.
