@@ -52,7 +52,7 @@ type Event struct {
 //	crc(4) epoch stored-at-ms hash(16) command
 //	count { name version readable-by encoding(1) payload }
 //	count { kind(1) name number due-ms period-ms input }
-//	count { type id input reply-to }
+//	count { type id input reply-to timeout-ms retry-min-ms retry-max-ms max-age-ms }
 //	[ flags ]
 //	input: command version readable-by shape(8) encoding(1) payload
 //
@@ -144,6 +144,9 @@ func (d *decoder) more(r *Record) {
 		s := Send{Type: string(d.bytes()), ID: string(d.bytes())}
 		s.Command, s.Payload = d.input()
 		d.bytes()
+		for range 4 {
+			d.number()
+		}
 		r.Sends = append(r.Sends, s)
 	}
 	if len(d.rest) > 0 {

@@ -3,9 +3,14 @@ package history
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // store returns the records that a correct history leaves.
@@ -163,5 +168,22 @@ func TestDecode(t *testing.T) {
 		if s, err := Decode("a", 3, b); err == nil {
 			t.Errorf("%s: read as %+v", name, s)
 		}
+	}
+}
+
+// TestFormOfTheJournal: what the journal itself writes is read here, too.
+func TestFormOfTheJournal(t *testing.T) {
+	alarm := sharding.Input{Command: "Ring", Version: 2, Encoding: sharding.JSON, Payload: []byte(`{}`)}
+	credit := sharding.Input{Command: "Credit", Encoding: sharding.JSON, Payload: []byte(`{"amount":8}`)}
+	r := sharding.Record{
+		Seq: 3, Command: "key-1", Events: []sharding.Event{{Name: "debited", Payload: []byte(`{"amount":8}`)}},
+		Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "ring", Due: 1_700_000_000_000, Input: alarm}},
+		Sends: []sharding.Send{{To: sharding.Entity{Type: "Account", ID: "bob"}, Input: credit, ReplyTo: "Settle", Options: sharding.SendOptions{Timeout: time.Second, RetryMin: time.Second, RetryMax: time.Minute, MaxAge: time.Hour}}},
+	}
+	body := journal.AppendRecord(nil, sharding.Entity{Type: "Account", ID: "anna"}, 1<<32|7, time.UnixMilli(1_700_000_000_000), &r)
+	got, err := DecodeRecord(body)
+	want := []Send{{Type: "Account", ID: "bob", Command: "Credit", Payload: credit.Payload}}
+	if err != nil || got.Epoch != 1<<32|7 || got.Command != "key-1" || len(got.Events) != 1 || got.Wakes != 1 || !reflect.DeepEqual(got.Sends, want) || got.Deletes {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
