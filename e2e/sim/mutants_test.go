@@ -165,6 +165,12 @@ var poisonMutants = []struct{ name, place string }{
 	{"quarantine-starting", "coordinator: a region that ends before it could say that it serves a shard is a loss"},
 }
 
+// rare are those that show in certain weather only. Other seeds are left out.
+var rare = map[string]func(weather) bool{
+	// The owner is paused, and an owner of a newer version stores a snapshot meanwhile, and trims the events.
+	"failed-fence": func(w weather) bool { return w.Forms && w.Pause > 0 && w.KeepEvents > 0 && w.KeepEvents <= 3 },
+}
+
 // TestMutants runs one mutant after the other until a promise is broken, and
 // prints which seed noticed what.
 func TestMutants(t *testing.T) {
@@ -184,7 +190,11 @@ func TestMutants(t *testing.T) {
 func seekMutant(t *testing.T, c climate, limit uint64, name, place string) {
 	mutant.Activate(name)
 	began := time.Now()
-	for seed := uint64(1); seed <= limit; seed++ {
+	for seed, runs := uint64(1), uint64(0); runs < limit; seed++ {
+		if fits := rare[name]; fits != nil && !fits(drawWeather(c, seed)) {
+			continue
+		}
+		runs++
 		w := newWorld(c, seed, nil)
 		w.Run()
 		if w.broken != nil {
