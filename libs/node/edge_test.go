@@ -53,6 +53,10 @@ func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
 	})
 	select {
 	case n := <-ready:
+		// The last stage runs a moment before the node is ready.
+		for n.phase.check(ctx) != nil {
+			time.Sleep(time.Millisecond)
+		}
 		return n
 	case err := <-ended:
 		ended <- err

@@ -29,6 +29,8 @@ type senders struct {
 	cfg    Config
 	onGone func(sharding.NodeID) // reports evidence
 	stats  *counters
+	// reopenAfter is how long messages are posted to an address that takes no stream, or ends it soon.
+	reopenAfter time.Duration
 
 	began  time.Time
 	ctx    context.Context
@@ -60,7 +62,7 @@ type sender struct {
 }
 
 func newSenders(cfg Config, stats *counters, onGone func(sharding.NodeID)) *senders {
-	s := &senders{cfg: cfg, onGone: onGone, stats: stats, began: time.Now(), byAddr: map[string]*sender{}}
+	s := &senders{cfg: cfg, onGone: onGone, stats: stats, reopenAfter: senderIdleTimeout, began: time.Now(), byAddr: map[string]*sender{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -261,7 +263,7 @@ func (s *senders) dropStream(to *sender) (lasted bool) {
 	lasted = time.Since(to.stream.opened) >= s.cfg.SendTimeout
 	to.closeStream()
 	if !lasted {
-		to.streamAt = time.Now().Add(senderIdleTimeout)
+		to.streamAt = time.Now().Add(s.reopenAfter)
 	}
 	return lasted
 }
@@ -269,7 +271,7 @@ func (s *senders) dropStream(to *sender) (lasted bool) {
 func (s *senders) reopen(to *sender) {
 	var err error
 	if to.stream, err = s.openStream(to.addr); err != nil {
-		to.streamAt = time.Now().Add(senderIdleTimeout) // messages are posted until then
+		to.streamAt = time.Now().Add(s.reopenAfter) // messages are posted until then
 		s.failed(to, err)
 		return
 	}
