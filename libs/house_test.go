@@ -28,9 +28,9 @@ func TestHouse(t *testing.T) {
 			"heavyhitters":   {"libs/sharding"},
 			"routetable":     nouns,
 			"turn":           with("libs/passivation", "libs/heavyhitters", "libs/priority"),
-			"wakeup":         with("libs/turn", "libs/priority", "libs/backoff"),
-			"purge":          with("libs/backoff"),
-			"outbox":         with("libs/turn", "libs/priority", "libs/backoff"),
+			"wakeup":         with("libs/turn", "libs/priority", "libs/backoff", "libs/storeclock"),
+			"purge":          with("libs/backoff", "libs/storeclock"),
+			"outbox":         with("libs/turn", "libs/priority", "libs/backoff", "libs/storeclock"),
 			"replies":        nouns,
 			"router":         with("libs/control", "libs/routetable", "libs/replies", "libs/backoff"),
 			"router/driver":  with("libs/router", "libs/control", "libs/link", "libs/loop"),
@@ -56,6 +56,7 @@ func TestHouse(t *testing.T) {
 			"bounded":        {"libs/errornumber"},
 			"loop":           {},
 			"pace":           {},
+			"storeclock":     {},
 		},
 		Outside: []string{
 			"github.com/cespare/xxhash/v2",
@@ -64,9 +65,9 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "errornumber", "diagnosis", "checkup", "factstream",
+			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "errornumber", "diagnosis", "checkup", "factstream"},
+		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream"},
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 // gaveUp is what there was when a turn was told that it waits in a circle.
 type gaveUp struct {
+	at       int64
 	circle   []*ask // what the turns of the circle wait for; nil: there is no circle any more
 	youngest *ask   // that of the turn that began to wait last
 }
@@ -23,11 +24,11 @@ func (w *World) gaveUpNow(f *ask) gaveUp {
 	for e := f.entity; e != f.asker.entity; {
 		next := w.waitOf(e)
 		if next == nil || slices.Contains(circle, next) {
-			return gaveUp{}
+			return gaveUp{at: w.now}
 		}
 		circle, e = append(circle, next), next.entity
 	}
-	return gaveUp{circle, youngestOf(circle)}
+	return gaveUp{w.now, circle, youngestOf(circle)}
 }
 
 // waitOf returns what the running turn of an entity waits for, or nil.
@@ -150,28 +151,42 @@ func (w *World) closeCircle(stop func() bool) {
 // checkCircle checks who has given up of the turns that waited for each other. youngest is what the
 // turn waited for that began to wait last when they did. It may run again, and give up again.
 func (w *World) checkCircle(waits []*ask, youngest *ask) {
-	found, own := 0, 0
+	type told struct {
+		ask *ask
+		gaveUp
+	}
+	var list []told
 	for _, f := range waits {
 		for _, g := range f.gaveUp {
-			// After one turn has given up, the turn of another command can close a circle with turns that
-			// still wait. That circle ends by its own youngest turn.
-			if slices.ContainsFunc(g.circle, func(a *ask) bool { return !slices.Contains(waits, a) }) {
-				w.mark("ask: another command closes a circle again")
-				if g.youngest != f {
-					w.violate("a circle ends by its youngest turn", "%v gave up in a circle in which %v began to wait last", f.asker.entity, g.youngest.asker.entity)
-				}
-				continue
-			}
-			if found++; f == youngest {
-				own++
-			}
+			list = append(list, told{f, g})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b told) int { return cmp.Compare(a.at, b.at) })
+	found := false
+	for _, g := range list {
+		last := youngest
+		switch {
+		// After one turn has given up, the turn of another command can close a circle with turns that
+		// still wait, or the same turn runs again, at another region with another clock. That circle
+		// ends by its own youngest turn.
+		case slices.ContainsFunc(g.circle, func(a *ask) bool { return !slices.Contains(waits, a) }):
+			w.mark("ask: another command closes a circle again")
+			last = g.youngest
+		case found && g.circle != nil:
+			w.mark("ask: the same command closes a circle again")
+			last = g.youngest
+		default:
+			found = true
+		}
+		if g.ask != last {
+			w.violate("a circle ends by its youngest turn", "%v gave up in a circle in which %v began to wait last", g.ask.asker.entity, last.asker.entity)
 		}
 	}
 	crowded := slices.ContainsFunc(w.processes, func(p *process) bool { // there may be no room for probes
 		n, ok := p.body.(*regionNode)
 		return ok && (n.crowdedRouter || n.replyBudget != nil)
 	})
-	if found == 0 && !crowded || own != found {
-		w.violate("a circle ends by its youngest turn", "%d turns gave up, of which %d is that of %v, which began to wait last", found, own, youngest.asker.entity)
+	if !found && !crowded {
+		w.violate("a circle ends by its youngest turn", "no turn gave up, though that of %v began to wait last", youngest.asker.entity)
 	}
 }

@@ -64,8 +64,9 @@ func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (Page[R], erro
 		parts[l] = append(parts[l], shards[i])
 	}
 	readLane := func(l *lane) (Page[R], error) {
+		asked := time.Now()
 		p, err := read(ctx, r.journal, l, r.what, func(ctx context.Context) (Page[R], error) { return r.page(ctx, parts[l]) })
-		l.clock.note(p.Now)
+		l.clock.note(asked, p.Now)
 		return p, err
 	}
 	if len(order) == 0 {

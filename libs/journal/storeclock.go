@@ -2,30 +2,33 @@ package journal
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/storeclock"
 )
 
-// storeClock is what a process knows of the clock of a database: the newest reading, and the time that has
-// passed since by the monotonic clock of the process.
-type storeClock struct{ newest atomic.Pointer[storeTime] }
-
-type storeTime struct{ store, read time.Time }
-
-// note notes a reading that has just arrived. The clock may be ahead of the estimate by as much as the reading took.
-func (c *storeClock) note(store time.Time) {
-	if !store.IsZero() {
-		c.newest.Store(&storeTime{store, time.Now()})
-	}
+// storeClock is what a process knows of the clock of a database.
+type storeClock struct {
+	mu    sync.Mutex
+	clock storeclock.Clock
 }
 
-// now returns the estimate, false if the clock was never read.
-func (c *storeClock) now() (time.Time, bool) {
-	t := c.newest.Load()
-	if t == nil {
-		return time.Time{}, false
+// note notes a reading that was asked for and has just arrived.
+func (c *storeClock) note(asked, store time.Time) {
+	if store.IsZero() {
+		return
 	}
-	return t.store.Add(time.Since(t.read)), true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock.Read(asked, time.Now(), store)
+}
+
+// now returns what the clock says, false if it was never read.
+func (c *storeClock) now() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.Now(time.Now()), c.clock.Known()
 }
 
 // StoreNow returns the time by the clock of the store, of the first database if there are several; false if it was never read. Every page of

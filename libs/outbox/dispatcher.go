@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -46,12 +47,10 @@ type Dispatcher struct {
 	jitter      backoff.Jitter
 	// longestTimeout is the longest that an attempt had so far.
 	longestTimeout time.Duration
-	// The clock of the store was clock, in Unix milliseconds, at clockAt.
-	clock   int64
-	clockAt time.Time
-	stats   Stats
-	now     time.Time
-	out     *Outputs
+	clock          storeclock.Clock
+	stats          Stats
+	now            time.Time
+	out            *Outputs
 }
 
 // typeQueue has the pairs whose addressees are of one type and which are ready, or are tried again later.
@@ -282,12 +281,7 @@ func (d *Dispatcher) release(x *send) {
 }
 
 // wall returns what the clock of the store says now, in Unix milliseconds.
-func (d *Dispatcher) wall() int64 {
-	if d.clockAt.IsZero() {
-		return d.now.UnixMilli()
-	}
-	return d.clock + d.now.Sub(d.clockAt).Milliseconds()
-}
+func (d *Dispatcher) wall() int64 { return d.clock.Now(d.now).UnixMilli() }
 
 func (d *Dispatcher) order() uint64 { d.lastOrder++; return d.lastOrder }
 

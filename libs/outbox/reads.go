@@ -8,7 +8,10 @@ import (
 )
 
 // reading is a read under way.
-type reading struct{ parts []part }
+type reading struct {
+	asked time.Time
+	parts []part
+}
 
 // part is what is read of one shard: from a position on, for a sweep or for one source.
 type part struct {
@@ -36,7 +39,7 @@ func (d *Dispatcher) scan() {
 	d.scanAt = time.Time{}
 	d.evict()
 	var r Read
-	rd := &reading{}
+	rd := &reading{asked: d.now}
 	from := d.scanFrom
 	for n := range d.shards {
 		i := (from + n) % len(d.shards)
@@ -122,7 +125,7 @@ func (d *Dispatcher) page(in *Page) {
 	if in.Err == "" {
 		d.readPause = 0
 		if !in.Now.IsZero() || mutant.On("send-no-clock") {
-			d.clock, d.clockAt = in.Now.UnixMilli(), d.now
+			d.clock.Read(rd.asked, d.now, in.Now)
 		}
 	} else {
 		d.stats.ReadsFailed++

@@ -215,7 +215,7 @@ func (d *Dispatcher) Clone() *Dispatcher {
 		n.acks[k] = c.ack(a)
 	}
 	for k, r := range d.reads { // order-free: copies
-		rc := &reading{parts: slices.Clone(r.parts)}
+		rc := &reading{asked: r.asked, parts: slices.Clone(r.parts)}
 		for i := range rc.parts {
 			rc.parts[i].shard, rc.parts[i].source = c.shard(r.parts[i].shard), c.source(r.parts[i].source)
 		}
@@ -320,7 +320,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		return max(0, t.Sub(now))
 	}
 	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d longest %d\n",
-		d.clock-d.clockAt.UnixMilli(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber, d.longestTimeout)
+		d.clock.Ahead().Milliseconds(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber, d.longestTimeout)
 	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
 		for _, p := range d.reads[n].parts {
 			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)

@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/storeclock"
 )
 
 // Purger decides when what is left of the deleted entities of open shards is removed. It is
@@ -17,6 +18,7 @@ type Purger struct {
 	shards []*shard // in the order in which they are looked at
 	// reading has the shards of the read under way, which is number lastRead; nil: none is.
 	reading  []*shard
+	asked    time.Time // when that read was
 	lastRead uint64
 	wakes    []Wake // wake-ups that were read, and whose purges have not begun
 	underWay int    // purges that are not answered
@@ -25,10 +27,8 @@ type Purger struct {
 	failures   int       // how many reads and purges have failed since the last success
 	pauseUntil time.Time // nothing begins before this time, because of the failures
 	jitter     backoff.Jitter
-	// The clock of the store was clock, in Unix milliseconds, at clockAt.
-	clock   int64
-	clockAt time.Time
-	stats   Stats
+	clock      storeclock.Clock
+	stats      Stats
 }
 
 type shard struct {
@@ -107,7 +107,7 @@ func (p *Purger) page(now time.Time, in *Page) {
 		p.failures = 0
 	}
 	if !in.Now.IsZero() {
-		p.clock, p.clockAt = in.Now.UnixMilli(), now
+		p.clock.Read(p.asked, now, in.Now)
 	}
 	for _, r := range in.Wakes {
 		s := p.find(r.Shard)
@@ -205,20 +205,12 @@ func (p *Purger) look(now time.Time, out *Outputs) {
 		return
 	}
 	p.lastRead++
-	p.reading = slices.Clone(p.shards[:n])
-	r := Read{Number: p.lastRead, Until: p.wall(now), Limit: p.cfg.Page}
+	p.reading, p.asked = slices.Clone(p.shards[:n]), now
+	r := Read{Number: p.lastRead, Until: p.clock.Now(now).UnixMilli(), Limit: p.cfg.Page}
 	for _, s := range p.reading {
 		r.Shards = append(r.Shards, s.id)
 	}
 	out.Reads = append(out.Reads, r)
-}
-
-// wall is the clock of the store, in Unix milliseconds.
-func (p *Purger) wall(now time.Time) int64 {
-	if p.clockAt.IsZero() {
-		return now.UnixMilli()
-	}
-	return p.clock + now.Sub(p.clockAt).Milliseconds()
 }
 
 // Check verifies the invariants of the purger. An error means a bug.

@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -36,13 +37,10 @@ type Keeper struct {
 	blocked     int                // number of wake-ups that are blocked and not failing
 	lastOrder   uint64             // the last wake.order that was given
 	jitter      backoff.Jitter
-	// storeClock is the time of the store's clock in the newest page, in Unix milliseconds.
-	storeClock int64
-	// storeClockAt is when that page arrived here.
-	storeClockAt time.Time
-	stats        Stats
-	now          time.Time
-	out          *Outputs
+	clock       storeclock.Clock
+	stats       Stats
+	now         time.Time
+	out         *Outputs
 }
 
 // typeQueue has the wake-ups in memory of one entity type that wait for their time.
@@ -136,6 +134,7 @@ type firing struct {
 
 // reading is a read under way.
 type reading struct {
+	asked  time.Time
 	shards []*shard
 	until  int64 // it reads what is due before this time
 	any    bool  // it only asks whether the shards have any reminder at all
@@ -226,24 +225,18 @@ func (k *Keeper) close(id sharding.ShardID) {
 }
 
 // wall returns what the clock of the store says now, in Unix milliseconds.
-func (k *Keeper) wall() int64 {
-	if k.storeClockAt.IsZero() {
-		return k.now.UnixMilli()
-	}
-	return k.storeClock + k.now.Sub(k.storeClockAt).Milliseconds()
-}
+func (k *Keeper) wall() int64 { return k.clock.Now(k.now).UnixMilli() }
 
 // SetClock takes a reading of the store's clock that has just arrived, as a page brings it. The driver calls it before
 // the first shard is open: until a clock is known, wake-ups are set and due by the clock of this process.
-func (k *Keeper) SetClock(now, store time.Time) {
-	k.storeClock, k.storeClockAt = store.UnixMilli(), now
-}
+func (k *Keeper) SetClock(now, store time.Time) { k.clock.Read(now, now, store) }
 
-// Clock returns the newest reading of the store's clock, and when it arrived; false if there is none. What sets a
+// Clock returns what the store's clock said when it was last read, and when that was; false if it never was. What sets a
 // wake-up some time ahead counts from this clock, by which the Keeper fires: a wake-up that is set by another clock
 // fires too early, or too late, by as much as the two differ.
 func (k *Keeper) Clock() (store, at time.Time, known bool) {
-	return time.UnixMilli(k.storeClock), k.storeClockAt, !k.storeClockAt.IsZero() && !mutant.On("two-clocks")
+	store, at = k.clock.Last()
+	return store, at, k.clock.Known() && !mutant.On("two-clocks")
 }
 
 // covered returns the time up to which memory has all wake-ups of the shard: every wake-up that is due

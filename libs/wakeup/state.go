@@ -165,7 +165,7 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		return max(0, t.Sub(now))
 	}
 	b = fmt.Appendf(b, "wakeups clock %d scan %d from %d room %t after %d pause %d random %x last %d\n",
-		k.storeClock-k.storeClockAt.UnixMilli(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.jitter, k.lastRead)
+		k.clock.Ahead().Milliseconds(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.jitter, k.lastRead)
 	for _, s := range k.readShards() {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}

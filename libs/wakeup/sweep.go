@@ -58,7 +58,7 @@ func (k *Keeper) scan() {
 	}
 	k.scanAt = time.Time{}
 	var r Read
-	rd := &reading{until: k.wall() + k.cfg.Ahead.Milliseconds()}
+	rd := &reading{asked: k.now, until: k.wall() + k.cfg.Ahead.Milliseconds()}
 	for n := range k.shards {
 		s := k.shards[(k.scanFrom+n)%len(k.shards)]
 		if s.reading || s.readAt.IsZero() {
@@ -125,7 +125,7 @@ func (k *Keeper) page(in *Page) {
 	if in.Err == "" {
 		k.failedReads = 0
 		if !in.Now.IsZero() || mutant.On("no-clock") {
-			k.SetClock(k.now, in.Now)
+			k.clock.Read(rd.asked, k.now, in.Now)
 		}
 	} else {
 		k.stats.ReadsFailed++
@@ -289,8 +289,8 @@ func (k *Keeper) NextAlarm() time.Time {
 func (k *Keeper) NextDue() time.Time {
 	var t time.Time
 	for _, q := range k.types {
-		if len(q.due) > 0 && q.firingsUnderWay < k.cfg.Firings && !k.storeClockAt.IsZero() {
-			at := k.storeClockAt.Add(time.Duration(q.due[0].Due-k.storeClock) * time.Millisecond)
+		if len(q.due) > 0 && q.firingsUnderWay < k.cfg.Firings && k.clock.Known() {
+			at := k.clock.When(time.UnixMilli(q.due[0].Due))
 			if t.IsZero() || at.Before(t) {
 				t = at
 			}
