@@ -29,7 +29,8 @@ type process struct {
 	incarnation int
 	up          bool
 	paused      bool
-	waiting     bool // the loop will run
+	resumed     int64 // when the last pause ended
+	waiting     bool  // the loop will run
 	tickDue     bool
 	gone        bool // left for good
 	inOrder     bool // it ends by its own decision, as after a shutdown
@@ -177,7 +178,7 @@ func (p *process) pause() {
 func (p *process) resume() {
 	if p.up && p.paused {
 		p.w.trace(p, "RESUME", nil)
-		p.paused = false
+		p.paused, p.resumed = false, p.w.now
 		p.wake()
 	}
 }
