@@ -313,6 +313,9 @@ func (s *Starter) advance() {
 	s.scan()
 }
 
+// makesUp is how late a step may be that makes up for all groups since the step before: some ticks of the driver.
+const makesUp = 50 * time.Millisecond
+
 // mayStart reports whether one more entity of the type may be started now.
 func (s *Starter) mayStart(t *startType) bool {
 	if t.underWay >= s.cfg.Limit && !mutant.On("start-limit") || s.now.Before(t.busyTill) || len(t.ready) == 0 && len(t.again) == 0 {
@@ -324,15 +327,13 @@ func (s *Starter) mayStart(t *startType) bool {
 	if !s.now.Before(t.nextAt) {
 		// The times of the groups stay: if they were counted from now, a step that comes a moment too early for a group would
 		// delay all further groups. With steps as rare as groups, each group would wait for the second step. Such a step makes
-		// up for one group that was missed. Further credit that was not used is lost.
-		switch late := s.now.Sub(t.nextAt); {
-		case late >= 2*s.cfg.Frequency, mutant.On("start-grid"):
-			t.credit, t.nextAt = s.cfg.Number, s.now.Add(s.cfg.Frequency)
-		case late >= s.cfg.Frequency:
-			t.credit, t.nextAt = 2*s.cfg.Number, t.nextAt.Add(2*s.cfg.Frequency)
-		default:
-			t.credit, t.nextAt = s.cfg.Number, t.nextAt.Add(s.cfg.Frequency)
+		// up for the groups that were missed since the step before. Older credit that was not used is lost.
+		late := s.now.Sub(t.nextAt)
+		if late >= max(2*s.cfg.Frequency, makesUp) || mutant.On("start-grid") {
+			late, t.nextAt = 0, s.now
 		}
+		groups := 1 + late/s.cfg.Frequency
+		t.credit, t.nextAt = s.cfg.Number*int(groups), t.nextAt.Add(groups*s.cfg.Frequency)
 	}
 	return t.credit > 0
 }

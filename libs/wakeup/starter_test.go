@@ -379,20 +379,19 @@ func startFailures(t testing.TB) {
 	}
 }
 
-// TestStartRate: the rate is kept if steps are as rare as groups and come a little earlier or later, and at NextStart also if
-// they are rarer.
+// TestStartRate: the rate is kept if steps are as rare as groups or rarer, and come a little earlier or later, and at NextStart.
 func TestStartRate(t *testing.T) { startRate(t) }
 
 func startRate(t testing.TB) {
 	for _, test := range []struct {
 		frequency time.Duration
 		alarms    bool
-	}{{20 * time.Millisecond, false}, {5 * time.Millisecond, true}} {
+	}{{20 * time.Millisecond, false}, {8 * time.Millisecond, false}, {3 * time.Millisecond, false}, {5 * time.Millisecond, true}} {
 		m := newStartModel(t, 1, func(c *wakeup.StartConfig) {
 			c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, test.frequency, 5
 			c.Page, c.Wakes = 1000, 20_000 // reads must not be what limits it
 		})
-		for i := range 4000 {
+		for i := range 8000 {
 			m.rows[fmt.Sprintf("aa%d", i)] = int64(1 + i)
 		}
 		m.claimAll()
