@@ -217,6 +217,12 @@ profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation pro
 bench-go: ## Run the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem work
 
+# ---- size ------------------------------------------------------------------
+
+.PHONY: size
+size: ## Print how many lines, words, settings and verbs there are, beside the budget of each
+	@go run ./tools/cmd/size
+
 # ---- checks ----------------------------------------------------------------
 
 .PHONY: check

@@ -1,0 +1,220 @@
+// Command size prints how large this repository is, beside the budget of each row:
+//
+//	size -root .
+//
+// A code line has at least one token that is not a comment. Tests, helpers and generated code are counted with all
+// their lines. A test is a _test.go file. A test helper is
+// other code that only tests use: its package imports testing, or its directory's name ends in "test".
+// Generated files say so in their first lines, as gofmt expects. Words of pages are counted between
+// white space, tables included.
+//
+// It only prints. A change that adds to a row names in its message what it adds.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	root := flag.String("root", ".", "the `directory` of the repository")
+	flag.Parse()
+	if err := run(*root, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "size:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string, out io.Writer) error {
+	cmd := exec.Command("git", "ls-files", "-z")
+	cmd.Dir = root
+	list, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	files := map[string][]byte{}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) {
+			continue // deleted, and the deletion is not committed
+		}
+		if err != nil {
+			return err
+		}
+		files[name] = b
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "now\tbudget\t")
+	for _, r := range measure(files) {
+		budget := "-"
+		if r.budget > 0 {
+			budget = fmt.Sprint(r.budget)
+		}
+		fmt.Fprintf(w, "%d\t%s\t  %s\n", r.now, budget, r.what)
+	}
+	return w.Flush()
+}
+
+// row is one measured size. A budget of 0 means that the row has none.
+type row struct {
+	what        string
+	now, budget int
+}
+
+// generatedPages are written from code, so their words are nobody's to shorten.
+var generatedPages = []string{"docs/settings.md", "docs/errors.md", "docs/invariants.md", "docs/performance.md"}
+
+func measure(files map[string][]byte) []row {
+	n := map[string]int{}
+	helpers := helperDirs(files)
+	for name, b := range files { // order-free: sums
+		switch {
+		case strings.HasSuffix(name, "go.mod") && filepath.Base(name) == "go.mod" && !strings.Contains(name, "testdata/"):
+			n["modules"]++
+		case strings.HasSuffix(name, ".go"):
+			l := countLines(b)
+			kind := kindOf(name, b, helpers)
+			if strings.HasPrefix(name, "e2e/") {
+				n["e2e"] += l.all
+			}
+			if kind != "code" {
+				n[kind] += l.all
+			} else {
+				n["code"] += l.code
+				n["comments"] += l.comments
+				n["mutants"] += bytes.Count(b, []byte("mutant.On("))
+			}
+		case strings.HasSuffix(name, ".md") && !strings.Contains(name, "testdata/"):
+			words := len(bytes.Fields(b))
+			if !slices.Contains(generatedPages, name) {
+				n["words"] += words
+			}
+			n[name] = words
+			if name == "docs/settings.md" {
+				n["settings"] = len(settingRow.FindAll(b, -1))
+			}
+		}
+	}
+	n["glossary rows"], n["glossary words"] = glossary(files)
+	return []row{
+		{"code lines of sdk, libs, services, cli, tools and examples", n["code"], 88_000},
+		{"comment lines there", n["comments"], 0},
+		{"lines of tests", n["test"], 102_000},
+		{"lines of test helpers", n["helper"], 10_000},
+		{"lines of e2e, with its tests", n["e2e"], 47_000},
+		{"lines of generated code", n["generated"], 42_700},
+		{"words on pages, without generated pages", n["words"], 62_000},
+		{"words of README.md", n["README.md"], 1_500},
+		{"words of ARCHITECTURE.md", n["ARCHITECTURE.md"], 5_000},
+		{"words of CONTRIBUTING.md", n["CONTRIBUTING.md"], 1_000},
+		{"terms in the glossary", n["glossary rows"], 50},
+		{"words in the glossary", n["glossary words"], 1_500},
+		{"top verbs of the CLI", verbs(files), 12},
+		{"settings", n["settings"], 90},
+		{"switches of mutants in production code", n["mutants"], 0},
+		{"modules", n["modules"], 0},
+	}
+}
+
+var (
+	settingRow = regexp.MustCompile("(?m)^\\| `[a-z][a-z_.]*` \\|")
+	glossRow   = regexp.MustCompile(`(?m)^\| [^|*-][^|]*\|.*$`)
+	verb       = regexp.MustCompile(`\ba\.\w+Command\(\)`)
+	generated  = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+)
+
+// kindOf returns the row to which the lines of a Go file belong.
+func kindOf(name string, b []byte, helpers map[string]bool) string {
+	switch dir, _, _ := strings.Cut(name, "/"); {
+	case generated.Match(b):
+		return "generated"
+	case strings.HasSuffix(name, "_test.go"):
+		return "test"
+	case dir == "e2e":
+		return ""
+	case helpers[filepath.Dir(name)]:
+		return "helper"
+	default:
+		return "code"
+	}
+}
+
+// helperDirs returns the directories whose packages only tests use.
+func helperDirs(files map[string][]byte) map[string]bool {
+	dirs := map[string]bool{}
+	for name, b := range files { // order-free: a set
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		dir := filepath.Dir(name)
+		// What users import to test their entities is a part of the product.
+		if !strings.HasPrefix(name, "sdk/") && (strings.HasSuffix(dir, "test") || bytes.Contains(b, []byte("\t\"testing\"\n"))) {
+			dirs[dir] = true
+		}
+	}
+	return dirs
+}
+
+type lines struct{ all, code, comments int }
+
+// countLines counts the lines of a Go file, those that have code, and those that have only a comment.
+func countLines(src []byte) lines {
+	fset := token.NewFileSet()
+	file := fset.AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, scanner.ScanComments)
+	code, comments := map[int]bool{}, map[int]bool{}
+	for {
+		pos, tok, text := s.Scan()
+		if tok == token.EOF {
+			break
+		}
+		if tok == token.SEMICOLON && text == "\n" {
+			continue // the scanner's own, at the end of a line
+		}
+		set := code
+		if tok == token.COMMENT {
+			set = comments
+		}
+		first := file.Line(pos)
+		for i := range 1 + strings.Count(text, "\n") {
+			set[first+i] = true
+		}
+	}
+	only := 0
+	for l := range comments { // order-free: a count
+		if !code[l] {
+			only++
+		}
+	}
+	return lines{bytes.Count(src, []byte("\n")), len(code), only}
+}
+
+// glossary returns the number of terms and of words in the glossary, which is a page or a section of ARCHITECTURE.md.
+func glossary(files map[string][]byte) (terms, words int) {
+	text := files["docs/glossary.md"]
+	if text == nil {
+		_, after, _ := bytes.Cut(files["ARCHITECTURE.md"], []byte("\n## Glossary\n"))
+		text, _, _ = bytes.Cut(after, []byte("\n## "))
+	}
+	for _, r := range glossRow.FindAll(text, -1) {
+		if !bytes.HasPrefix(r, []byte("| term ")) {
+			terms++
+		}
+	}
+	return terms, len(bytes.Fields(text))
+}
+
+// verbs counts the commands that the root command of the CLI adds.
+func verbs(files map[string][]byte) int { return len(verb.FindAll(files["cli/cmd/roost/root.go"], -1)) }
