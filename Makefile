@@ -220,19 +220,30 @@ bench-go: ## Run the Go benchmarks of single packages
 # ---- size ------------------------------------------------------------------
 
 .PHONY: size
-size: ## Print how many lines, words, settings and verbs there are, beside the budget of each
+size: ## Print the numbers of lines, words, settings and verbs, with the budget of each
 	@go run ./tools/cmd/size
+
+# ---- words -----------------------------------------------------------------
+
+.PHONY: words
+words: ## Lower the numbers of tools/words.txt to those of now (FIND='phrase' prints where it is)
+	@go run ./tools/cmd/words $(if $(FIND),-find "$(FIND)",-lower)
 
 # ---- checks ----------------------------------------------------------------
 
 .PHONY: check
-check: check-format check-help check-vet check-modules check-generated ## Check format, this list, vet, staticcheck, modules, generated code
+check: check-format check-help check-words check-vet check-modules check-generated ## Check format, this list, words, vet, staticcheck, modules, generated code
 
 .PHONY: check-format
 check-format: ## Check that gofmt leaves all files as they are
 	@echo "== gofmt"
 	@bad=$$({ go list -m -f '{{.Dir}}'; echo $(alone) e2e/peers; } | xargs gofmt -l | sort -u); \
 		if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
+
+.PHONY: check-words
+check-words: ## Check that no phrase of tools/words.txt is used more often than there
+	@echo "== words"
+	@go run ./tools/cmd/words
 
 # The binaries are targets, too, but not ones to remember.
 .PHONY: check-help

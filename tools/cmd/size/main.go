@@ -1,4 +1,4 @@
-// Command size prints how large this repository is, beside the budget of each row:
+// Command size prints the size of this repository, with the budget of each row:
 //
 //	size -root .
 //
