@@ -169,7 +169,7 @@ func (f *repairing) watch(ctx context.Context) (active string, err error) {
 }
 
 func of(h sharding.JournalHeartbeat) string {
-	return fmt.Sprintf("the coordinator at %s in term %d, whose journal heartbeat goes on", h.Coordinator.Addr, h.Term)
+	return fmt.Sprintf("the coordinator at %s in term %d, whose journal heartbeat continues", h.Coordinator.Addr, h.Term)
 }
 
 // commit runs one operation. Its error says why it was not durable.

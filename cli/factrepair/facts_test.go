@@ -307,7 +307,7 @@ func TestLostNumberOfShards(t *testing.T) {
 	}
 }
 
-// TestActive: as long as the heartbeat goes on, a repair is refused, and says who is active. A dry run says it too.
+// TestActive: as long as the heartbeat continues, a repair is refused, and says who is active. A dry run says it too.
 func TestActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := onMemory(t)

@@ -302,7 +302,7 @@ func entities(t *testing.T) {
 	}
 }
 
-// stuckHandler: a handler does not return, and goes on when its turn was abandoned.
+// stuckHandler: a handler does not return, and continues when its turn was abandoned.
 func stuckHandler(t *testing.T) {
 	c := start(t, "failing-region", launcher.Options{Coordinators: 1, Regions: 2, Gateways: 1})
 	c.ok("/v1/Worker/w1/Work", "{}")
@@ -340,7 +340,7 @@ func rollout(t *testing.T) {
 	c.must(c.Ready(c.Context(), name))
 	s := c.seen("one of two regions runs the old version", func(s scrape) bool { return s.sum("roost_coordinator_rollout_behind") == 1 })
 	if fired := c.prometheus.hold(s, 20*time.Minute); len(fired) > 0 {
-		t.Errorf("a rollout that goes on: %q fire", fired)
+		t.Errorf("a rollout that continues: %q fire", fired)
 	}
 	c.fires(s, []string{"RoostRolloutStuck"})
 

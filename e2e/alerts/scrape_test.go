@@ -53,7 +53,7 @@ series:
 }
 
 // scrapeAll scrapes all processes as Prometheus does: each series gets the name of the process as
-// its instance, and the series "up" says whether the process has answered.
+// its instance, and the series "up" reports whether the process has answered.
 func scrapeAll(t *testing.T, processes []launcher.Process) (all scrape) {
 	t.Helper()
 	parts := make([]scrape, len(processes))
@@ -83,7 +83,7 @@ func newSample(instance string, l labels.Labels, value float64) sample {
 	return sample{l.String(), l, value}
 }
 
-// scrapeTimeout is how long a process may take to answer; one that is paused takes for ever.
+// scrapeTimeout is how long a process may take to answer; one that is paused takes forever.
 const scrapeTimeout = 2 * time.Second
 
 func scrapeOne(p launcher.Process) (of scrape, err error) {

@@ -241,7 +241,7 @@ func rotation(t *testing.T, r *rig) {
 	}
 	more := func() { // the load has gone on for a while
 		before := answered.Load()
-		eventually(t, "the load goes on", func() error {
+		eventually(t, "the load continues", func() error {
 			if now := answered.Load(); now < before+100 && failed.Load() == 0 {
 				return fmt.Errorf("%d commands since %d", now-before, before)
 			}

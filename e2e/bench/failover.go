@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// failoverLimit is the target: the lease, and a second to read the facts, to hear of all regions
+	// failoverLimit is the target: the lease, and a second to read the facts, to learn of all regions
 	// and to tell gateways.
 	failoverLimit = 3000
 	// lookAgain is the time between two questions to the standby.

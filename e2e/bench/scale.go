@@ -83,7 +83,7 @@ func (r *run) manyConnections() (err error) {
 	what := fmt.Sprintf("%s connections at one gateway: ", report.Number(float64(n)))
 	r.add(report.Row{Section: scaling, Measure: what + "resident memory of the gateway, each", Unit: "KiB", Value: each, Target: report.Target{AtMost: 40}})
 
-	// A connection has one command under way at a time; the next one of its turn waits.
+	// A connection has one command in progress at a time; the next one of its turn waits.
 	busy := make([]sync.Mutex, n)
 	var failed atomic.Int64
 	sample, err := measure.Open(perConnection*float64(n), n, time.Millisecond, r.Sizes.ConnectedFor, func(i int, done func(error)) {

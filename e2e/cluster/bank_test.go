@@ -178,7 +178,7 @@ func (b *clerks) client(i int) {
 		b.waitForKills(n)
 		o := ledger.Op{ID: fmt.Sprint("t", n), Key: fmt.Sprint("key-", n), From: accountName(r.IntN(bankAccounts)), To: accountName(r.IntN(bankAccounts)), Amount: 1 + r.Int64N(10)}
 		switch dice := r.IntN(100); {
-		case dice < 20: // pairs with many transfers under way
+		case dice < 20: // pairs with many transfers in progress
 			k := r.IntN(16)
 			o.From, o.To = accountName(2*k+1), accountName(2*k+2)
 			if r.IntN(2) == 0 {

@@ -152,7 +152,7 @@ func slowJournal(r *run) {
 	stoppedAfter := time.Since(began)
 	left := r.shardsOf("region-1")
 	r.brakes("trying one", func(b *adminv1.Brake) bool { return b.GetProbes() > 0 })
-	if now := r.shardsOf("region-1"); now < left-2 { // one was under way, and one is tried
+	if now := r.shardsOf("region-1"); now < left-2 { // one was in progress, and one is tried
 		r.Errorf("region-1 had %d shards when moves were stopped, and has %d when one is tried", left, now)
 	}
 	eventually(r.T, 3*waitLimit, func() error {

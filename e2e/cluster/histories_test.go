@@ -132,7 +132,7 @@ func pauseRegion(r *run, d time.Duration) {
 	r.up()
 }
 
-// fate returns the end of a figure, which says whether a process has ended.
+// fate returns the end of a figure, which reports whether a process has ended.
 func (r *run) fate(name string) string {
 	if r.ended(name) {
 		return ", then it ended"

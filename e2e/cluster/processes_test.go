@@ -49,8 +49,8 @@ func (r *run) up() {
 	}
 }
 
-// names returns the names of all processes but some, and but those that were stopped for
-// good.
+// names returns the names of all processes but some, and but those that were stopped
+// permanently.
 func (r *run) names(but ...string) (names []string) {
 	for _, p := range r.cluster.Processes() {
 		if !slices.Contains(but, p.Name) && !r.retired[p.Name] {

@@ -35,7 +35,7 @@ func TestRepairs(t *testing.T) {
 }
 
 // repairFacts damages a fact while coordinators run, one of which is paused then. The other one cannot take over.
-// The facts are repaired meanwhile, and the paused one goes on afterwards.
+// The facts are repaired meanwhile, and the paused one continues afterwards.
 func (r *run) repairFacts() {
 	r.dir = r.TempDir()
 	o := launcher.Options{

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// oldRegion goes on after the restore with what it knew before.
+	// oldRegion continues after the restore with what it knew before.
 	oldRegion = "region-1"
 	// noticedWithin is how long an old region may show lost states by stale reads: once a second it
 	// looks whether its journal is still there.
@@ -27,7 +27,7 @@ const (
 )
 
 // TestRestores backs a journal up under load, destroys it, and restores it. A region that was paused
-// before that goes on afterwards, as do the gateways with their old tables. The histories of the two
+// before that continues afterwards, as do the gateways with their old tables. The histories of the two
 // journals are checked for themselves: nothing old has an effect on the new one.
 func TestRestores(t *testing.T) {
 	if os.Getenv("E2E") == "" {
@@ -204,7 +204,7 @@ func (r *run) goneOld() {
 			return
 		}
 		if time.Now().After(until) {
-			r.Fatal("the old region goes on with the old journal")
+			r.Fatal("the old region continues with the old journal")
 		}
 	}
 }

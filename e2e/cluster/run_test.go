@@ -76,7 +76,7 @@ type run struct {
 	// journalURL is that of the journal, for its owner.
 	journalURL string
 	databases  string          // those beside it, as journal.databases has them
-	retired    map[string]bool // processes that were stopped for good
+	retired    map[string]bool // processes that were stopped permanently
 	slips      slipCount       // see countSlip
 	moved      int             // shards that a rollout has moved
 	// lostMoves are those that a killed coordinator had counted, killedShards the most that
@@ -185,7 +185,7 @@ func (r *run) judge() {
 		r.markVoid("%.0f answers per second are below the least rate of %.0f; attempts failed by %v", got, least*r.rate, r.load.Reasons)
 	}
 	if r.load.Turned > 0 {
-		r.markVoid("%d calls did not start, because %d were under way", r.load.Turned, load.Crowd)
+		r.markVoid("%d calls did not start, because %d were in progress", r.load.Turned, load.Crowd)
 	}
 	for _, p := range r.load.Problems {
 		r.Errorf("an answer that no fault explains: %s", p)

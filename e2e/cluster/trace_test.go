@@ -132,7 +132,7 @@ func TestOneTraceThroughAllProcesses(t *testing.T) {
 
 	wantTrace(t, col, id, "b7ad6b7169203331")
 
-	// The Go client goes on with the trace of its caller.
+	// The Go client continues with the trace of its caller.
 	const byClient, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	cfg := client.DefaultConfig(c.Gateways()...)
 	cfg.Trace = func(context.Context) string { return "00-" + byClient + "-" + span + "-01" }

@@ -368,7 +368,7 @@ func (p *process) opensJournal(t *testing.T, effective map[string]string) (probl
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// It goes on trying for a minute; the first attempt says enough.
+	// It continues trying for a minute; the first attempt says enough.
 	var log bytes.Buffer
 	for lines := bufio.NewScanner(io.TeeReader(output, &log)); lines.Scan(); {
 		if strings.Contains(lines.Text(), "connection refused") {

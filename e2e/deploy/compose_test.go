@@ -74,7 +74,7 @@ func composeText(t *testing.T, name string) string {
 	return string(text)
 }
 
-// checkCompose tells what is wrong in a file; run says whether to start the
+// checkCompose tells what is wrong in a file; run reports whether to start the
 // processes too.
 func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 	var f composeFile

@@ -65,7 +65,7 @@ func (w *world) bad(format string, args ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
-// checkKubernetes tells what is wrong in the manifests; run says whether to start
+// checkKubernetes tells what is wrong in the manifests; run reports whether to start
 // the processes too.
 func checkKubernetes(t *testing.T, text string, run bool) []string {
 	w := &world{

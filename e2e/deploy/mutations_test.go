@@ -6,7 +6,7 @@ import (
 )
 
 // TestNoticed changes the files, one slip at a time, as if a flag had been renamed
-// or a number forgotten, and wants to hear of it.
+// or a number forgotten, and wants to learn of it.
 func TestNoticed(t *testing.T) {
 	for _, c := range []struct{ was, is, hear string }{
 		{"--discovery.required-contacts=3", "--discovery.needed-contacts=3", "no --discovery.needed-contacts"},

@@ -91,7 +91,7 @@ func (c *cluster) judge() {
 		c.Errorf("an answer that no fault explains: %s", p)
 	}
 	if c.load.Turned > 0 {
-		c.Errorf("void: %d calls did not start, because %d were under way", c.load.Turned, load.Crowd)
+		c.Errorf("void: %d calls did not start, because %d were in progress", c.load.Turned, load.Crowd)
 	}
 	c.Logf("%-9s %-38s %d operations in %.0f s: %d answered, %d rejected, %d unknown; all of %d values are in the journal, in an order that explains every answer",
 		"", "the history:", len(ops), c.load.End.Seconds(), outcomes[history.OK], outcomes[history.Rejected], outcomes[history.Unknown], values)

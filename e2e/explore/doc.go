@@ -24,7 +24,7 @@
 //   - a region, a candidate or a coordinator crashes;
 //   - the outcome of a commit is unknown, and the commit may happen later;
 //   - the record of the lease is lost;
-//   - another coordinator is elected while the old one goes on.
+//   - another coordinator is elected while the old one continues.
 //
 // The loss of a message is not a separate fault. A path is one sequence of moves of the search. If a
 // message does not arrive on a path, the message is lost on that path. In the scopes with regions, a

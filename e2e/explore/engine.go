@@ -31,7 +31,7 @@ type world interface {
 	moves(e *engine, s *state, list []*move) []*move
 }
 
-// message is something under way. Its text identifies it: two messages with the same text
+// message is something in progress. Its text identifies it: two messages with the same text
 // are the same message.
 type message struct {
 	text      string

@@ -54,7 +54,7 @@ type recordStore struct {
 	record lease.Record
 	terms  []sharding.Term // the terms that were acquired, in order
 	// lost says that the store has lost its record. The candidate that held the lease then
-	// goes on, and another one may acquire it too. So after the loss the checks are about
+	// continues, and another one may acquire it too. So after the loss the checks are about
 	// candidates that have renewed the lease in the new record, and about no others.
 	lost bool
 }

@@ -52,7 +52,7 @@ func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	w.hosts[i] = &host{id: id, control: region.NewControlCore(cfg), shards: region.NewShardCore(cfg, 0)}
 }
 
-// crashRegion begins a new incarnation; the coordinators hear of it one by one.
+// crashRegion begins a new incarnation; the coordinators learn of it one by one.
 func (w *cluster) crashRegion(i int) {
 	old := w.hosts[i].id
 	w.startRegion(i, old.UID+2)

@@ -4,7 +4,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// Handoff searches the move of a drained shard. No commands are under way; those
+// Handoff searches the move of a drained shard. No commands are in progress; those
 // are the append scope's. The coordinator tells the next owner.
 func Handoff(b Bound) *Result { return drainedOwner(b, true) }
 

@@ -14,7 +14,7 @@ type Bound struct {
 	Faults   int // duplicates, crashes, unknown outcomes, elections on a path
 	Timeouts int // how often time runs out on a path
 	States   int // give up after that many; 0: never
-	// Whole keeps messages under way that cannot change anything any more. They
+	// Whole keeps messages in progress that cannot change anything any more. They
 	// multiply the states and are left out otherwise.
 	Whole bool
 	// visit is shown every state, once.
@@ -113,7 +113,7 @@ func (e *engine) path(steps []step, at int) []string {
 }
 
 // state is one state of a world: what its parts are, by number, and what is
-// under way, by number and sorted.
+// in progress, by number and sorted.
 type state struct {
 	faults, timeouts int
 	parts            [maxParts]int32

@@ -188,7 +188,7 @@ func (w *tenureWorld) answer(i int, id sharding.NodeID, number uint64, in coordi
 }
 
 // unheard: nobody waits for the answer to a request any more. Facts that are read late
-// are kept under way: it is for the core to know that they are old.
+// are kept in progress: it is for the core to know that they are old.
 func (w *tenureWorld) unheard(i int, id sharding.NodeID, number uint64, what any) func(*engine, *state) bool {
 	_, load := what.(coordinator.Load)
 	_, loaded := what.(coordinator.Loaded)

@@ -318,7 +318,7 @@ func (c *checker) succession() {
 			ended = max(ended, t.returned)
 		}
 		if ended < 0 {
-			continue // it may have been under way elsewhere
+			continue // it may have been in progress elsewhere
 		}
 		n := newest[k]
 		if n != nil && ended < n.called {

@@ -74,7 +74,7 @@ func (c *client) mayRepeat(o *op) bool {
 	return o.client == c.id && o.keyed && o.pending == 0 && o.batch == 0
 }
 
-// again says whether a command may have taken effect twice: its id was forgotten,
+// again reports whether a command may have taken effect twice: its id was forgotten,
 // as old as it was and with so many newer ones. A key with a time is never.
 func (c *checker) again(o *op) bool {
 	if _, timed := journal.KeyTime(o.key); timed || !c.w.weather.Harsh.Forgets {
@@ -99,7 +99,7 @@ func (p *past) deletedBetween(from, to int64) bool {
 	return slices.ContainsFunc(p.deletes, func(t int64) bool { return from <= t && t <= to })
 }
 
-// kept says whether an attempt of a command is over so soon that the id was kept.
+// kept reports whether an attempt of a command is over so soon that the id was kept.
 func (c *checker) kept(o *op, t *try) bool {
 	return !c.w.weather.Harsh.Forgets || t.returned-o.called < smallAge
 }

@@ -48,7 +48,7 @@ func newDay(seed uint64, hours int64) *World {
 	w := newWorld(harsh, seed, nil)
 	w.weather = dayWeather(seed, hours)
 	w.journal = newStore(w)
-	// The history of the entities of this type is kept for ever.
+	// The history of the entities of this type is kept forever.
 	w.entities = slices.DeleteFunc(w.entities, func(e sharding.Entity) bool { return e.Type == types[0].Type })
 	w.every("crash", 10*minute, func() {
 		if host := w.dice("nemesis").IntN(firstGateway + gateways); !slices.Contains(immortal, host) {

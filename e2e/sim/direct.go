@@ -46,7 +46,7 @@ func (w *World) get(h lastHandoff, d dice) *op {
 }
 
 // handOffUntold is a check in calm weather. All coordinators die when the fact that a shard is handed
-// off is stored, and before the owner has been told. The next coordinator goes on at once.
+// off is stored, and before the owner has been told. The next coordinator continues at once.
 func (w *World) handOffUntold(stop func() bool) {
 	const atMost = 500 * ms // from the moment when a coordinator is active
 	d := w.dice("untold handover")
@@ -77,9 +77,9 @@ func (w *World) handOffUntold(stop func() bool) {
 		return stop() || o.returned() && w.journal.highest[shard].Epoch >= fact().Next
 	})
 	if top := w.journal.highest[shard]; !stop() && (!o.returned() || top.Epoch < fact().Next) {
-		w.violate("the next coordinator goes on with a handoff at once", "%v is claimed at %v, and %v is expected; the call has returned: %t", shard, top.Epoch, fact().Next, o.returned())
+		w.violate("the next coordinator continues with a handoff at once", "%v is claimed at %v, and %v is expected; the call has returned: %t", shard, top.Epoch, fact().Next, o.returned())
 	} else if !stop() {
-		w.mark("handoff: the next coordinator goes on with one of which nobody has heard")
+		w.mark("handoff: the next coordinator continues with one of which nobody has heard")
 	}
 	w.settleHandoff(h, stop)
 }

@@ -73,7 +73,7 @@ func (s *shardNode) readState(kept *turn.Kept, b *instance) {
 	if kept == nil {
 		return
 	}
-	s.w.mark("kept: an entity goes on where it moved to")
+	s.w.mark("kept: an entity continues where it moved to")
 	b.list, _ = decodeList(kept.Payload[:len(kept.Payload)-8])
 	b.from = stateNumber(kept)
 }

@@ -37,7 +37,7 @@ type frame struct {
 // direction is one direction of a link.
 type direction struct {
 	from, to int
-	frames   []frame // not under way yet
+	frames   []frame // not in progress yet
 	pumping  bool    // a call of pump is scheduled
 	last     int64   // when the newest frame is delivered: no later frame may overtake it
 	stuckAt  int64   // since when no frame has got through; 0: frames get through
@@ -95,7 +95,7 @@ func (l *routerLink) pump(n *direction) {
 	n.frames = n.frames[:0]
 }
 
-// snap breaks the link. Each end learns of the break at a time of its own. The frames under way in
+// snap breaks the link. Each end learns of the break at a time of its own. The frames in progress in
 // one direction are lost, or still arrive.
 func (l *routerLink) snap() {
 	d := l.w.dice("link")

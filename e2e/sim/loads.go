@@ -19,7 +19,7 @@ const (
 	loadReport   = 4 * sec
 )
 
-// drawStrategy says whether shards move because of their loads in this world.
+// drawStrategy reports whether shards move because of their loads in this world.
 func (w *World) drawStrategy() { w.byLoad = w.dice("load").chance(0.3) }
 
 // configureMovesByLoad has a coordinator move shards because of their loads, which are small here.

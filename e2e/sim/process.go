@@ -32,7 +32,7 @@ type process struct {
 	resumed     int64 // when the last pause ended
 	waiting     bool  // the loop will run
 	tickDue     bool
-	gone        bool // left for good
+	gone        bool // left permanently
 	inOrder     bool // it ends by its own decision, as after a shutdown
 	inbox       []func()
 	body        program
@@ -63,7 +63,7 @@ func (p *process) now() time.Time {
 }
 
 // moment is when the process commits: its clock on the wall may be set, its own
-// time goes on.
+// time continues.
 func (p *process) moment() journal.Moment {
 	return journal.Moment{
 		Wall: clockStart.Add(nanos(p.w.now + p.wall)), Writer: uint64(p.uid), Elapsed: p.now().Sub(clockStart),

@@ -623,7 +623,7 @@ func (n *regionNode) stop() {
 		if l.regionOpen && !l.isLocal() {
 			l.regionOpen = false
 			if n.w.dice("link").chance(0.5) {
-				l.down.reset = true // answers that are still under way are lost
+				l.down.reset = true // answers that are still in progress are lost
 			}
 			l.announceClose(&l.down, l.closeRouter)
 		}

@@ -82,7 +82,7 @@ func (n *regionNode) whenRoom(l *routerLink, env *sharding.Envelope, take func(r
 	n.readOn(l)
 }
 
-// readOn goes on with what waits, and with what comes behind it.
+// readOn continues with what waits, and with what comes behind it.
 func (n *regionNode) readOn(l *routerLink) {
 	q, budget := &l.buffer.queue, n.replyBudget.budget
 	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {

@@ -11,9 +11,9 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// restores: the cluster goes on after a backup, with another term and other owners. Then the journal
+// restores: the cluster continues after a backup, with another term and other owners. Then the journal
 // and the record of the lease are lost, and the journal is restored from the backup. Of the old
-// processes a region goes on, with what it remembers, and so do the gateways with their tables. The
+// processes a region continues, with what it remembers, and so do the gateways with their tables. The
 // old region has no effect any more (see store.apply), the new processes serve all shards, and clients get
 // answers through the old gateways.
 func restores(t *testing.T, seed uint64) {

@@ -359,7 +359,7 @@ func (g *routerNode) closeLinks() {
 		l := g.links[to]
 		l.routerOpen = false
 		if g.w.dice("link").chance(0.5) {
-			l.up.reset = true // commands that are still under way are lost
+			l.up.reset = true // commands that are still in progress are lost
 		}
 		l.announceClose(&l.up, l.closeRegion)
 	}

@@ -196,7 +196,7 @@ var mustHappen = []string{
 	"region: shard stopped",
 	"region: host refused",
 	"kept: states come",
-	"kept: an entity goes on where it moved to",
+	"kept: an entity continues where it moved to",
 	"kept: a planned move in calm weather",
 	"region: not mine",
 	"region left in good order",
@@ -315,7 +315,7 @@ func runSeeds(t *testing.T, c climate, first, n uint64) *totals {
 					return
 				}
 				if i > 0 && i%reportEvery == 0 {
-					t.Logf("%s: %d of %d seeds; FIRST=%d goes on from here", c, i, n, first+i)
+					t.Logf("%s: %d of %d seeds; FIRST=%d continues from here", c, i, n, first+i)
 				}
 				w := newWorld(c, first+i, nil)
 				w.Run()

@@ -13,7 +13,7 @@ import (
 // entities of several types have in common, such as a customer, is in one place if their ids
 // go to the same index. When regions come or go, few other shards move. It is the
 // consistent hashing strategy of Akka, with a bound of what one region may get: a shard for
-// which its region has no room goes on to the next one.
+// which its region has no room continues to the next one.
 type ConsistentHashing struct {
 	VirtualNodes  int     // of each region, see Config
 	BoundedLoad   float64 // above the average, see Config; 0: no bound

@@ -298,7 +298,7 @@ func (p *planner) pinned() {
 
 // overCapacity moves shards off regions that have more than their capacity: those that are pinned to
 // their region, or all others. The others go first, those of all types. Otherwise they would take the
-// places of the pinned ones for good.
+// places of the pinned ones permanently.
 func (p *planner) overCapacity(pinned bool) {
 	for i := range p.Regions {
 		for place := 0; place < len(p.Regions[i].Shards); {

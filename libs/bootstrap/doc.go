@@ -6,7 +6,7 @@
 //
 // Discovery lists contact points: addresses at which other nodes may be. Every
 // node queries all of them, itself included, at intervals: which node are you, and
-// which members of a cluster do you know ([Answer])? A node that hears of members
+// which members of a cluster do you know ([Answer])? A node that learns of members
 // joins through them, and then names them in its own answers.
 //
 // If no contact point knows of a cluster, the node with the lowest address may form one. It

@@ -84,7 +84,7 @@ func (m *Machine) Check() error {
 		bad("listed is %v, and the lookup fails by %q", m.listed, m.lookupFailure)
 	}
 	if m.phase != searching && m.phase != explicit && m.phase != gaveUp && m.waitingFor != "" {
-		bad("waits for something while nothing is under way: %s", m.waitingFor)
+		bad("waits for something while nothing is in progress: %s", m.waitingFor)
 	}
 	for i := range m.contacts {
 		c := &m.contacts[i]

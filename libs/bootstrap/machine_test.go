@@ -355,7 +355,7 @@ func TestClonesAreIndependent(t *testing.T) {
 	}
 	other := &node{t: t, m: clone, now: n.now}
 	if a, b := other.pass(5*time.Second, both), other.m; !has[bootstrap.FormCluster](a) || b.Status().Phase != "searching" {
-		t.Errorf("the clone goes on with %v", a)
+		t.Errorf("the clone continues with %v", a)
 	}
 }
 

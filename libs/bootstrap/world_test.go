@@ -133,7 +133,7 @@ func (w *world) resume(p *proc) {
 	if !p.paused {
 		return
 	}
-	w.tracef("%s goes on", p.node.Addr)
+	w.tracef("%s continues", p.node.Addr)
 	w.net.Resume(p.node)
 	p.paused = false
 	held := p.held

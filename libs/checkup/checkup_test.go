@@ -143,7 +143,7 @@ var cases = []struct {
 		e.Processes[2].NotAlive, e.Processes[2].NotAliveNewest = 2, []string{"Cart/a: record 5, event added of version 1: Apply of type Cart panicked: nil map"}
 	}, "entity-not-alive danger", "could not bring 2 entities to life in the last hour. Their commands are refused: Cart/a: record 5, event added of version 1: Apply of type Cart panicked: nil map; and 1 more"},
 	{"a rollout that stands still", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", time.Hour }, "rollout-unfinished warning", `version "v2"`},
-	{"a rollout under way", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", 59*time.Minute }, "", ""},
+	{"a rollout in progress", func(e *Evidence) { e.Rollout, e.RolloutStill = "v2", 59*time.Minute }, "", ""},
 	{"a lost region", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, "cut off"}} }, "region-lost warning", "region-3 was declared down 2 hours ago and has not come back: cut off"},
 	{"a lost region, and no reason", func(e *Evidence) { e.Lost = []Lost{{"region-3", 2 * time.Hour, ""}} }, "region-lost warning", "end of its log"},
 	{"a region lost twice", func(e *Evidence) {

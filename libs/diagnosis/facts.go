@@ -96,7 +96,7 @@ func coordinatorFacts(c *inspectionv1.CoordinatorObservation, add func(string, .
 		}
 	}
 	if c.Handoffs > 0 {
-		add("%d of at most %d handoffs are under way", c.Handoffs, c.MaxHandoffs)
+		add("%d of at most %d handoffs are in progress", c.Handoffs, c.MaxHandoffs)
 	}
 	if c.HeldBack != "" {
 		add("%s", c.HeldBack)

@@ -19,7 +19,7 @@ import (
 //     and is not left out.
 //  4. It does not cache, retry or wait: that is left to Watch.
 //  5. Every call returns soon after ctx ends.
-//  6. Close releases resources; requests under way may fail. Afterwards only Close may
+//  6. Close releases resources; requests in progress may fail. Afterwards only Close may
 //     be called, and does nothing. Who has opened a driver closes it.
 //
 // The races it has to stand: Peers is called concurrently, also with the methods of

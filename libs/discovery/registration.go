@@ -115,7 +115,7 @@ func (r *Registration) pause(random float64) time.Duration {
 	return r.cfg.delay(failures-1, random)
 }
 
-// Leave removes the entry for good: it is not added again. Errors are logged and
+// Leave removes the entry permanently: it is not added again. Errors are logged and
 // wrap ErrRegister; the entry then expires.
 func (r *Registration) Leave(ctx context.Context) error {
 	if r.registrar == nil {

@@ -82,7 +82,7 @@ func TestRegistrationIsKept(t *testing.T) {
 		if n, _ := b.count(); n != 1 || r.Stats().Err != nil {
 			t.Errorf("%d entries after it has come back: %+v", n, r.Stats())
 		}
-		// Leaving is for good, though Run goes on.
+		// Leaving is permanently, though Run continues.
 		if err := r.Leave(ctx); err != nil {
 			t.Error(err)
 		}

@@ -23,7 +23,7 @@ type fake struct {
 	err   error
 	delay time.Duration
 	calls int
-	under int // lookups under way
+	under int // lookups in progress
 	most  int
 }
 

@@ -23,12 +23,12 @@ func (p Position) Compare(o Position) int {
 // Page is a part of a list.
 type Page[R any] struct {
 	Rows []R
-	// Next is where the list goes on: Rows has all that there is up to Next. nil: nothing is left.
+	// Next is where the list continues: Rows has all that there is up to Next. nil: nothing is left.
 	Next *Position
 }
 
 // Merge returns the first rows of what several pages have, at most limit of them. at returns the
-// position of a row. While one page goes on somewhere, nothing behind that position is returned:
+// position of a row. While one page continues somewhere, nothing behind that position is returned:
 // otherwise the rows that the page does not have yet would never be listed.
 func Merge[R any](pages []Page[R], limit int, at func(R) Position) (all Page[R]) {
 	for i := range pages {

@@ -40,7 +40,7 @@ func TestMerge(t *testing.T) {
 				}
 				n := min(1+random.IntN(20), len(part)-first)
 				page := Page[Position]{Rows: part[first : first+n]}
-				if first+n < len(part) { // it goes on after its last row, or at the beginning of the next one's shard
+				if first+n < len(part) { // it continues after its last row, or at the beginning of the next one's shard
 					next := part[first+n-1]
 					if at := (Position{Shard: part[first+n].Shard}); random.IntN(2) == 0 && at.Compare(next) > 0 {
 						next = at

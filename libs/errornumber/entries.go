@@ -50,7 +50,7 @@ var entries = []Entry{
 	},
 	{
 		Number: Overloaded, Answers: []Answer{{"resource_exhausted", 429}}, Executed: False, Repeat: Later,
-		Meaning: "too much is under way in the gateway, the region or the entity",
+		Meaning: "too much is in progress in the gateway, the region or the entity",
 		Causes: "The mailbox of the entity is full or would take too long, too many commands wait for its shard or in the gateway, " +
 			"there is no room for the request or the reply, or the journal has no room.",
 		Action: "Send it again after Retry-After, with growing pauses. If it stays, ask roost explain TYPE/ID what is full: one hot entity does " +
@@ -127,7 +127,7 @@ var entries = []Entry{
 	{
 		Number: OtherVersion, Answers: []Answer{{"unavailable", 503}}, Executed: False, Repeat: Later,
 		Meaning: "the version that serves the entity does not have the command, another version has it",
-		Causes:  "A rollout is under way, and the entity is still, or again, in a region of a version without the command.",
+		Causes:  "A rollout is in progress, and the entity is still, or again, in a region of a version without the command.",
 		Action:  "Send it again after Retry-After. Send a new command only when roost rollout says that all regions have it. See docs/rolling-out.md.",
 	},
 	{

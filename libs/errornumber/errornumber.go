@@ -5,7 +5,7 @@
 // Services take their numbers from here, and so does who recognizes one: the Go client, and the command
 // roost errors. docs/errors.md is written from [All] by make errors.
 //
-// A number keeps its meaning for ever: a new meaning gets a new number, and the number of one that is
+// A number keeps its meaning forever: a new meaning gets a new number, and the number of one that is
 // gone is not used again. The numbers from 1001 on are of commands that were definitely not applied, or of which
 // the outcome is known. Those from 1101 on are of commands whose outcome is unknown.
 //
@@ -37,7 +37,7 @@ const (
 	Unknown Executed = "unknown" // it may or may not have been applied
 )
 
-// Repeat says whether sending the same command again helps.
+// Repeat reports whether sending the same command again helps.
 type Repeat string
 
 // Whether a repeat helps.

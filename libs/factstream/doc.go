@@ -18,7 +18,7 @@
 //     all other rows. The successor in a row is the last known owner, so the shard goes back there if that region is
 //     still a member. When the shard is claimed again, the fence of the journal shuts out every other owner.
 //   - More forms may be stored in a shard than its row says. So the new row has all known forms of its type.
-//   - Requests of operators are in force as the remaining facts say. A request that was made or ended in a lost fact
+//   - Requests of operators are in effect as the remaining facts say. A request that was made or ended in a lost fact
 //     must be made again.
 //   - The declaration of a type (its number of shards, shard rule and forms) may be lost. The journal has the number of
 //     shards as well, but not the rest. So a repair drops such a type only if the operator names it.

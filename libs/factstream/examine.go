@@ -180,7 +180,7 @@ func (x *Examination) readFact(e sharding.Event, at Finding) (row rowFact, is bo
 		a, err := decodeAsked(e)
 		if err != nil {
 			unreadable(err)
-			at.Cost = "what it says: an earlier " + e.Name + " is in force again, if there is one"
+			at.Cost = "what it says: an earlier " + e.Name + " is in effect again, if there is one"
 			x.add(at)
 			return row, false
 		}
@@ -204,7 +204,7 @@ func (x *Examination) keep(a asked) {
 // ignored. Unlike there, the first one that counts here is the first that agrees with the journal.
 func (x *Examination) readType(f TypeFact, at Finding) {
 	d := f.Desc
-	at.About, at.Cost = string(d.Type), "nothing that is in force: it is ignored"
+	at.About, at.Cost = string(d.Type), "nothing that is in effect: it is ignored"
 	declared := x.stream.Shards[d.Type]
 	switch {
 	case d.Shards == 0 || d.Shards > sharding.MaxShards || d.Rule.Check() != nil || sharding.CheckEntityType("type", d.Type) != nil:
@@ -257,7 +257,7 @@ func (x *Examination) foldRow(f rowFact) {
 	t := x.types[shard.Type]
 	if t == nil {
 		if !x.holes && x.stream.Shards[shard.Type] == 0 {
-			f.at.Wrong, f.at.Cost = "no fact declares its type", "nothing that is in force: it is ignored"
+			f.at.Wrong, f.at.Cost = "no fact declares its type", "nothing that is in effect: it is ignored"
 			x.add(f.at)
 		}
 		return

@@ -130,7 +130,7 @@ type Config struct {
 	// notices.
 	RetryRefused bool
 	// JoinGiveUp is how long a node tries to join before it stops with
-	// [JoinFailed]. Default 0: for ever.
+	// [JoinFailed]. Default 0: forever.
 	JoinGiveUp time.Duration
 
 	// SeedTimeout is how long the first seed looks for a cluster before it

@@ -30,7 +30,7 @@
 // ([Profile]). If all or most of a node's peers fall silent at the same time, it suspects
 // itself first. Being unreachable is reversible, and within the membership it only delays
 // convergence. Being down is final: a [Downing] provider or an operator decides it, and
-// the downed node stops as soon as it hears of that. Every node asks its own provider;
+// the downed node stops as soon as it learns of that. Every node asks its own provider;
 // the provider's rule says which node decides for its side of a partition.
 //
 // A node is an address and an incarnation number. A process that comes back at

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Downing decides which members are gone for good. It is part of the machine: it
+// Downing decides which members are gone permanently. It is part of the machine: it
 // may remember what it was shown, but must not read a clock or share anything.
 // Package splitbrain has strategies for partitions. Others can be plugged in with
 // [Config].

@@ -21,7 +21,7 @@ import (
 // delayed or lost:
 //
 //   - A node remembers the era in which it first heard of the cluster, before it asked
-//     to be admitted, or an earlier one that it hears of later. It is never raised.
+//     to be admitted, or an earlier one that it learns of later. It is never raised.
 //   - A node is not admitted if tombstones of that era may already have been forgotten.
 //   - A member that moves on to the next era drops a member that is missing there if
 //     tombstones of the era in which that one first heard of the cluster may have been

@@ -37,12 +37,12 @@ func forgot(t *testing.T, net *gossiptest.Net, nodes ...*gossiptest.Node) {
 		}
 		return true
 	}) {
-		t.Fatal("removed nodes are remembered for ever")
+		t.Fatal("removed nodes are remembered forever")
 	}
 }
 
 // A member that was paused and cut off for longer than removed nodes are remembered ends
-// when it goes on, and is not a member again.
+// when it continues, and is not a member again.
 func TestRemovedNodeStaysRemoved(t *testing.T) {
 	if why := revenant(t); why != "" {
 		t.Error(why)
@@ -69,7 +69,7 @@ func revenant(t *testing.T) (why string) {
 	net.Resume(n5)
 	net.Run(10 * time.Second)
 	if n5.M != nil {
-		return "it goes on with what it held"
+		return "it continues with what it held"
 	}
 	net.Start(n5)
 	agree(t, net, 30*time.Second)
@@ -227,7 +227,7 @@ func excluded(t *testing.T) string {
 	}
 	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: a.state.Era})
 	if a.node.Downed == 0 {
-		t.Error("a node goes on although its era ended too long ago")
+		t.Error("a node continues although its era ended too long ago")
 	}
 	return ""
 }
@@ -290,7 +290,7 @@ func settings() []gossip.Setting {
 	return found
 }
 
-// A joiner tells for ever the era in which it heard of a cluster first.
+// A joiner tells forever the era in which it heard of a cluster first.
 func TestJoinerKeepsItsEra(t *testing.T) {
 	net := gossiptest.New(1)
 	cfg := gossip.DefaultConfig()

@@ -50,7 +50,7 @@ func (m *Machine) joinAddrs() []string {
 	return m.otherSeeds()
 }
 
-// setSeeds replaces the seeds. A search under way uses the new ones at once; its timeouts
+// setSeeds replaces the seeds. A search in progress uses the new ones at once; its timeouts
 // continue.
 func (m *Machine) setSeeds(seeds []string) {
 	if slices.Equal(m.cfg.Seeds, seeds) {
@@ -80,7 +80,7 @@ func (m *Machine) resetSearch(since time.Time) {
 	m.nacks = nil
 }
 
-// delayForming is called when this node hears of a cluster. It restarts the wait before this
+// delayForming is called when this node learns of a cluster. It restarts the wait before this
 // node forms one of its own; the wait counts from since.
 func (m *Machine) delayForming(since time.Time) {
 	m.lastHeardAt = since
@@ -164,11 +164,11 @@ type knownCluster struct {
 	era     uint64
 }
 
-// maxKnownClusters bounds the clusters that one node hears of while it looks for one.
+// maxKnownClusters bounds the clusters that one node learns of while it looks for one.
 const maxKnownClusters = 64
 
 // firstHeard returns the number of the era in which this node first heard of a cluster. The
-// number is lowered if this node later hears of the same cluster in an earlier era: the
+// number is lowered if this node later learns of the same cluster in an earlier era: the
 // cluster may have parted into two halves, and the half in the later era may be gone. ok is
 // false if this node has heard of too many clusters.
 func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {

@@ -177,7 +177,7 @@ func TestRemovedAtOnce(t *testing.T) {
 	net.Step(n1, gossip.RemoveNode{Node: n4.ID})
 	agree(t, net, 15*time.Second)
 	if n4.Downed != 1 {
-		t.Errorf("%v goes on", n4.ID)
+		t.Errorf("%v continues", n4.ID)
 	}
 	for _, dead := range []sharding.NodeID{n4.ID, n5.ID} {
 		net.Step(n1, gossip.Receive{From: dead, To: n1.ID, Msg: gossip.Join{Name: "again"}})
@@ -188,7 +188,7 @@ func TestRemovedAtOnce(t *testing.T) {
 	}
 	net.Step(n1, gossip.RemoveNode{Node: n1.ID})
 	if n1.Downed != 1 {
-		t.Error("a node that removes itself goes on")
+		t.Error("a node that removes itself continues")
 	}
 }
 
@@ -223,7 +223,7 @@ func ghost(t *testing.T) string {
 	}
 	n1.M.Step(net.Now.Add(25*time.Hour), gossip.Tick{}, nil)
 	if v := n1.M.View(); len(v.Quarantined) != 0 {
-		t.Error("kept for ever")
+		t.Error("kept forever")
 	}
 	return ""
 }

@@ -13,7 +13,7 @@ import (
 // it stops.
 const exitNotices = 5
 
-// down declares members gone for good, and tells them; this node stops last, if
+// down declares members gone permanently, and tells them; this node stops last, if
 // it is among them. There is a reason if a [Downing] provider decided it.
 func (m *Machine) down(nodes []sharding.NodeID, reason string) {
 	if m.phase != member {

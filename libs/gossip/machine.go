@@ -14,7 +14,7 @@ const (
 	idle    phase = iota // not started
 	seeking              // looking for a cluster to join
 	member               // in one
-	stopped              // left or down, for good
+	stopped              // left or down, permanently
 )
 
 // Machine is the membership of one node. Make one with [New]; it is not safe

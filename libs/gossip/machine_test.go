@@ -106,7 +106,7 @@ func TestRepliesFromBeforeTheEvidenceProveNothing(t *testing.T) {
 		t.Fatal("no heartbeat")
 	}
 	l.step(Evidence{Node: other})
-	l.receive(other, HeartbeatReply{beat.Seq}) // was under way
+	l.receive(other, HeartbeatReply{beat.Seq}) // was in progress
 	l.pass(100 * time.Millisecond)
 	if l.reachable(other) {
 		t.Error("a reply from before the evidence outweighs it")
@@ -407,7 +407,7 @@ func TestConvergenceIgnoresDownWhenNobodyIsUp(t *testing.T) {
 	s = s.with(Member{Node: other, Status: Down})
 	s.Seen = s.seenBy(self)
 	if !s.converged(self, nil, s.suspects(self)) {
-		t.Error("a joining node waits for a down one for ever")
+		t.Error("a joining node waits for a down one forever")
 	}
 	s = s.with(Member{Node: other, Status: Joining})
 	if s.converged(self, nil, s.suspects(self)) {

@@ -26,7 +26,7 @@ const (
 	Leaving
 	// Exiting: all members know that it leaves; it will be gone soon.
 	Exiting
-	// Down: declared gone for good; it stops when it hears of it.
+	// Down: declared gone permanently; it stops when it learns of it.
 	Down
 	// Removed: no member any more, and never again with this incarnation.
 	Removed

@@ -148,7 +148,7 @@ type (
 	// stops as soon as it talks to a member. This node itself is only declared
 	// down.
 	RemoveNode struct{ Node sharding.NodeID }
-	// DownNode declares a member gone for good, this node included.
+	// DownNode declares a member gone permanently, this node included.
 	DownNode struct{ Node sharding.NodeID }
 	// Evidence reports that a connection to the node was reset and the next
 	// dial refused: its process is gone. UID 0 means any member at that address.

@@ -19,7 +19,7 @@ func TestMutants(t *testing.T) {
 		name, place string
 		broken      func(t *testing.T) string
 	}{
-		{"quarantine", "gossip: what contradicted itself is refused for good", ghost},
+		{"quarantine", "gossip: what contradicted itself is refused permanently", ghost},
 		{"era", "gossip: nothing of another era is joined", revenant},
 		{"era-lift", "gossip: who moves on to the next era drops who is missing there", lifted},
 		{"era-left", "gossip: what is said about an era that a node has left is ignored", excluded},

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Quarantine is an incarnation that this node refuses for good although it has no
+// Quarantine is an incarnation that this node refuses permanently although it has no
 // tombstone, because what it said about itself cannot be true.
 type Quarantine struct {
 	Node   sharding.NodeID

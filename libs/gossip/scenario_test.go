@@ -92,7 +92,7 @@ func TestNewIncarnationReplacesTheOldOneAtOnce(t *testing.T) {
 	}
 }
 
-// A request to join that was under way while a newer incarnation came in must
+// A request to join that was in progress while a newer incarnation came in must
 // not cost that one its membership.
 func TestStaleJoinDownsNobody(t *testing.T) {
 	net := formed(t, 1, 4)
@@ -140,7 +140,7 @@ func TestGracefulLeave(t *testing.T) {
 }
 
 // TestLeaveWithoutAgreement: a node that leaves while a crashed member is not declared down waits for it as long as
-// downing may take, but not for ever.
+// downing may take, but not forever.
 func TestLeaveWithoutAgreement(t *testing.T) {
 	net := gossiptest.New(1)
 	for i := range 3 {
@@ -161,7 +161,7 @@ func TestLeaveWithoutAgreement(t *testing.T) {
 	}
 	net.Run(2 * time.Second)
 	if !n3.HasLeft || n3.Downed != 0 {
-		t.Error("it waits for ever")
+		t.Error("it waits forever")
 	}
 }
 
@@ -299,7 +299,7 @@ func TestJuniorHalfGivesWay(t *testing.T) {
 	}
 }
 
-// A member that was paused until the others had removed it ends when it goes on, whatever it hears
+// A member that was paused until the others had removed it ends when it continues, whatever it hears
 // first, and nobody else does. That it was the oldest member does not matter, nor that it does not know
 // who tells it.
 func TestRemovedWhilePausedEndsAlone(t *testing.T) {
@@ -344,11 +344,11 @@ func usurped(t *testing.T) string {
 			net.Run(5 * time.Second)
 			for _, n := range others {
 				if n.Downed > 0 {
-					return fmt.Sprintf("%v ends because %v goes on %v after its removal", n.ID, id, late)
+					return fmt.Sprintf("%v ends because %v continues %v after its removal", n.ID, id, late)
 				}
 			}
 			if late >= 0 && p.M != nil {
-				t.Errorf("%v goes on %v after its removal", id, late)
+				t.Errorf("%v continues %v after its removal", id, late)
 			}
 		}
 	}

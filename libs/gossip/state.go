@@ -231,7 +231,7 @@ func (s *State) with(m Member) State {
 	return out
 }
 
-// without returns the state with nodes removed for good.
+// without returns the state with nodes removed permanently.
 func (s *State) without(nodes ...sharding.NodeID) State {
 	out := *s
 	var stones []Tombstone

@@ -23,7 +23,7 @@ type View struct {
 	// member.
 	Refusal string
 	// Removed are the tombstones of former members. Quarantined are the other
-	// incarnations that this node refuses for good. The lists must not be changed.
+	// incarnations that this node refuses permanently. The lists must not be changed.
 	Removed     []Tombstone
 	Quarantined []Quarantine
 	// Leader is the current leader in the eyes of this node; zero if none.

@@ -166,7 +166,7 @@ func (m *Machine) heartbeat(from sharding.NodeID, msg Heartbeat) {
 
 // answeredAgain takes an answer that a heartbeat repeats. A heartbeat of this node that has just missed one of the
 // peer's is answered with the next, so that an interval may be without a new answer. Therefore each may count a
-// second time, and no more: a peer that does not hear this node any more repeats the same answer for ever. What
+// second time, and no more: a peer that does not hear this node any more repeats the same answer forever. What
 // arrives together counts once: otherwise heartbeats would look less regular than they are.
 func (m *Machine) answeredAgain(from sharding.NodeID, seq uint64) {
 	p := m.peer(from)

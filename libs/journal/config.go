@@ -26,7 +26,7 @@ type Config struct {
 	QueueOps int
 	// QueueBytes is how many bytes those operations may have. Default 64 MiB.
 	QueueBytes int
-	// OpBytes is the largest single operation; a larger one is refused for good
+	// OpBytes is the largest single operation; a larger one is refused permanently
 	// (sharding.RefusedTooLarge). Default 16 MiB: more than any snapshot should have.
 	OpBytes int
 	// PageBytes is about how many bytes of records a page of wake-ups or sends reads, however

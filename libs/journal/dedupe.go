@@ -37,7 +37,7 @@ type Dropping uint8
 // remembered a time in the future, it would refuse new keys as expired. So an entry
 // is kept until the key's own time is old as well, by the clock of the process that
 // drops it. An entry whose key was ahead of the storing process's clock by more than
-// DedupeAge is kept for ever, like its record. A key can expire early only if two
+// DedupeAge is kept forever, like its record. A key can expire early only if two
 // clocks, read DedupeAge apart, are wrong; no wrong clock makes a key forgotten early.
 func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.CommandID) (remember time.Time, d Dropping) {
 	if c.Ahead(storedWall, id) && !mutant.On("ahead-kept") {

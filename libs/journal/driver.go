@@ -28,7 +28,7 @@ import (
 //     opened. Commit and Declare compare it, and the lowest formats, with what is stored,
 //     in their transaction, and return the error of [Facts.CheckOpened]; Load, Wakes, Sends
 //     and History return that of [Facts.CheckOpenedReader].
-//  8. Every call returns soon after ctx ends. A commit that is under way then may
+//  8. Every call returns soon after ctx ends. A commit that is in progress then may
 //     still happen.
 //  9. Close releases resources. Afterwards only Close may be called, and does nothing.
 //  10. List returns the entities that have records, in the order of
@@ -49,7 +49,7 @@ import (
 // The races it has to stand: handles of other processes that commit, claim and
 // declare at the same time, and loads that run beside a commit. What it need not
 // stand: per handle, Commit and Declare are called by one caller at a time, and
-// Close when nothing else is under way.
+// Close when nothing else is in progress.
 //
 // Package journaltest checks all of this but the power cut.
 type Driver interface {

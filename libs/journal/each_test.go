@@ -70,7 +70,7 @@ func TestEach(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	if err := journal.EachReminder(t.Context(), from, shards, func(*journal.WakeRow) error { return enough }, damaged); !errors.Is(err, enough) {
-		t.Errorf("visiting goes on: %v", err)
+		t.Errorf("visiting continues: %v", err)
 	}
 	broken, from.reads = nil, 0
 	if err := journal.EachSend(t.Context(), from, shards[:2], false, nil, damaged); err != nil || !slices.Equal(broken, []uint32{1}) || from.reads != 1 {

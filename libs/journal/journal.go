@@ -72,7 +72,7 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 // are refused at once, results of one database come in the order in which operations were submitted. The
 // memory to which op points must not be changed before done is called.
 //
-// At most one append of an entity may be under way: a second one in the same
+// At most one append of an entity may be in progress: a second one in the same
 // batch is refused by sequence.
 func (j *Journal) Submit(op Op, done func(Result)) {
 	p := pending{op: op, size: op.Size(), submitted: time.Now(), done: done}
@@ -220,7 +220,7 @@ func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 	case <-j.stopped:
 		return ErrClosed
 	case <-timer.C:
-		return fmt.Errorf("%w: %d loads are under way, and none has ended for %v", ErrUnreachable, j.cfg.Loads, j.cfg.LoadTimeout)
+		return fmt.Errorf("%w: %d loads are in progress, and none has ended for %v", ErrUnreachable, j.cfg.Loads, j.cfg.LoadTimeout)
 	}
 }
 
@@ -231,7 +231,7 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	select {
 	case j.lanes[0].writeToken <- struct{}{}:
 	case <-ctx.Done():
-		return Facts{}, fmt.Errorf("%w: a commit is under way: %w", ErrUnreachable, ctx.Err())
+		return Facts{}, fmt.Errorf("%w: a commit is in progress: %w", ErrUnreachable, ctx.Err())
 	case <-j.stopped:
 		return Facts{}, ErrClosed
 	}

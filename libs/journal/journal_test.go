@@ -22,7 +22,7 @@ var shard = sharding.ShardID{Type: "Account"}
 // says.
 type scripted struct {
 	journal.Driver
-	mu      sync.Mutex // of the fields below, while something is under way
+	mu      sync.Mutex // of the fields below, while something is in progress
 	script  []error
 	guilty  map[sharding.EntityID]bool // what is stored of them is damaged
 	batches []int                      // sizes
@@ -213,18 +213,18 @@ func TestLimits(t *testing.T) {
 		b.submit("nothing", journal.Op{})
 		b.submit("empty", journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice}})
 		b.want("huge refused, too large, nothing refused, store full, empty refused, store full")
-		b.fence("under way")
+		b.fence("in progress")
 		synctest.Wait()
 		for i := range 5 {
 			b.fence(fmt.Sprint(i))
 		}
-		b.want("3 refused, store full, 4 refused, store full, under way durable, 0 durable, 1 durable, 2 durable")
-		b.fence("under way")
+		b.want("3 refused, store full, 4 refused, store full, in progress durable, 0 durable, 1 durable, 2 durable")
+		b.fence("in progress")
 		synctest.Wait()
 		for i := range 3 {
 			b.add(fmt.Sprint("b", i), 1, 2000)
 		}
-		b.want("b2 refused, store full, under way durable, b0 durable, b1 durable")
+		b.want("b2 refused, store full, in progress durable, b0 durable, b1 durable")
 	})
 }
 
@@ -480,7 +480,7 @@ func backgroundLoads(t *testing.T, errorf func(string, ...any)) {
 
 // TestLoadsThatHang says that a store which does not answer a load keeps nobody
 // longer than LoadTimeout, twice that if all loads hang, and the others not at
-// all; and that closing does not wait for it for ever.
+// all; and that closing does not wait for it forever.
 func TestLoadsThatHang(t *testing.T) {
 	inBubble(t, func(c *journal.Config) { c.Loads, c.LoadTimeout = 2, 3*time.Second }, func(b *bench) {
 		load := func() time.Duration {
@@ -524,7 +524,7 @@ func TestLoadsThatHang(t *testing.T) {
 
 // TestDeclareEnds says that neither a commit that hangs nor a declaration that does
 // keeps Declare and MaxEpoch beyond their context. A declaration that hangs in the
-// store keeps others out, and Close does not wait for it for ever.
+// store keeps others out, and Close does not wait for it forever.
 func TestDeclareEnds(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.fence("f")

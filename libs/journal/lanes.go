@@ -33,7 +33,7 @@ type lane struct {
 	loadTokens chan struct{} // one token per running load
 	// backgroundTokens has one token per running load that is a LoadRequest.Background.
 	backgroundTokens chan struct{}
-	// writeToken holds a token while a commit or, in the first lane, a declaration is under way.
+	// writeToken holds a token while a commit or, in the first lane, a declaration is in progress.
 	writeToken chan struct{}
 	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
 	downErr    atomic.Pointer[error] // why the database does not answer

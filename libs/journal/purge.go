@@ -52,7 +52,7 @@ func (c *Config) LookAt(wall time.Time) time.Time {
 // does not matter: after a delete only their age counts.
 func (p *Purging) Remove(r *Remains) bool {
 	if r.Sending && !mutant.On("purge-sends") {
-		p.Again = p.Config.LookAt(p.Wall) // dead letters may stay for ever
+		p.Again = p.Config.LookAt(p.Wall) // dead letters may stay forever
 		return false
 	}
 	if r.Command == "" || mutant.On("purge-age") {

@@ -10,8 +10,8 @@ import (
 // Report is what a process sees of its journal now, for operators.
 type Report struct {
 	Queued int // operations that wait for a commit
-	// OldestSince is when the first of them was submitted, and CommittingSince when the commit under
-	// way has begun; zero: there is none.
+	// OldestSince is when the first of them was submitted, and CommittingSince when the commit
+	// in progress has begun; zero: there is none.
 	OldestSince, CommittingSince time.Time
 	// Slowest is the longest that a commit of the last seconds has taken, and EndedAt when the last one
 	// has ended, whatever its outcome; zero: none has.
@@ -33,7 +33,7 @@ const paceWindow = 5 * time.Second
 type pace struct {
 	since   time.Time        // when the present window began
 	slowest [2]time.Duration // of the present window, and of the one before
-	began   time.Time        // of the commit under way; zero: there is none
+	began   time.Time        // of the commit in progress; zero: there is none
 	ended   time.Time        // of the last commit
 	reading bool             // a report reads a fence
 }

@@ -28,7 +28,7 @@ func TestReport(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		r := report()
 		if r.FenceRead || r.Queued != 2 || !r.CommittingSince.Equal(began) || !r.OldestSince.Equal(began) || r.Slowest != time.Second {
-			b.Errorf("a commit is under way: %+v", r)
+			b.Errorf("a commit is in progress: %+v", r)
 		}
 		if r := report(); r.Queued != 2 {
 			b.Errorf("questions gather: %+v", r)

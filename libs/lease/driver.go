@@ -18,7 +18,7 @@ import "context" // pure: every call of a store has an end
 //     happened, or may still happen. Errors wrap ErrStore and hold no password.
 //  5. It expires nothing: a record stays until it is replaced.
 //  6. Every call returns soon after ctx ends.
-//  7. Close releases resources; requests under way may fail.
+//  7. Close releases resources; requests in progress may fail.
 //
 // The races it has to stand: Get and Swap are called concurrently, on one handle
 // and on those of other processes, and of several Swaps from the same record one

@@ -377,7 +377,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 		h.until = until
 		return append(out, Renewed{Term: a.next.Term, Until: until})
 	case !h.held && !raised && !mutant.On("term-per-incarnation"):
-		// A renewal of a term that ended while it was under way.
+		// A renewal of a term that ended while it was in progress.
 		return out
 	}
 	h.held, h.term, h.until = true, a.next.Term, until

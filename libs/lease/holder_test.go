@@ -463,7 +463,7 @@ func TestReleaseOfNothingAndInTrouble(t *testing.T) {
 	b.mute = false
 	b.run(time.Second)
 	b.want(Lost{Term: 1}, Observed{Term: 1}, Released{})
-	// The store is gone for good.
+	// The store is gone permanently.
 	b = newBench(t, config(1))
 	b.step(Tick{})
 	b.take()
@@ -519,7 +519,7 @@ func TestAnswersToGivenUpRequestsAreIgnored(t *testing.T) {
 	b.run(time.Second) // a renewal, given up; then a Get
 	b.take()
 	if !b.h.pending || b.h.swapping {
-		t.Fatal("no Get is under way")
+		t.Fatal("no Get is in progress")
 	}
 	b.step(Got{Request: 1, Record: foreign(99, 99)})
 	b.want()

@@ -122,7 +122,7 @@ func (w *world) step(n *node, inc int, in Input) {
 	if n.down || n.inc != inc {
 		return
 	}
-	if w.now < n.paused { // it is delivered when the process goes on
+	if w.now < n.paused { // it is delivered when the process continues
 		w.after(n.paused-w.now, func() { w.step(n, inc, in) })
 		return
 	}

@@ -24,7 +24,7 @@ type moody struct {
 	hang  chan struct{} // requests wait for it to be closed, whatever ctx says
 	fail  bool
 	calls int
-	under int // calls under way
+	under int // calls in progress
 	most  int
 }
 
@@ -189,7 +189,7 @@ func TestKeeperRaisesAndRanks(t *testing.T) {
 }
 
 // A store that hangs, deaf to every deadline, costs the lease on time and a
-// bounded number of goroutines; when it wakes up everything goes on.
+// bounded number of goroutines; when it wakes up everything continues.
 func TestKeeperWithHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &moody{}

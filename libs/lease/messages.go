@@ -38,7 +38,7 @@ type (
 	// Yield gives the lease up, if it is held. This process remains a candidate, behind
 	// those with a lower rank. See SetRank.
 	Yield struct{}
-	// Release gives the lease up for good, held or not; answered by Released.
+	// Release gives the lease up permanently, held or not; answered by Released.
 	Release struct{}
 )
 
@@ -54,7 +54,7 @@ const (
 	Conflict
 )
 
-// Outputs to the store. At most one request is under way; a request that is
+// Outputs to the store. At most one request is in progress; a request that is
 // not answered within Config.OpTimeout is given up, and a late answer ignored.
 type (
 	// Get reads the record; answered by Got.

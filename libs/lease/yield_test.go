@@ -51,7 +51,7 @@ func TestYieldInTrouble(t *testing.T) {
 	b.mute = false
 	b.run(time.Second)
 	b.want(Lost{Term: 1}, Observed{Term: 1})
-	// A renewal is under way that nobody hears of.
+	// A renewal is in progress that nobody learns of.
 	b = lost(func(b *bench) { b.mute = true; b.run(510 * time.Millisecond) })
 	b.mute = false
 	b.run(time.Second)
@@ -60,7 +60,7 @@ func TestYieldInTrouble(t *testing.T) {
 		t.Errorf("what was given up is %+v", b.rec)
 	}
 	// The store is gone: after a TTL others may take over anyway, and when it is
-	// back all goes on.
+	// back all continues.
 	b = lost(func(b *bench) { b.deaf = true })
 	b.run(3 * time.Second)
 	b.want(Lost{Term: 1})
@@ -69,7 +69,7 @@ func TestYieldInTrouble(t *testing.T) {
 	if got, ok := find[Acquired](b.take()); !ok || got.Term != 2 {
 		t.Errorf("with the store back it acquired %+v, %v", got, ok)
 	}
-	// Given up for good while it is given up.
+	// Given up permanently while it is given up.
 	b = lost(func(b *bench) { b.mute = true })
 	b.step(Release{})
 	b.mute = false

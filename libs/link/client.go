@@ -29,7 +29,7 @@ type Events struct {
 	Down func(*Link, Down)
 	// Failed is called when an attempt to open a link has failed. gone is evidence
 	// that this incarnation of the region no longer runs: its port refuses
-	// connections, or another node answers there. The Client goes on trying until it
+	// connections, or another node answers there. The Client continues trying until it
 	// is closed.
 	Failed func(err error, gone bool)
 	// Answers is called with answers from the region. The slice is only valid

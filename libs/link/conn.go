@@ -275,7 +275,7 @@ func (c *Conn) flush(left *error) bool {
 
 // deliver runs one callback. It returns false if another goroutine has become the
 // reader meanwhile. If the callback ends the goroutine after it was detached (runtime.Goexit), left is set to
-// errDetached: the connection goes on with its other reader.
+// errDetached: the connection continues with its other reader.
 func (c *Conn) deliver(call uint64, batch []Command, left *error) (mine bool) {
 	returned := false
 	defer func() {

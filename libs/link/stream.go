@@ -47,7 +47,7 @@ type stream struct {
 	pending     []byte // whole frames that no write has taken yet
 	pendingMsgs int    // messages in pending
 	inFlight    int    // bytes that are being written: a goroutine has taken them from pending, and they are not written yet
-	unwritten   []byte // rest of a buffer that a sender has begun to write; the writer goroutine goes on
+	unwritten   []byte // rest of a buffer that a sender has begun to write; the writer goroutine continues
 	spareBuf    []byte // memory for the next pending
 	unanswered  int    // server: commands that were given to the region and are not answered yet
 	writing     bool   // a goroutine is writing, or is about to; no other goroutine may
@@ -344,7 +344,7 @@ func (s *stream) drain() {
 	}
 }
 
-// linger ends a stream whose peer has broken the protocol. It sends the reason, and goes on reading
+// linger ends a stream whose peer has broken the protocol. It sends the reason, and continues reading
 // for a moment: closing a TCP connection while received bytes are unread would discard the reason.
 func (s *stream) linger(reason error) {
 	_ = s.nc.SetDeadline(time.Now().Add(lingerTime))
@@ -467,7 +467,7 @@ func (s *stream) tick(st *progressState) error {
 	defer s.mu.Unlock()
 	if !s.writing && !s.closing && s.err == nil {
 		if len(s.pending) == 0 {
-			// The memory of a burst must not be kept for ever.
+			// The memory of a burst must not be kept forever.
 			s.spareBuf = nil
 			s.pending = appendHeartbeat(nil)
 		}
@@ -485,7 +485,7 @@ func (s *stream) stalled(err error) error {
 // stallCounter counts the ticks during which one call of Read or Write has not returned and
 // has made no progress.
 type stallCounter struct {
-	last   uint64 // stream.reads or stream.writes at the last tick; odd: a call was under way
+	last   uint64 // stream.reads or stream.writes at the last tick; odd: a call was in progress
 	queued int    // at the last tick, the bytes that the other side had not acknowledged, as far as the system knows
 	ticks  int
 }

@@ -192,7 +192,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 		t.Errorf("only %d ticks found the write that waited before", slow)
 	}
 	err := s.tick(&p)
-	for err == nil { // what was under way may still arrive
+	for err == nil { // what was in progress may still arrive
 		runtime.Gosched()
 		err = s.tick(&p)
 	}

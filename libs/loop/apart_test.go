@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestApart: the caller goes on, however the function ends.
+// TestApart: the caller continues, however the function ends.
 func TestApart(t *testing.T) {
 	ran := 0
 	if !Apart(func() { ran++ }) || Apart(func() { ran++; runtime.Goexit() }) || ran != 2 {

@@ -17,12 +17,12 @@ func TestFatal(t *testing.T) {
 			halfDone()
 		}))
 		_, err := http.Get(server.URL)
-		t.Fatalf("the process goes on: %v", err)
+		t.Fatalf("the process continues: %v", err)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=TestFatal$")
 	cmd.Env = append(os.Environ(), "FATAL=1")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "panic: a step is half done") || !strings.Contains(string(out), "loop.halfDone") || strings.Contains(string(out), "goes on") {
+	if err == nil || !strings.Contains(string(out), "panic: a step is half done") || !strings.Contains(string(out), "loop.halfDone") || strings.Contains(string(out), "continues") {
 		t.Errorf("%v: %s", err, out)
 	}
 	func() {

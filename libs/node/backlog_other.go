@@ -4,7 +4,7 @@ package node
 
 import "net"
 
-// backlogKnown says whether pending knows.
+// backlogKnown reports whether pending knows.
 const backlogKnown = false
 
 // pending reports whether a listener has connections that nobody has accepted yet. Here, that is not known.

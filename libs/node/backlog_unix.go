@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlogKnown says whether pending knows.
+// backlogKnown reports whether pending knows.
 const backlogKnown = true
 
 // pending reports whether a listener has connections that nobody has accepted yet.

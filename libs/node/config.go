@@ -39,7 +39,7 @@ type Config struct {
 	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time that a client has to send the header of a request"`
 	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time that a request has from its first byte to its answer"`
 	BodyTimeout   time.Duration `key:"service.body_timeout" help:"longest time for which no byte of a request's body may arrive. After this time, the request is answered 408"`
-	WriteTimeout  time.Duration `key:"service.write_timeout" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that goes on reading is served"`
+	WriteTimeout  time.Duration `key:"service.write_timeout" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that continues reading is served"`
 	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"time after which a connection without requests is closed. A load balancer must close it sooner, or requests that it sends at this moment are in doubt"`
 	Connections   int           `key:"service.connections" unit:"connections" help:"the most open connections of clients and peers. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, their requests are answered 503"`
 	BodyBytes     Bytes         `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered, with the buffers for them, and of what Twirp requests take when they are decoded; at most a quarter of the memory limit (GOMEMLIMIT, or 90% of that of the container). A request beyond this size is answered 429"`

@@ -350,7 +350,7 @@ func TestConnectionsEnd(t *testing.T) {
 		t.Helper()
 		a.must(conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
-			t.Errorf("%s: the connection goes on: %v", why, err)
+			t.Errorf("%s: the connection continues: %v", why, err)
 		}
 	}
 	stays, denied := open(a.issueFor("spiffe://shop/region/r2", year)), open(a.issueFor("spiffe://shop/region/r3", year))

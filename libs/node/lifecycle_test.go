@@ -109,11 +109,11 @@ func TestRunPanics(t *testing.T) {
 	if os.Getenv("RUN_PANICS") != "" {
 		var events eventLog
 		err := events.run(t.Context(), &Stage{Name: "bad", Run: func(context.Context) error { panic("ouch") }})
-		t.Fatalf("the process goes on: %v", err)
+		t.Fatalf("the process continues: %v", err)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=TestRunPanics$")
 	cmd.Env = append(os.Environ(), "RUN_PANICS=1")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "panic: ouch") || !strings.Contains(string(out), "lifecycle_test.go") || strings.Contains(string(out), "goes on") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "panic: ouch") || !strings.Contains(string(out), "lifecycle_test.go") || strings.Contains(string(out), "continues") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -62,7 +62,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	}
 	log := newLogger(stderr, common)
 	defer stderr.flush(logFlush)
-	// If the reader of the log or of the standard output ends, the process goes on: without this, the Go runtime ends
+	// If the reader of the log or of the standard output ends, the process continues: without this, the Go runtime ends
 	// it at its next line.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	slog.SetDefault(log)

@@ -28,7 +28,7 @@ func (n *Node) ObserveMembers(view func() gossip.View) error {
 		return err
 	}
 	refused, err := meter.Int64ObservableGauge("roost.members.refused", metric.WithUnit("{node}"),
-		metric.WithDescription("incarnations that are refused for good: removed, or quarantined by this node"))
+		metric.WithDescription("incarnations that are refused permanently: removed, or quarantined by this node"))
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (n *Node) HandleTwirp(pattern string, before func(http.Handler) http.Handle
 	n.service.mux.Handle(pattern, before(n.service.limited(service, lists)))
 }
 
-// Ready adds a check to /readyz, which says whether traffic should be sent to this node.
+// Ready adds a check to /readyz, which reports whether traffic should be sent to this node.
 // It is called at every probe and must return within a second.
 func (n *Node) Ready(name string, check func(context.Context) error) { n.ready.add(name, check) }
 

@@ -137,8 +137,8 @@ func otelVariables(prefixes ...string) (names []string) {
 	return names
 }
 
-// liveHeap matches the size of the heap that the last collection has found in use, which says
-// whether the memory limit is near. All that the process has does not: between two collections
+// liveHeap matches the size of the heap that the last collection has found in use, which
+// reports whether the memory limit is near. All that the process has does not: between two collections
 // the heap grows up to the limit.
 var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
 

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// ack is one append of how sends of an entity have ended. It is under way, or waits to be tried
+// ack is one append of how sends of an entity have ended. It is in progress, or waits to be tried
 // again.
 type ack struct {
 	source *source // it may have left the memory

@@ -14,7 +14,7 @@ type Config struct {
 	// ReadShards is how many shards one read asks for. Default 256: the sends of a region with
 	// the usual 1024 shards of a type are read by four queries.
 	ReadShards int
-	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
+	// Reads is how many reads are in progress at a time. Default 1: loads of entities use the
 	// same connections.
 	Reads int
 	// Sends and Bytes bound what is held in memory: the number of sends, and the bytes of their inputs
@@ -22,10 +22,10 @@ type Config struct {
 	// some seconds of a busy region.
 	Sends int
 	Bytes int
-	// Deliveries is how many commands to entities of one type are under way at a time.
+	// Deliveries is how many commands to entities of one type are in progress at a time.
 	// Default 256: a region that starts with a large backlog must serve its callers too.
 	Deliveries int
-	// TargetDeliveries is how many commands to one entity are under way at a time, each from
+	// TargetDeliveries is how many commands to one entity are in progress at a time, each from
 	// another sender. Default 16: an entity that hangs must not hold all of Deliveries.
 	TargetDeliveries int
 	// AttemptTimeout is how long a target has to answer, before the same command is sent

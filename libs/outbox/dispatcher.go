@@ -18,7 +18,7 @@ type Dispatcher struct {
 	cfg        Config
 	shards     []*shard // in the order in which they were opened
 	byID       map[sharding.ShardID]*shard
-	addressees map[sharding.Entity]*addressee // those to which commands are under way, or are to be sent
+	addressees map[sharding.Entity]*addressee // those to which commands are in progress, or are to be sent
 	types      []*typeQueue                   // of addressees, in the order in which they first came up
 	retries    priority.Queue[*pair]
 	// deliveries are those that are not answered, taking the pairs whose answer a command of
@@ -26,10 +26,10 @@ type Dispatcher struct {
 	deliveries map[uint64]*delivery
 	taking     map[sendName]*pair
 	lastNumber uint64          // of deliveries and acks
-	acks       map[uint64]*ack // under way
+	acks       map[uint64]*ack // in progress
 	unstored   int             // sends in shard.unstored of all shards
 	storeAt    time.Time       // the earliest time at which ends are to be stored; zero: there are none
-	// reads are under way.
+	// reads are in progress.
 	reads       map[uint64]*reading
 	lastRead    uint64
 	readPause   int       // failed reads in a row
@@ -68,7 +68,7 @@ type typeQueue struct {
 	forgetAt time.Time // when old events are forgotten; zero: there are none
 }
 
-// addressee is an entity to which commands are under way: the target of a send, or a sender that takes
+// addressee is an entity to which commands are in progress: the target of a send, or a sender that takes
 // an answer.
 type addressee struct {
 	underWay int     // commands, each of which has one of Config.TargetDeliveries slots
@@ -89,13 +89,13 @@ type shard struct {
 	toRead   []*source // the sources that are to be read by themselves, apart from the sweep
 	// sweepNext says that the next read is for the sweep, if both the sweep and toRead are due.
 	sweepNext bool
-	// idle are sources of which nothing is pending. They stay in memory until the read under
-	// way has ended, because the page may be older.
+	// idle are sources of which nothing is pending. They stay in memory until the read
+	// in progress has ended, because the page may be older.
 	idle []*source
 	// missed says that, since the sweep began, sources that have pending sends were unloaded:
 	// the sweep may have passed them.
 	missed bool
-	// dropped names the sends that operators have dropped while a read was under way. The page of the
+	// dropped names the sends that operators have dropped while a read was in progress. The page of the
 	// read may still have these sends.
 	dropped []sendName
 	// ends are sends that have ended, and whose ends are to be stored at storeAt.
@@ -137,7 +137,7 @@ type send struct {
 	mayStillRun bool
 	// answer is what the sender is to be told; nil: the target has not answered.
 	answer *sharding.Reply
-	// dropped says that an operator has dropped the send while an attempt was under way. The send
+	// dropped says that an operator has dropped the send while an attempt was in progress. The send
 	// leaves the memory when the attempt has ended.
 	dropped bool
 	end     sharding.SendState // how the send has ended; SendPending: it has not
@@ -243,7 +243,7 @@ func (d *Dispatcher) close(id sharding.ShardID) {
 	d.removeDied(id)
 }
 
-// unload removes a source from memory, with its sends. What is under way for them is ignored when it
+// unload removes a source from memory, with its sends. What is in progress for them is ignored when it
 // is answered.
 func (d *Dispatcher) unload(src *source) {
 	for _, p := range src.sorted() {

@@ -38,7 +38,7 @@ type model struct {
 	dropped map[string]bool             // the answers that came too late for that, by send
 	given   map[string]bool             // sends that operators have given up, by pair and what was sent
 	dead    []outbox.DeadLetter
-	most    int // deliveries under way
+	most    int // deliveries in progress
 	reads   int
 	acks    int
 	rejects int  // attempts that were refused
@@ -808,7 +808,7 @@ func TestBounds(t *testing.T) {
 	}
 	m.run(5 * time.Second)
 	if m.unended() != 300 || m.most > 8 {
-		t.Errorf("%d have not ended, %d were under way", m.unended(), m.most)
+		t.Errorf("%d have not ended, %d were in progress", m.unended(), m.most)
 	}
 }
 
@@ -888,7 +888,7 @@ func meanwhile(t testing.TB) {
 func TestMeanwhile(t *testing.T) { meanwhile(t) }
 
 // crowded: many senders send to one target that hangs. All that is too old ends, although few
-// commands to it are under way at a time.
+// commands to it are in progress at a time.
 func crowded(t testing.TB) {
 	m := newModel(t, 6, func(c *outbox.Config) { c.TargetDeliveries, c.MaxAge = 3, time.Minute })
 	m.behave = func(*sharding.Envelope) behaviour {
@@ -957,7 +957,7 @@ func unstorable(t testing.TB) {
 
 func TestUnstorable(t *testing.T) { unstorable(t) }
 
-// TestUnstorableLeavesRoom: many ends that cannot be stored do not fill the memory for good.
+// TestUnstorableLeavesRoom: many ends that cannot be stored do not fill the memory permanently.
 func TestUnstorableLeavesRoom(t *testing.T) {
 	m := newModel(t, 9, func(c *outbox.Config) { c.Sends, c.Refresh = outbox.LeastSends, time.Second })
 	m.damaged = func(a *sharding.Append) bool { return a.Entity.Type == "A" }

@@ -22,7 +22,7 @@
 //
 // # Order
 //
-// A *pair* is a sender and a target. One send of a pair is under way at a time: the next send of
+// A *pair* is a sender and a target. One send of a pair is in progress at a time: the next send of
 // the pair begins when that one has ended. If the target has refused the send, the end of the send
 // must be stored before the next send begins. The target does not remember a refused send, and
 // could execute it if the next owner of the sender's shard delivers it again. A pair that fails

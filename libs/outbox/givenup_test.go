@@ -12,7 +12,7 @@ import (
 )
 
 // givenUp: a send that an operator has given up is not tried again, wherever it is just then, and
-// what waits behind it goes on: at once, or when the attempt under way has ended.
+// what waits behind it continues: at once, or when the attempt in progress has ended.
 func givenUp(t testing.TB) {
 	s := &sender{
 		TB: t, d: outbox.New(outbox.DefaultConfig()), cfg: outbox.DefaultConfig(), now: time.UnixMilli(1_000_000_000_000),
@@ -128,7 +128,7 @@ func givenUpUnderWay(s *sender) {
 	s.want("while it waits to be tried again", "13", 1, 2)
 	s.store(4, "")
 	s.drop(3)
-	s.want("while it is under way", "13", 2, 3)
+	s.want("while it is in progress", "13", 2, 3)
 	s.drop(3)
 	s.done()
 	s.want("when that has ended", "134", 1, 3)

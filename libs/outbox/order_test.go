@@ -136,7 +136,7 @@ func behindDamage(t testing.TB) {
 
 func TestBehindDamage(t *testing.T) { behindDamage(t) }
 
-// evictedBehind: a sender that is forgotten while a sweep goes on behind it is read again before
+// evictedBehind: a sender that is forgotten while a sweep continues behind it is read again before
 // anything more of it is delivered.
 func evictedBehind(t testing.TB) {
 	cfg := outbox.DefaultConfig()

@@ -12,14 +12,14 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// pair is a sender and a target. Only the first send of the pair is under way: the next send begins
+// pair is a sender and a target. Only the first send of the pair is in progress: the next send begins
 // when the first one has ended.
 type pair struct {
 	source *source
 	to     sharding.Entity
 	queue  []*send // by record and place, never empty
 	state  pairState
-	number uint64 // of the delivery under way
+	number uint64 // of the delivery in progress
 	// The fields below are about a pair that is failing: an attempt for its first send has failed.
 	times     int           // how many attempts have failed, one after the other
 	since     time.Time     // when the first of these failed
@@ -46,13 +46,13 @@ type pairState uint8
 const (
 	ready          pairState = iota + 1 // in typeQueue.ready
 	waitingForSlot                      // in addressee.waiting: all slots of the addressee are taken
-	underWay                            // a delivery is under way
+	underWay                            // a delivery is in progress
 	taking                              // a command of the sender takes the answer
 	retrying                            // in Dispatcher.retries and typeQueue.retrying
 	storingEnd                          // the end of the first send is being stored, and the next send waits for it (see storeEnd)
 )
 
-// delivery is a delivery under way.
+// delivery is a delivery in progress.
 type delivery struct {
 	pair *pair // nil: the pair has left the memory
 	to   sharding.Entity
@@ -131,7 +131,7 @@ func (d *Dispatcher) unqueue(p *pair) {
 }
 
 // takeSlot takes a slot of the pair's addressee for a command of the pair. An entity has
-// Config.TargetDeliveries slots, and each command under way to it takes one. If no slot is free, the pair
+// Config.TargetDeliveries slots, and each command in progress to it takes one. If no slot is free, the pair
 // waits, and takeSlot returns false.
 func (d *Dispatcher) takeSlot(q *typeQueue, p *pair) bool {
 	to := p.addressee()
@@ -150,7 +150,7 @@ func (d *Dispatcher) takeSlot(q *typeQueue, p *pair) bool {
 	return true
 }
 
-// freeSlot frees the slot of a command to an entity. The command is no longer under way.
+// freeSlot frees the slot of a command to an entity. The command is no longer in progress.
 func (d *Dispatcher) freeSlot(to sharding.Entity) {
 	d.typeOf(to.Type).underWay--
 	d.addressees[to].underWay--
@@ -261,7 +261,7 @@ func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.
 	return sharding.DerivedKey(sharding.SendPrefix, at, string(from.Type), string(from.ID), strconv.FormatUint(seq, 10), strconv.Itoa(int(place)))
 }
 
-// giveUp ends the attempts for the first send of a pair, because the send is too old. The pair then goes on as
+// giveUp ends the attempts for the first send of a pair, because the send is too old. The pair then continues as
 // if the target had refused the send. All attempts of the send were refused, unless the send is marked as unsure.
 func (d *Dispatcher) giveUp(p *pair) {
 	age := d.options(p.queue[0]).MaxAge
@@ -451,11 +451,11 @@ func (p *pair) pending() []*send {
 	return p.queue
 }
 
-// dropped removes a send that an operator has dropped. If an attempt of the send is under way, the
+// dropped removes a send that an operator has dropped. If an attempt of the send is in progress, the
 // next send of the pair waits until the attempt has ended, and the result of the attempt is ignored.
 //
 // If this Dispatcher is storing the end of the send, dropped does nothing. The append that stores the
-// end goes on. It changes nothing in the journal, because the drop has ended the send there already.
+// end continues. It changes nothing in the journal, because the drop has ended the send there already.
 // Once the append is durable, SendsEnded tells the machine of the end, as usual.
 func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	s := d.shard(e.Shard, e.Epoch)

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// reading is a read under way.
+// reading is a read in progress.
 type reading struct {
 	asked time.Time
 	parts []part
@@ -173,7 +173,7 @@ func (d *Dispatcher) notRead(p *part, damaged bool) {
 	d.scanBy(at)
 }
 
-// endRead removes the sources from memory that the read under way has kept there.
+// endRead removes the sources from memory that the read in progress has kept there.
 func (d *Dispatcher) endRead(s *shard) {
 	idle := s.idle
 	s.idle, s.dropped = nil, nil
@@ -262,7 +262,7 @@ func (d *Dispatcher) pageOfSweep(p *part, records []Record, more bool) {
 		if e == p.from.Entity && src.lacks(p.from.Seq) {
 			// The next sweep reads these records, after those that are lacking.
 		} else if !d.addRecords(src, records[:n], false) {
-			// There is no room. Later, the sweep goes on from here.
+			// There is no room. Later, the sweep continues from here.
 			s.sweepAt = d.now
 			return
 		}

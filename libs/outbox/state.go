@@ -45,7 +45,7 @@ func (d *Dispatcher) Check() error {
 	for _, q := range d.types {
 		under += q.underWay
 		if q.underWay < d.cfg.Deliveries && len(q.ready) > 0 {
-			return fmt.Errorf("outbox: %d pairs of %s are ready, and only %d commands are under way", len(q.ready), q.name, q.underWay)
+			return fmt.Errorf("outbox: %d pairs of %s are ready, and only %d commands are in progress", len(q.ready), q.name, q.underWay)
 		}
 		for _, p := range q.ready {
 			ready[p.addressee()]++
@@ -55,11 +55,11 @@ func (d *Dispatcher) Check() error {
 	for e, t := range d.addressees { // order-free: any error is a bug
 		entered += t.underWay
 		if t.underWay > d.cfg.TargetDeliveries || len(t.waiting) > 0 && t.underWay+ready[e] < d.cfg.TargetDeliveries || t.underWay+ready[e] == 0 {
-			return fmt.Errorf("outbox: %d commands to %s are under way, %d are ready, and %d wait", t.underWay, e, ready[e], len(t.waiting))
+			return fmt.Errorf("outbox: %d commands to %s are in progress, %d are ready, and %d wait", t.underWay, e, ready[e], len(t.waiting))
 		}
 	}
 	if n := len(d.deliveries) + len(d.taking); n != under || n != entered {
-		return fmt.Errorf("outbox: %d commands are under way, counted %d by type and %d by target", n, under, entered)
+		return fmt.Errorf("outbox: %d commands are in progress, counted %d by type and %d by target", n, under, entered)
 	}
 	for _, p := range d.retries {
 		if !c.heads[p] || p.state != retrying {

@@ -13,7 +13,7 @@ func (n *Nodes) Clone() *Nodes {
 	}
 }
 
-// Clone returns a copy that goes on independently. nodes is a clone of the Nodes of p.
+// Clone returns a copy that continues independently. nodes is a clone of the Nodes of p.
 func (p *Policy) Clone(nodes *Nodes) *Policy {
 	c := *p
 	c.nodes, c.shards, c.open = nodes, slices.Clone(p.shards), slices.Clone(p.open)

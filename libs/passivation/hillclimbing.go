@@ -3,7 +3,7 @@ package passivation
 import "math"
 
 // climber finds the proportion that the window should have, by hill climbing. It changes the
-// proportion in steps. As long as the hit rate rises, it goes on in the same direction, and
+// proportion in steps. As long as the hit rate rises, it continues in the same direction, and
 // when the rate falls, it turns round. The hit rate is the share of touches that find their
 // entity active.
 type climber struct {

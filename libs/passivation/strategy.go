@@ -10,7 +10,7 @@ import (
 
 // Strategy says how a policy chooses. The zero value is [None].
 type Strategy struct {
-	// Idle is how long an entity may have nothing to do before it is passivated; 0: for ever.
+	// Idle is how long an entity may have nothing to do before it is passivated; 0: forever.
 	Idle time.Duration
 	// Limit is how many entities of the type may be active in a region. Each of the
 	// active shards has an equal part of it. 0: any number.

@@ -12,7 +12,7 @@ type Config struct {
 	// disk commits in a group. Eight looks for each deleted entity are 5 million entities in a day;
 	// with more, each is looked at less often, up to 40 million.
 	Rate int
-	// UnderWay is how many purges may be under way. Default 32: a small part of a batch.
+	// UnderWay is how many purges may be in progress. Default 32: a small part of a batch.
 	UnderWay int
 	// Interval is the pause between two looks at a shard. Default 1 min: what is old enough may
 	// wait, and a look costs a query. Behind purges a shard is looked at again at once, for

@@ -11,7 +11,7 @@
 // each purge is a write.
 //
 // The Purger reads the wake-ups of its open shards that are due, a page at a time, and returns a Purge
-// for each of them. It does so at a constant rate, with a few purges under way, so that they never
+// for each of them. It does so at a constant rate, with a few purges in progress, so that they never
 // compete with commands for long. Each shard is read once per [Config.Interval]; after a full page
 // it is read again without a pause.
 //

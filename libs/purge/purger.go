@@ -16,7 +16,7 @@ import (
 type Purger struct {
 	cfg    Config
 	shards []*shard // in the order in which they are looked at
-	// reading has the shards of the read under way, which is number lastRead; nil: none is.
+	// reading has the shards of the read in progress, which is number lastRead; nil: none is.
 	reading  []*shard
 	asked    time.Time // when that read was
 	lastRead uint64
@@ -217,7 +217,7 @@ func (p *Purger) look(now time.Time, out *Outputs) {
 func (p *Purger) Check() error {
 	switch {
 	case p.underWay < 0 || p.underWay > p.cfg.UnderWay:
-		return fmt.Errorf("purge: %d purges are under way, at most %d may be", p.underWay, p.cfg.UnderWay)
+		return fmt.Errorf("purge: %d purges are in progress, at most %d may be", p.underWay, p.cfg.UnderWay)
 	case len(p.wakes) > p.cfg.Page*p.cfg.ReadShards:
 		return fmt.Errorf("purge: %d wake-ups are in memory, at most %d may be", len(p.wakes), p.cfg.Page*p.cfg.ReadShards)
 	}
@@ -253,7 +253,7 @@ func (p *Purger) Clone() *Purger {
 
 // AppendState appends a canonical description of the state, with times relative to now.
 func (p *Purger) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "purge read %d %d under way %d next %d failures %d pause %d random %x\n", p.lastRead, len(p.reading), p.underWay,
+	b = fmt.Appendf(b, "purge read %d %d in progress %d next %d failures %d pause %d random %x\n", p.lastRead, len(p.reading), p.underWay,
 		max(0, p.nextAt.Sub(now)), p.failures, max(0, p.pauseUntil.Sub(now)), p.jitter)
 	for _, s := range p.shards {
 		b = fmt.Appendf(b, " %s %s look %d failures %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.failures, s.more, s.purged)

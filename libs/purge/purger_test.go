@@ -184,7 +184,7 @@ func TestUnderWay(t *testing.T) {
 	w.open(1, 10)
 	w.pass(20 * time.Second)
 	if len(w.held) != 3 {
-		t.Fatalf("%d purges are under way, want 3", len(w.held))
+		t.Fatalf("%d purges are in progress, want 3", len(w.held))
 	}
 	w.step(purge.Close{Shard: shard(0)})
 	w.hold = false

@@ -23,7 +23,7 @@ type Config struct {
 	Largest int
 	// Unknown is the expected size of replies to a kind of command that has had no reply yet. Default
 	// 64 KiB: enough for a first burst of large replies, and so little that hundreds of slow turns can
-	// be under way at a time.
+	// be in progress at a time.
 	Unknown int
 	// EntityShare is the share of Connection that the expected replies of one entity may take, and the
 	// share of Waiting and WaitingBytes that the waiting commands for one entity may take on one
@@ -48,8 +48,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns an error for a configuration with which a command could wait for
-// ever.
+// Validate returns an error for a configuration with which a command could wait
+// forever.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Unknown < Overhead || c.Unknown > c.Largest {

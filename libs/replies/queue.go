@@ -10,7 +10,7 @@ import (
 
 // Queue holds the commands of one connection that wait for capacity for their replies.
 // Commands for one entity keep their order. Commands with large replies keep their order
-// too, so that the command with the largest reply is not overtaken for ever. Commands with small replies
+// too, so that the command with the largest reply is not overtaken forever. Commands with small replies
 // overtake commands with large ones: some capacity is reserved for small replies. If an entity owes as many
 // bytes of replies as its share, further commands for it wait in a list of their own, and hold up no other
 // entity.

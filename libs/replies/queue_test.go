@@ -37,7 +37,7 @@ func TestSmallOnesPass(t *testing.T) {
 		want     Verdict
 	}{
 		{"a", large, Waits}, {"b", small, Admitted}, {"a", small, Waits}, {"b", small, Admitted},
-		{"c", &SizeEstimate{size: 1_000}, Waits}, // else the first one would be passed for ever
+		{"c", &SizeEstimate{size: 1_000}, Waits}, // else the first one would be passed forever
 	} {
 		if got := ask(c.id, c.estimate, c.id); got != c.want {
 			t.Errorf("%+v: %v", c, got)
@@ -339,7 +339,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 		for q.Len() > 0 {
 			c, ticket, ok := q.Next(b)
 			if !ok && len(tickets) == 0 {
-				t.Fatalf("seed %d: %d wait for ever", seed, q.Len())
+				t.Fatalf("seed %d: %d wait forever", seed, q.Len())
 			}
 			if ok {
 				took(c, ticket)
@@ -365,7 +365,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkAsk has 256 commands in flight, for ever other entities.
+// BenchmarkAsk has 256 commands in flight, forever other entities.
 func BenchmarkAsk(b *testing.B) {
 	budget, q := NewBudget(DefaultConfig()), &Queue[string]{}
 	estimate, command := &SizeEstimate{size: 300}, ""

@@ -125,7 +125,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		return nil, &refusal
 	}
 	command, ok := desc.Command(env.Command)
-	if !ok && sharding.IsBuiltin(env.Command) { // types do not declare built-in commands, so the sender says whether this one only reads
+	if !ok && sharding.IsBuiltin(env.Command) { // types do not declare built-in commands, so the sender reports whether this one only reads
 		command, ok = sharding.CommandDesc{Name: env.Command, ReadOnly: r.mustRead}, true
 	}
 	if !ok {

@@ -37,7 +37,7 @@ type Config struct {
 	// DefaultTimeout is the time of a command without deadline. Default 5 s: longer
 	// than a failover.
 	DefaultTimeout time.Duration
-	// MaxTimeout bounds deadlines, so that no command counts in the limits for ever. Default 60 s.
+	// MaxTimeout bounds deadlines, so that no command counts in the limits forever. Default 60 s.
 	MaxTimeout time.Duration
 	// AnswerReserve is how much earlier than the command's deadline the region must answer. If a tenth of
 	// the remaining time is less, that is used instead. So the last answer of the region still arrives. It
@@ -74,7 +74,7 @@ type Config struct {
 	// Backoff is the pause of a command after a region could not execute it, or has left its
 	// outcome in doubt, before it is sent again. It doubles each time up to BackoffMax, and a
 	// random part of up to a half is subtracted. Defaults 100 ms and 2 s: a disturbance that
-	// ends costs little, and a command that fails for good has some ten turns until its
+	// ends costs little, and a command that fails permanently has some ten turns until its
 	// deadline instead of hundreds.
 	Backoff, BackoffMax time.Duration
 	// Seed is the seed of the random part.

@@ -42,7 +42,7 @@ func TestMutantsOfVersions(t *testing.T) {
 
 // TestMutantsOfReads: a command that may change something would be sent for a sender that
 // relies on it to change nothing; one for which an entity of a shard waits that is handed
-// off would wait for the end of that; and one that fails for good would have dozens of turns, or
+// off would wait for the end of that; and one that fails permanently would have dozens of turns, or
 // be overtaken meanwhile, or end without its reason.
 func TestMutantsOfReads(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

@@ -63,7 +63,7 @@ func halfPair(value []byte) bool {
 	return false
 }
 
-// JSONEscape returns the length of the escape with which valid JSON goes on in a string. Two escapes \uXXXX that are one
+// JSONEscape returns the length of the escape with which valid JSON continues in a string. Two escapes \uXXXX that are one
 // character count as one. whole is false for half of such a pair, in whose place package json puts U+FFFD.
 func JSONEscape(b []byte) (n int, whole bool) {
 	if b[1] != 'u' {

@@ -215,7 +215,7 @@ func (x *cluster) fault() string {
 	return fmt.Sprint(side, kind)
 }
 
-// Whatever happens to the network, at most one side goes on, once nothing has
+// Whatever happens to the network, at most one side continues, once nothing has
 // changed for long enough.
 func TestSimulation(t *testing.T) {
 	seeds, first := uint64(16), uint64(1)

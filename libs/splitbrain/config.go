@@ -228,7 +228,7 @@ func (c *Config) unstableAfter() time.Duration {
 	return time.Duration(c.DownAllWhenUnstable)
 }
 
-// yieldAfter is for how long a lease is kept in a minority; 0: for ever.
+// yieldAfter is for how long a lease is kept in a minority; 0: forever.
 func (c *Config) yieldAfter() time.Duration {
 	if c.YieldLeaseAfter == On {
 		return c.StableAfter / 4

@@ -110,7 +110,7 @@
 // # What this does not do
 //
 // It does not make membership consistent. Both sides go on working until the decision, and a losing
-// side goes on until the decision is carried out there. Nothing that must happen at most once may
+// side continues until the decision is carried out there. Nothing that must happen at most once may
 // depend on it; for journaled entities the fence guarantees that. Volatile entities have no fence:
 // a volatile entity on a side without coordinators may live at the same time as its successor on
 // the other side. The successor starts after StableAfter, and the old one ends at most about

@@ -338,7 +338,7 @@ func parts(s string) (list []string) {
 	return list
 }
 
-// settle lets everything come to an end in time.
+// settle lets everything end in time.
 func (w *callWorld) settle(for_ time.Duration) error {
 	if !w.run(for_, func() bool { return w.unsettled == 0 || len(w.bad) > 0 || w.steps > maxCallSteps }) {
 		return fmt.Errorf("after %v %d commands are not answered", for_, w.unsettled)

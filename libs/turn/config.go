@@ -114,7 +114,7 @@ type Config struct {
 	// entity should have, few enough to be counted when it is loaded.
 	RemindersPerEntity int
 	// TimerTimeout is how long after a firing the timer's command has its deadline:
-	// a turn that hangs must not block its entity for ever. Default 30 s. See also Type.Timeouts.
+	// a turn that hangs must not block its entity forever. Default 30 s. See also Type.Timeouts.
 	TimerTimeout time.Duration
 	// KeptEntities and KeptBytes bound the states of one shard that are kept for its next
 	// owner. Entities beyond the bounds begin empty there. Defaults 100,000, and 64 MiB: what

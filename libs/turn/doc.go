@@ -9,7 +9,7 @@
 // the instance: see Type.NoLoad.) [Run] executes one turn; its answer, [TurnDone], has the events that the turn
 // staged. A turn that staged events becomes a record with the next sequence number. So does a turn
 // of a keyed command that staged none, because its reply is stored for duplicates; read-only
-// commands are not stored. The entity goes on with its next command at once: turns do not wait for
+// commands are not stored. The entity continues with its next command at once: turns do not wait for
 // the disk. Records are handed to the journal as a unit ([Append]), one unit of an entity at a
 // time, so that a delayed transaction can never land between two others.
 //

@@ -150,9 +150,9 @@ func (m *Machine) freeWork(e *entity) {
 type entityState uint8
 
 const (
-	loading  entityState = iota + 1 // Load is under way
+	loading  entityState = iota + 1 // Load is in progress
 	live                            // has an instance
-	stopping                        // Stop is under way
+	stopping                        // Stop is in progress
 	ending                          // no instance; what was staged must become durable or refused
 	settling                        // no instance; a write settles an append with an unknown outcome
 	// settleRefused: like settling, but the journal has refused the settling write, because data is
@@ -331,7 +331,7 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	if e == nil && !s.makes(in.Env.Entity.ID) && !m.mayLoad(in.Env.Entity, chained) && !mutant.On("load-limit") {
-		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or of all entities of its shard core")
+		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are in progress, of its entity or of all entities of its shard core")
 		return
 	}
 	c := m.newCommand()
@@ -548,7 +548,7 @@ func (m *Machine) hold(e *entity, c *command, size int) {
 
 // holdsTooMuch reports whether the entity must wait for the journal before its next turn. If it waits,
 // the next answer of the journal about this entity starts the turn. If the entity itself holds nothing,
-// perhaps no operation of the entity is under way. Then no answer would ever start the turn. So such an entity
+// perhaps no operation of the entity is in progress. Then no answer would ever start the turn. So such an entity
 // does not wait.
 func (m *Machine) holdsTooMuch(e *entity) bool {
 	return e.resultBytes > 0 && (e.resultBytes >= m.cfg.ResultBytes || m.resultBytes >= m.cfg.TotalResultBytes) && !mutant.On("result-bytes")

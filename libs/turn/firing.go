@@ -46,7 +46,7 @@ func (m *Machine) fireWakeup(in *Fire) {
 	case m.stats.Commands >= room.Commands || m.stats.Commands > 0 && m.stats.Bytes+size > room.Bytes:
 		fail(sharding.ResourceExhausted, FullText)
 	case e == nil && !m.mayLoad(in.Entity, false):
-		fail(sharding.Unavailable, "too many loads are under way, of its entity or of all entities of its shard core")
+		fail(sharding.Unavailable, "too many loads are in progress, of its entity or of all entities of its shard core")
 	default:
 		m.lastTimer++
 		c := m.newCommand()

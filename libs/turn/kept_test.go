@@ -150,7 +150,7 @@ func wantKept(t *testing.T, kept []turn.Kept, want ...string) {
 	}
 }
 
-// TestKeptStates: the next owner goes on with the states of all entities that were alive,
+// TestKeptStates: the next owner continues with the states of all entities that were alive,
 // also of those that nobody called in between. What an entity has read is not kept any more.
 func TestKeptStates(t *testing.T) {
 	a, b, c := newOwner(t, nil), newOwner(t, nil), newOwner(t, nil)

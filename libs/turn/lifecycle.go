@@ -65,7 +65,7 @@ func (m *Machine) emitLoad(e *entity) {
 
 // checkLoad handles a load that has no answer yet. It answers the commands whose deadline has
 // passed. After Config.LoadTimeout it loads the entity again, if the limits allow another load,
-// because the load under way may never be answered.
+// because the load in progress may never be answered.
 func (m *Machine) checkLoad(a alarm) {
 	e := a.entity
 	m.expire(e)
@@ -547,7 +547,7 @@ func (m *Machine) clearTimers(e *entity) {
 }
 
 // endIncarnation drops the instance. A late result of its turn will be ignored, and every command
-// that is not answered will run again. Appends under way continue.
+// that is not answered will run again. Appends in progress continue.
 func (m *Machine) endIncarnation(e *entity) {
 	if e.state == live || e.state == stopping {
 		m.emit(Drop{Entity: e.address(), Incarnation: e.inc})

@@ -123,7 +123,7 @@ type shardPhase uint8
 const (
 	open     shardPhase = iota + 1
 	draining            // finishes the commands it accepted
-	aborting            // only settles appends under way
+	aborting            // only settles appends in progress
 )
 
 // New returns a machine. The configuration must be valid.

@@ -243,7 +243,7 @@ type (
 	// the machine answers with Drained.
 	Drain struct{ Shard sharding.ShardID }
 	// Abort ends a shard at once, because another region owns the shard. The machine answers waiting
-	// commands with NotMine. If an append under way has a command's records, the command waits for the
+	// commands with NotMine. If an append in progress has a command's records, the command waits for the
 	// outcome of the append. When all appends of the shard are settled, the machine answers with
 	// Drained.
 	Abort struct{ Shard sharding.ShardID }

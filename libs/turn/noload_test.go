@@ -109,8 +109,8 @@ func TestFirstTurnMakesTheInstance(t *testing.T) {
 // there, whether the turn ahead of it ends or not.
 func TestTimeInTheMailbox(t *testing.T) {
 	for name, late := range map[string]func(*maker) []string{
-		"the turn goes on": func(o *maker) []string { return o.step(turn.Tick{}) },
-		"the turn ends":    func(o *maker) []string { return o.done(nil)[1:] },
+		"the turn continues": func(o *maker) []string { return o.step(turn.Tick{}) },
+		"the turn ends":      func(o *maker) []string { return o.done(nil)[1:] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newMaker(t, nil)

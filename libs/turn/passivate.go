@@ -131,7 +131,7 @@ func (m *Machine) passivate(e *entity, reason *uint64) {
 	m.stop(e, Passivated)
 }
 
-// setPassivation changes the strategy of a type. If only numbers change, its policy goes on. Otherwise there
+// setPassivation changes the strategy of a type. If only numbers change, its policy continues. Otherwise there
 // is a new policy, which gets all entities; those that have been idle for the longest time come first. The
 // new policy does not know how often the entities were used.
 func (m *Machine) setPassivation(in *SetPassivation) {

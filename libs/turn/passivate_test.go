@@ -58,7 +58,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 	})
 }
 
-// TestStrategyChanges: with another strategy the idle time of an entity goes on, and the
+// TestStrategyChanges: with another strategy the idle time of an entity continues, and the
 // entities that have been idle for longest go first.
 func TestStrategyChanges(t *testing.T) {
 	d := newLateDriver(passivation.Idle(time.Minute), rand.New(rand.NewPCG(1, 1)))

@@ -9,12 +9,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Turns that wait for each other in a circle wait for ever. A call that would close its own
+// Turns that wait for each other in a circle wait forever. A call that would close its own
 // chain is refused at once, but commands of different chains can close a circle too: a asks b
 // while b asks a, each on behalf of another client. Such circles are found by edge chasing
 // (Chandy, Misra and Haas, 1983), which is simple here because each turn waits for one answer
 // only. A turn that has waited for a while sends a probe to the entity that it has asked. If the turn that
-// runs there waits for an answer too, the probe goes on to the entity which that turn has asked, and so on.
+// runs there waits for an answer too, the probe continues to the entity which that turn has asked, and so on.
 // In a circle, the probe comes back.
 //
 // One turn of a circle must give up: the one that began to wait last. So a probe is dropped by

@@ -9,11 +9,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// fenceReads tracks the reads of a shard's fence, numbered from 1. One read is under way at a time. It counts
+// fenceReads tracks the reads of a shard's fence, numbered from 1. One read is in progress at a time. It counts
 // for all commands whose turns were over before the read began.
 type fenceReads struct {
 	issued, completed uint64
-	waiting           []*entity // for the read under way
+	waiting           []*entity // for the read in progress
 	next              []*entity // for the read after it
 }
 
@@ -53,7 +53,7 @@ func (m *Machine) fenceRead(in FenceRead) {
 	}
 }
 
-// fenceReadDone ends the read under way, and begins the next one if commands wait
+// fenceReadDone ends the read in progress, and begins the next one if commands wait
 // for it. Without a refusal, the commands that waited for it are released.
 func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 	f := &s.fence
@@ -197,7 +197,7 @@ func (m *Machine) abort(id sharding.ShardID) {
 	}
 }
 
-// abortShard ends all incarnations of the shard. Commands in an append under way
+// abortShard ends all incarnations of the shard. Commands in an append in progress
 // wait for its outcome; all others are answered NotMine.
 func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 	s.phase = aborting

@@ -78,11 +78,11 @@ func (m *Machine) Check() error {
 		return fmt.Errorf("turn: counted %d bytes of finished turns; there are %d", m.resultBytes, held)
 	}
 	if n := len(m.loads.inFlight); n > m.cfg.TotalLoads {
-		return fmt.Errorf("turn: %d loads are under way, at most %d may be", n, m.cfg.TotalLoads)
+		return fmt.Errorf("turn: %d loads are in progress, at most %d may be", n, m.cfg.TotalLoads)
 	}
 	for id, n := range m.loads.perEntity { // order-free: any error is a bug
 		if n > m.cfg.EntityLoads {
-			return fmt.Errorf("turn: %d loads of entity %s are under way, at most %d may be", n, id, m.cfg.EntityLoads)
+			return fmt.Errorf("turn: %d loads of entity %s are in progress, at most %d may be", n, id, m.cfg.EntityLoads)
 		}
 	}
 	if commands > m.cfg.TotalCommands || bytes > m.cfg.TotalBytes {

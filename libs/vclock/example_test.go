@@ -23,7 +23,7 @@ func Example() {
 	// [{a 2} {b 1}] after
 }
 
-// A node leaves for good. Merging the clock of a node that has not heard of
+// A node leaves permanently. Merging the clock of a node that has not heard of
 // it yet brings the entry back, so prune after merging.
 func ExampleClock_Keep() {
 	members := []string{"a", "b"}

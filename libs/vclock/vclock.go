@@ -12,7 +12,7 @@
 // # Departed nodes
 //
 // A clock grows by an entry for every node that ever changed the state.
-// [Clock.Prune] and [Clock.Keep] drop those of nodes that are gone for good.
+// [Clock.Prune] and [Clock.Keep] drop those of nodes that are gone permanently.
 // Pruning commutes with merging, but a clock that was not pruned brings the entry
 // back: prune incoming clocks as well, and remember departed nodes until all
 // others know of their departure.

@@ -11,7 +11,7 @@ import (
 
 // TestHangHoldsNobodyBack: an entity whose handler hangs, and which has more reminders than are
 // read at a time, or than may wait in memory, holds back no other one of its shard. When the
-// handler goes on, all of them fire, in the order in which they were due.
+// handler continues, all of them fire, in the order in which they were due.
 func TestHangHoldsNobodyBack(t *testing.T) { hangHoldsNobodyBack(t) }
 
 func hangHoldsNobodyBack(t testing.TB) {

@@ -42,7 +42,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // TestClockSetForward: when the clock of the store is set forward by an hour, what is due by then
-// fires once; a repeated wake-up is told what it has missed, and goes on from there when the
+// fires once; a repeated wake-up is told what it has missed, and continues from there when the
 // clock is set back.
 func TestClockSetForward(t *testing.T) {
 	m := newModel(t, 5, nil)

@@ -14,7 +14,7 @@ type Config struct {
 	// ReadShards is how many shards one read asks for. Default 256: the wake-ups of a region
 	// with the usual 1024 shards of a type are read by four queries.
 	ReadShards int
-	// Reads is how many reads are under way at a time. Default 1: loads of entities use the
+	// Reads is how many reads are in progress at a time. Default 1: loads of entities use the
 	// same connections.
 	Reads int
 	// Wakes is how many wake-ups may be in memory. Default 100,000: enough for two thousand
@@ -28,7 +28,7 @@ type Config struct {
 	// Further waiting wake-ups are removed from memory, and read again when that firing has ended.
 	// Default 10,000: few enough to leave room for other entities.
 	BlockedWakes int
-	// Firings is how many firings of a type are under way at a time. Default 256: a region
+	// Firings is how many firings of a type are in progress at a time. Default 256: a region
 	// that starts with many due wake-ups must serve its callers too.
 	Firings int
 	// Refresh is the pause between two sweeps of a shard. Default 15 s. A sweep finds changes of

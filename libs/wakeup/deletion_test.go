@@ -45,7 +45,7 @@ func deletedWhileRead(t testing.TB) {
 		m := newModel(t, 1, nil)
 		m.set("a0", "one", m.wall()+3000, 0, false)
 		m.set("a3", "other", m.wall()+3000, 0, false)
-		m.claimAll() // a read is under way now
+		m.claimAll() // a read is in progress now
 		m.deletes("a0", silent)
 		m.set("a0", "new", m.wall()+3000, 0, false)
 		for range 100 {
@@ -62,7 +62,7 @@ func deletedWhileRead(t testing.TB) {
 }
 
 // TestGone: a sweep removes what the journal does not have any more, though nobody has told the
-// keeper, even a reminder that keeps failing. What is under way stays until it has ended.
+// keeper, even a reminder that keeps failing. What is in progress stays until it has ended.
 func TestGone(t *testing.T) { gone(t) }
 
 func gone(t testing.TB) {

@@ -28,10 +28,10 @@
 // # Failures
 //
 // A firing that fails is repeated after a pause, which grows with each failure in a row. The
-// failures are counted in memory only. An entity has one firing under way at a time. An entity
+// failures are counted in memory only. An entity has one firing in progress at a time. An entity
 // whose handler hangs holds back no other entity: the wake-ups that wait behind its firing have a
 // limit of their own ([Config.BlockedWakes]), and do not stop a sweep. Each type has its own limit
-// of firings under way ([Config.Firings]), so a type holds back no other type.
+// of firings in progress ([Config.Firings]), so a type holds back no other type.
 //
 // # Remembered entities
 //

@@ -20,13 +20,13 @@ type Keeper struct {
 	shards []*shard // in no order
 	byID   map[sharding.ShardID]*shard
 	types  []*typeQueue // in the order in which they were first opened
-	// firings has the firing under way of each entity: an entity has at most one.
+	// firings has the firing in progress of each entity: an entity has at most one.
 	firings map[sharding.Entity]*firing
 	retries priority.Queue[*wake] // the failing wake-ups, by the time at which they are tried again
-	// reads are the reads under way, by number.
+	// reads are the reads in progress, by number.
 	reads       map[uint64]*reading
 	lastRead    uint64             // number of the last read
-	reserved    int                // how many wake-ups the reads under way may bring
+	reserved    int                // how many wake-ups the reads in progress may bring
 	failedReads int                // number of reads that have failed since the last one that succeeded
 	readsAfter  time.Time          // no read begins before this time
 	scanAt      time.Time          // when the shards are next scanned for those to be read; zero: never
@@ -61,7 +61,7 @@ type shard struct {
 	horizon int64     // earlier sweeps have read all wake-ups that are due before this time
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
-	reading bool      // a read is under way
+	reading bool      // a read is in progress
 	// empty says that the last sweep has found nothing that is due soon. The next read then asks
 	// whether the shard has any reminder at all. If it has none, the shard is quiet: it is not read
 	// until a reminder is set. While the shard is open here, only this process can set one.
@@ -69,14 +69,14 @@ type shard struct {
 	// sweepAgain says that the sweep must begin anew, because a wake-up that it has passed may
 	// have changed.
 	sweepAgain bool
-	// changed has the wake-ups that have changed while the read was under way. The page of the
+	// changed has the wake-ups that have changed while the read was in progress. The page of the
 	// read may be older than these changes.
 	changed      map[key]struct{}
 	changedWakes []Stored // the wake-ups in changed that still exist, as they are now
 	// ignored has the entities whose wake-ups in the page of the read are ignored. While the read was
-	// under way, these entities were deleted, or it became unknown which wake-ups they have.
+	// in progress, these entities were deleted, or it became unknown which wake-ups they have.
 	ignored map[sharding.Entity]struct{}
-	// outdated says that the whole page of the read is ignored: while the read was under way, more
+	// outdated says that the whole page of the read is ignored: while the read was in progress, more
 	// has changed than could be noted.
 	outdated     bool
 	waitingWakes int // number of wake-ups that are waiting and not failing
@@ -116,13 +116,13 @@ type wakeState uint8
 
 const (
 	waiting  wakeState = iota + 1 // in typeQueue.due
-	blocked                       // due, and in firing.blocked: another firing of its entity is under way
-	underWay                      // its firing is under way
+	blocked                       // due, and in firing.blocked: another firing of its entity is in progress
+	underWay                      // its firing is in progress
 	retrying                      // failing, in Keeper.retries
 	damaged                       // failing, because it cannot be read
 )
 
-// firing is a firing under way: the keeper has asked for the command of a wake-up to be run,
+// firing is a firing in progress: the keeper has asked for the command of a wake-up to be run,
 // and does not know yet how the firing has ended.
 type firing struct {
 	shard   *shard
@@ -132,7 +132,7 @@ type firing struct {
 	more    bool             // other due wake-ups of the entity were removed from memory, because too many wake-ups are blocked
 }
 
-// reading is a read under way.
+// reading is a read in progress.
 type reading struct {
 	asked  time.Time
 	shards []*shard

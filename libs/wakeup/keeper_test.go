@@ -387,7 +387,7 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 }
 
 // TestBacklog: wake-ups that became due while nobody owned their shards fire in the order in
-// which they were due. The number of firings under way is bounded, and so is the memory.
+// which they were due. The number of firings in progress is bounded, and so is the memory.
 func TestBacklog(t *testing.T) {
 	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingWakes, c.BlockedWakes, c.Wakes = 10, 4, 5, 5, 60 })
 	for i := range 500 {
@@ -413,7 +413,7 @@ func TestBacklog(t *testing.T) {
 		m.step(wakeup.Tick{})
 	}
 	if most != 4 {
-		t.Errorf("%d firings were under way at a time, want 4", most)
+		t.Errorf("%d firings were in progress at a time, want 4", most)
 	}
 	if len(m.fired) < 400 {
 		t.Errorf("only %d have fired", len(m.fired))
@@ -503,7 +503,7 @@ func TestOverdueBehindFailing(t *testing.T) {
 	m.set("a01", "slow", m.wall(), 0, false)
 	pass(time.Minute) // it has the only place, and the one that has failed waits for it
 	if len(m.fires) != 1 || m.fires[0].Wakeup.Name != "slow" {
-		t.Fatalf("under way: %+v", m.fires)
+		t.Fatalf("in progress: %+v", m.fires)
 	}
 	m.set("a02", "good", m.wall(), 0, false)
 	pass(10 * time.Second)
@@ -512,7 +512,7 @@ func TestOverdueBehindFailing(t *testing.T) {
 	}
 }
 
-// TestFailingHoldsNobodyBack: more wake-ups fail for ever than may be failing in memory. All
+// TestFailingHoldsNobodyBack: more wake-ups fail forever than may be failing in memory. All
 // others fire in time.
 func TestFailingHoldsNobodyBack(t *testing.T) { failingHoldsNobodyBack(t) }
 
@@ -541,7 +541,7 @@ func failingHoldsNobodyBack(t testing.TB) {
 		t.Errorf("%d of 10 have fired, the latest %s after its time", len(m.fired), m.latest)
 	}
 	if failing < 60 || failing > 600 {
-		t.Errorf("%d failures of 20 that fail for ever, in 100 s", failing)
+		t.Errorf("%d failures of 20 that fail forever, in 100 s", failing)
 	}
 	list := m.k.Failing(sharding.Entity{}, 100)
 	if s := m.k.Stats(); s.Failing != 5 || len(list) != 5 || list[0].Times < 2 || list[0].Name != "bad" || list[0].Code != sharding.Internal {
@@ -595,14 +595,14 @@ func beyondTheHorizon(t testing.TB) {
 	}
 }
 
-// TestPageOlderThanAChange: if a wake-up changes while a read is under way, the change counts,
+// TestPageOlderThanAChange: if a wake-up changes while a read is in progress, the change counts,
 // and not what the page of the read says.
 func TestPageOlderThanAChange(t *testing.T) { pageOlder(t) }
 
 func pageOlder(t testing.TB) {
 	m := newModel(t, 4, nil)
 	m.set("a0", "removed", m.wall()+100, 0, false)
-	m.claimAll() // a read is under way now; both entities are in its shard
+	m.claimAll() // a read is in progress now; both entities are in its shard
 	m.set("a0", "removed", 0, 0, false)
 	m.set("a3", "set", m.wall()+100, 0, false)
 	m.pass(time.Second)
@@ -643,7 +643,7 @@ func pageOutdated(t testing.TB) {
 		m := newModel(t, 6, func(c *wakeup.Config) { c.Page, c.FailingWakes, c.BlockedWakes, c.Wakes = 2, 1, 1, noted })
 		id := func(n int) string { return fmt.Sprintf("a0%d", n) }
 		m.set("a0", "removed", m.wall()+100, 0, false)
-		m.claimAll() // a read is under way now; all entities are in its shard
+		m.claimAll() // a read is in progress now; all entities are in its shard
 		for n := range noted {
 			if deletes {
 				m.deletes(id(n), false)

@@ -88,7 +88,7 @@ func (w *Stored) position() Position {
 // Stats describes what the keeper holds, and counts since its start.
 type Stats struct {
 	Wakes   int // wake-ups in memory
-	Firing  int // firings under way
+	Firing  int // firings in progress
 	Failing int // wake-ups that are failing
 	// Overdue is the time since the oldest wake-up that waits to fire was due; 0: none is due. It does not count those that are
 	// failing, and those whose entity is firing another one.

@@ -25,11 +25,11 @@ type Starter struct {
 	starts   map[sharding.Entity]*start
 	retries  priority.Queue[*start] // of those, by when they are started again
 	underWay int
-	// reads has the reads under way. There is at most one.
+	// reads has the reads in progress. There is at most one.
 	reads      map[uint64][]*startShard
 	lastRead   uint64
 	wakes      int       // number of wake-ups in memory
-	reserved   int       // how many wake-ups the reads under way may bring
+	reserved   int       // how many wake-ups the reads in progress may bring
 	scanAt     time.Time // when the shards are next scanned for those to be read; zero: never
 	scanFrom   int       // where in shards the next scan begins
 	readsAfter time.Time // no read begins before this time
@@ -104,7 +104,7 @@ func (s *startShard) Place() *int { return &s.place }
 // StartStats describes what the starter holds, and counts since its start.
 type StartStats struct {
 	Wakes    int // wake-ups in memory
-	Starting int // starts under way
+	Starting int // starts in progress
 	Failing  int // entities that will be started again after a failure
 	Started  uint64
 	Failed   uint64
@@ -255,7 +255,7 @@ func (s *Starter) ended(e *turn.StartEnded) {
 	}
 }
 
-// land is called when the start of an entity is not under way any more.
+// land is called when the start of an entity is not in progress any more.
 func (s *Starter) land(st *start) {
 	st.underWay = false
 	st.shard.typ.underWay--

@@ -32,12 +32,12 @@ type startModel struct {
 	ends   func(id string) turn.StartEnd
 	order  []string    // of all starts
 	starts []time.Time // of all starts
-	most   int         // that were under way at a time, of one type
+	most   int         // that were in progress at a time, of one type
 	held   int         // the most rows in memory
 	slow   bool        // starts take a while
 }
 
-// begun is a start under way.
+// begun is a start in progress.
 type begun struct {
 	at time.Time
 	in turn.StartEntity

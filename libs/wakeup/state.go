@@ -77,7 +77,7 @@ func (k *Keeper) Check() error {
 	return nil
 }
 
-// readShards returns the shards of all reads under way, including shards that were closed
+// readShards returns the shards of all reads in progress, including shards that were closed
 // meanwhile.
 func (k *Keeper) readShards() []*shard {
 	var all []*shard

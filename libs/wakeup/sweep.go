@@ -99,7 +99,7 @@ func (k *Keeper) scan() {
 }
 
 // busy reports whether so many wake-ups of a shard wait in memory for their time that no more are read.
-// Wake-ups whose firing is under way do not count, nor do blocked wake-ups, which wait for a firing of
+// Wake-ups whose firing is in progress do not count, nor do blocked wake-ups, which wait for a firing of
 // their entity to end: how long a firing takes is up to the handler.
 func (k *Keeper) busy(s *shard) bool {
 	switch {
@@ -163,7 +163,7 @@ func (k *Keeper) notRead(s *shard, at time.Time) {
 	k.scanBy(at)
 }
 
-// endRead notes that no read of the shard is under way any more.
+// endRead notes that no read of the shard is in progress any more.
 func (s *shard) endRead() {
 	s.reading, s.outdated, s.changed, s.changedWakes, s.ignored = false, false, nil, nil, nil
 }
@@ -197,7 +197,7 @@ func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 		if old := s.wakes[w.key()]; old != nil {
 			if old.state == underWay || old.WakeRef == w.WakeRef && old.Err == w.Err {
 				old.sweep = s.sweep
-				continue // if the firing under way is that of an older setting, the journal refuses it
+				continue // if the firing in progress is that of an older setting, the journal refuses it
 			}
 			k.remove(old)
 		}
@@ -231,7 +231,7 @@ func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 
 // removeGone is called at the end of a sweep that has read all wake-ups that are due before until. It
 // removes from memory the wake-ups that the sweep has not found: they are not in the journal any more.
-// A wake-up whose firing is under way stays: the firing itself may have removed the wake-up from the
+// A wake-up whose firing is in progress stays: the firing itself may have removed the wake-up from the
 // journal, and ended handles that.
 func (k *Keeper) removeGone(s *shard, until int64) {
 	for _, w := range s.wakes { // order-free: all that are gone are removed

@@ -56,7 +56,7 @@ func (m *Membership) Leave(ctx context.Context, node string) (*adminv1.Member, e
 	return res.GetMember(), err
 }
 
-// Down declares a node gone for good. The node is given as in [Membership.Leave].
+// Down declares a node gone permanently. The node is given as in [Membership.Leave].
 func (m *Membership) Down(ctx context.Context, node string) (*adminv1.Member, error) {
 	res, err := anyOf(ctx, m, func(ctx context.Context, c adminv1.Membership) (*adminv1.NodeResponse, error) {
 		return c.Down(ctx, &adminv1.NodeRequest{Node: node})

@@ -31,7 +31,7 @@ func (p *planner) Plan(ctx context.Context, _ *adminv1.PlanRequest) (*adminv1.Pl
 	}
 }
 
-// TestPlanTakesLong: an answer that takes longer than an election is waited for, but not for ever. If no
+// TestPlanTakesLong: an answer that takes longer than an election is waited for, but not forever. If no
 // coordinator is active, the wait is as short as for other questions.
 func TestPlanTakesLong(t *testing.T) {
 	if d := newHTTPWithoutTimeout(Options{}).Timeout; d != 0 {

@@ -21,7 +21,7 @@ const pollInterval = 100 * time.Millisecond
 //
 // If the context ends first, Until returns the last answer, or nil if there was none, and an error that wraps
 // the error of the context. Any other error of ask ends Until at once, with one exception: if an earlier attempt
-// may have been accepted, and a coordinator refuses the request with [twirp.Aborted], Until goes on. A
+// may have been accepted, and a coordinator refuses the request with [twirp.Aborted], Until continues. A
 // coordinator that has just become active refuses many requests in this way, and accepts them a moment later. If
 // the context then ends, the error also wraps the refusal.
 func Until[A any](ctx context.Context, ask func(context.Context) (*A, error), done func(*A) bool) (*A, error) {

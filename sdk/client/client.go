@@ -55,7 +55,7 @@ type Config struct {
 	// MaxReply is the longest reply that is read, in bytes. Default 8 MiB.
 	MaxReply int64
 	// Trace returns the W3C traceparent of the span in the context of a call, or "". The trace
-	// then goes on in the gateway, in the region and in the entity's handler. Default: none,
+	// then continues in the gateway, in the region and in the entity's handler. Default: none,
 	// because this package knows no library for traces. With OpenTelemetry:
 	//
 	//	func(ctx context.Context) string {

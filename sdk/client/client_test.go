@@ -138,7 +138,7 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"success":                    {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: sharding.OK},
 		"business error":             {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: sharding.OK},
-		"rejected for good":          {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: sharding.Rejected},
+		"rejected permanently":       {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: sharding.Rejected},
 		"rejected for now":           {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: sharding.OK},
 		"unknown, sent again":        {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: sharding.OK},
 		"unknown, then rejected":     {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: sharding.Unknown},
@@ -476,7 +476,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestTrace: a call goes on with the trace of its context, if there is one.
+// TestTrace: a call continues with the trace of its context, if there is one.
 func TestTrace(t *testing.T) {
 	type key struct{}
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -37,7 +37,7 @@ type Asker interface {
 //     must run again with the same key.
 //
 // The first such ask of a turn waits until the turns before it are durable: other entities
-// never hear of a state that is lost afterwards.
+// never learn of a state that is lost afterwards.
 //
 // An entity that waits for the answer, directly or indirectly, cannot be asked: such an ask
 // fails as failed_precondition with the text "call cycle". Entities whose commands wait for
@@ -56,7 +56,7 @@ func StepKey(name string) Option { return func(c *Call) { c.Step = name } }
 // cluster is Ctx as a Caller.
 type cluster Ctx
 
-// calls says whether a turn may ask for something, or has ended.
+// calls reports whether a turn may ask for something, or has ended.
 type calls struct{ state atomic.Uint32 }
 
 // Bits of calls.state.

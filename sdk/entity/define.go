@@ -244,7 +244,7 @@ func typeName(t reflect.Type) string {
 	return t.Name()
 }
 
-// Shards sets the number of shards of the type. It is fixed for ever with the
+// Shards sets the number of shards of the type. It is fixed forever with the
 // type's first use. Default 1024.
 func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
 

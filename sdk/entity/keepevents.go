@@ -8,7 +8,7 @@ import (
 
 // KeepEvents has the journal trim the events of an entity that a snapshot has made superfluous,
 // but for those of its newest n records. A record is what one command has stored: its events, if
-// it has any, and its reply. Default: all events are kept for ever. It is for entities that live
+// it has any, and its reply. Default: all events are kept forever. It is for entities that live
 // long and change often, whose past nobody asks for.
 //
 // The price: the snapshot is then all that there is of the state. An entity of which events are

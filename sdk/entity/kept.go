@@ -10,7 +10,7 @@ import (
 )
 
 // KeepOnMoves keeps the state of a volatile type's entities when their shard is handed off: when its
-// region leaves or is drained, or shards are balanced. The next region goes on with the state of the
+// region leaves or is drained, or shards are balanced. The next region continues with the state of the
 // entity after its last command and its stop hook, and with its pending timers. The state is kept
 // as a snapshot would be: the exported fields as JSON, or what the method Snapshot returns. If the
 // next region cannot read the state, the entity begins empty. It cannot read a state of another

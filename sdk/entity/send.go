@@ -124,7 +124,7 @@ type Answer[Out any] struct {
 }
 
 // Sent returns the input of the send to which an answer belongs, as [Handle.Send] was given it.
-// An author who has several sends under way names each in its input, and keeps them by that
+// An author who has several sends in progress names each in its input, and keeps them by that
 // name: the input stays the same if an operator has a dead letter sent again. Neither the order
 // of the answers nor their number says which one it is, because an answer that the sender could
 // not take in time never comes.

@@ -20,7 +20,7 @@ func Part(separator string, index int) ShardRule { return ShardRule{Separator: s
 
 // ShardBy sets what of an id decides about the shard, so that entities that belong together are in
 // one shard, and thus in one region: ids with the same prefix or part. Without it the whole id
-// decides. The rule is fixed for ever with the type's first use, as the number of shards is: a
+// decides. The rule is fixed forever with the type's first use, as the number of shards is: a
 // type that has entities without a rule, or with another one, needs a new name.
 //
 // Entities of several types are in shards with the same index if what is left of their ids by

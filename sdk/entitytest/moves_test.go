@@ -87,7 +87,7 @@ func TestMove(t *testing.T) {
 }
 
 // TestMoveToOtherVersion: a version that cannot read the state begins empty; one with a step
-// goes on.
+// continues.
 func TestMoveToOtherVersion(t *testing.T) {
 	ctx := context.Background()
 	later := func() *entity.Type[laterRoom] {

@@ -316,7 +316,7 @@ func refusedCommand(name string, c entity.CommandSchema, commands []entity.Comma
 	})
 	switch {
 	case i < 0 && c.Answers:
-		return complaint{text: fmt.Sprintf(" is gone, and the answers that it is to take would wait for it for ever. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: "no answer to it is on its way (roost sends)"}
+		return complaint{text: fmt.Sprintf(" is gone, and the answers that it is to take would wait for it forever. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: "no answer to it is on its way (roost sends)"}
 	case i < 0:
 		return complaint{text: fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: unused}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// complaints is a test that notes what it is told, and goes on.
+// complaints is a test that notes what it is told, and continues.
 type complaints struct {
 	testing.TB
 	texts []string

@@ -36,7 +36,7 @@ type typeTable struct {
 	loads    []shardLoad
 	shown    []allocation.ShardLoad
 	owned    []holding // by owner
-	expected []holding // by the node that will have the shards when what is under way has ended
+	expected []holding // by the node that will have the shards when what is in progress has ended
 }
 
 // row is a row of the route table, with what the coordinator knows about it.
@@ -78,7 +78,7 @@ type row struct {
 	wanted bool
 }
 
-// expectedOwner returns the node that will have the shard when what is under way has ended.
+// expectedOwner returns the node that will have the shard when what is in progress has ended.
 func (r *row) expectedOwner() sharding.NodeID { return cmp.Or(r.successor, r.Owner) }
 
 // awaited returns the region that must carry out an order, for a row in transit: the owner, or the
@@ -298,7 +298,7 @@ func toInt(b bool) int {
 	return 0
 }
 
-// countExpected counts the shards of all types that a node has when what is under way has
+// countExpected counts the shards of all types that a node has when what is in progress has
 // ended.
 func (m *Machine) countExpected(node sharding.NodeID, change int) {
 	if node.IsZero() {

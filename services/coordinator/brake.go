@@ -47,7 +47,7 @@ type brake struct {
 	baseline time.Duration // 0: not known yet
 	slow     int           // slow windows in a row
 	halvings uint8         // how often the rate is halved
-	moved    bool          // a voluntary move was under way in this window
+	moved    bool          // a voluntary move was in progress in this window
 	since    time.Time     // when moves were stopped; zero: they are not held back
 	stateAt  time.Time     // stopped: when the pause began; trying: when the pause ended
 	trialAt  time.Time     // trying: when the trial began; zero: it has not begun
@@ -106,7 +106,7 @@ func (b *brake) isSlow(w window, cfg *Config) bool {
 }
 
 // windowEnded judges the window that began at the time began and ends now. The parameter moving is the
-// number of voluntary moves under way. The result says whether the state or the rate has changed.
+// number of voluntary moves in progress. The result reports whether the state or the rate has changed.
 func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Config) bool {
 	before, rate := b.state, b.halvings
 	slow := b.isSlow(w, cfg)
@@ -133,7 +133,7 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 
 // judged reports whether a window that began at the time began can judge the trial. It can if it
 // began after the trial did. The trial need not have ended, because a move may be stuck. But while it is
-// under way, a window with few commands says nothing: perhaps they wait for the trial. If there is nothing to
+// in progress, a window with few commands says nothing: perhaps they wait for the trial. If there is nothing to
 // move, no trial is needed.
 func (b *brake) judged(began time.Time, w window, cfg *Config) bool {
 	if b.trialAt.IsZero() {

@@ -10,7 +10,7 @@ import (
 )
 
 // Every handoff delays the commands of a shard for a moment. The budget limits how many handoffs are
-// under way at once. Before any handoff begins, the budget is asked. Voluntary moves obey every
+// in progress at once. Before any handoff begins, the budget is asked. Voluntary moves obey every
 // limit. Drains obey only the limits of handoffs at once: in the cluster, and per region. Required
 // handoffs obey only the limit of handoffs at once in the cluster, which protects the coordinator.
 
@@ -49,12 +49,12 @@ const (
 	limitBrake
 )
 
-// budget counts the handoffs that are under way, and decides whether another one may begin.
+// budget counts the handoffs that are in progress, and decides whether another one may begin.
 type budget struct {
 	handoffs int // rows in phase handing-off
 	// from has the number of handoffs by owner, and to by successor.
 	from, to map[sharding.NodeID]int
-	// moving is the number of voluntary moves under way. Their rows are in phase handing-off or
+	// moving is the number of voluntary moves in progress. Their rows are in phase handing-off or
 	// starting.
 	moving int
 	freed  bool        // a handoff has ended since the last review of the rows
@@ -78,7 +78,7 @@ func (b *budget) count(before, after *row) {
 	b.moving += toInt(after.moves()) - toInt(before.moves())
 }
 
-// moves reports whether a voluntary move of the shard is under way. The row keeps the cause of the
+// moves reports whether a voluntary move of the shard is in progress. The row keeps the cause of the
 // move until the shard is given to a region other than the chosen one.
 func (r *row) moves() bool { return inTransit(r.Row) && needOf(r.cause) == voluntary }
 

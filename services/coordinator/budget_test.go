@@ -48,7 +48,7 @@ func (w *budgetWorld) want(what string, n need, from, to sharding.NodeID, l limi
 	return ""
 }
 
-// atOnce: the number of handoffs under way is bounded, whatever their causes are.
+// atOnce: the number of handoffs in progress is bounded, whatever their causes are.
 func atOnce() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxHandoffs = 2 })
 	w.begin(w.r1, w.r2, voluntary)
@@ -193,7 +193,7 @@ func trialAfterPause() string {
 	w.windows(1, 1000, quick)
 	trial := w.mayMove("after the pause", true)
 	w.begin(w.r1, w.r2, voluntary)
-	during := w.mayMove("while the trial is under way", false)
+	during := w.mayMove("while the trial is in progress", false)
 	w.end(w.r1, w.r2, voluntary)
 	return cmp.Or(before, trial, during, w.mayMove("while the trial is judged", false))
 }
@@ -220,7 +220,7 @@ func trialIsJudged() string {
 	return cmp.Or(worse, good, half, w.is("after a quick window", BrakeReleased, 1), w.mayMove("at the full rate", true))
 }
 
-// trialStalls: a window with few commands does not judge a trial that was under way in it. Without any
+// trialStalls: a window with few commands does not judge a trial that was in progress in it. Without any
 // commands, the window after the trial does.
 func trialStalls() string {
 	w := stopped()

@@ -31,7 +31,7 @@ func (b *brokenConstraints) view() []BrokenView {
 
 // countBroken counts the shards that break constraints, if a count is due, and tells the log which
 // constraints have become broken, or are kept again. While a plan is made, the count waits, but for one
-// interval at most: the plan may mend what it would find, or a strategy may never come to an end.
+// interval at most: the plan may mend what it would find, or a strategy may never end.
 func (m *Machine) countBroken() {
 	b := &m.broken
 	wait := m.cfg.BrokenInterval
@@ -50,7 +50,7 @@ func (m *Machine) countBroken() {
 	}
 }
 
-// breaking returns how many shards break a constraint when all moves under way have ended.
+// breaking returns how many shards break a constraint when all moves in progress have ended.
 func (m *Machine) breaking(c allocation.Broken) (n int) {
 	switch c {
 	case allocation.BrokenCapacity:

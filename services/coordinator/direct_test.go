@@ -69,7 +69,7 @@ func TestFormsOfSuccessors(t *testing.T) {
 }
 
 // startedFirst returns the forms that may be stored in T/0 before the successor serves it, if the
-// coordinator hears of the successor first, and then that the owner has stored nothing.
+// coordinator learns of the successor first, and then that the owner has stored nothing.
 func startedFirst(t *testing.T) sharding.FormSet {
 	w := handingOver(t)
 	shard := sharding.ShardID{Type: "T"}

@@ -1,5 +1,5 @@
 // Package coordinator is the pure core of the coordinator: it decides which
-// region owns which shard, makes every decision durable before anybody hears of it, and
+// region owns which shard, makes every decision durable before anybody learns of it, and
 // sends the changes to the processes that watch the table.
 //
 // Decisions are stored as facts. [Tenure] is what a process runs: it decides
@@ -28,7 +28,7 @@
 //	request.go   the requests of operators, and the effect of each request
 //	rows.go      the life of one row
 //	handoff.go   releasing shards
-//	budget.go    how many handoffs may be under way
+//	budget.go    how many handoffs may be in progress
 //	brake.go     when moves pause because commands are slow
 //	gateways.go  what gateways report about the commands of their clients
 //	rollout.go   which version of the application gets shards

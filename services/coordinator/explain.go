@@ -84,7 +84,7 @@ func (k ExplanationKind) String() string {
 type Weighed struct {
 	Region string
 	// Shards is the number of the region's shards of the type, Total that of all types. Both expect
-	// that all moves under way have ended.
+	// that all moves in progress have ended.
 	Shards, Total int
 	// Against says why the region was not chosen.
 	Against Against

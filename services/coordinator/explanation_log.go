@@ -18,19 +18,19 @@ import (
 // record. The sizes of the records of earlier terms are read later: when the term has stored some
 // bytes, or has lasted a while.
 //
-// One request to the journal is under way at a time. The driver calls [ExplanationLog.Next] at every tick.
+// One request to the journal is in progress at a time. The driver calls [ExplanationLog.Next] at every tick.
 type ExplanationLog struct {
 	limits ExplanationLimits
 	term   sharding.Term // 0: no term has begun, nothing is stored
 
-	waiting [][]byte  // explanations, oldest first, without those of the request under way
+	waiting [][]byte  // explanations, oldest first, without those of the request in progress
 	bytes   int       // the size of waiting
 	since   time.Time // from when on the oldest waiting explanation counts as waiting
 	dropped uint64    // dropped explanations that no record counts yet
 	lost    uint64    // how many explanations this process has dropped in all
 
 	number    uint64             // the number of the newest request
-	request   ExplanationRequest // the request under way; nil: none
+	request   ExplanationRequest // the request in progress; nil: none
 	retryAt   time.Time          // the next request is not made before
 	measureAt time.Time          // after MeasureExplanations has failed, it is not tried again before
 
@@ -126,7 +126,7 @@ func (l *ExplanationLog) Begin(term sharding.Term, now time.Time) {
 	*l = ExplanationLog{limits: l.limits, number: l.number, lost: l.lost, term: term, began: now}
 }
 
-// End ends the term. Waiting explanations are dropped. The request under way may still take effect.
+// End ends the term. Waiting explanations are dropped. The request in progress may still take effect.
 func (l *ExplanationLog) End() {
 	*l = ExplanationLog{limits: l.limits, number: l.number, lost: l.lost + uint64(len(l.waiting))}
 }
@@ -141,7 +141,7 @@ func (l *ExplanationLog) Flush(now time.Time) {
 	l.endAt = now.Add(l.limits.FlushWait)
 }
 
-// Ended reports whether no term is under way: nothing more will be stored.
+// Ended reports whether no term is in progress: nothing more will be stored.
 func (l *ExplanationLog) Ended() bool { return l.term == 0 }
 
 // Add takes an explanation in its stored form.
@@ -215,7 +215,7 @@ func (l *ExplanationLog) cut() uint64 {
 	return l.records[0].Seq
 }
 
-// answered ends the request under way, and returns it. If the request has another number, answered
+// answered ends the request in progress, and returns it. If the request has another number, answered
 // does nothing and returns nil.
 func (l *ExplanationLog) answered(number uint64) ExplanationRequest {
 	if l.request == nil || l.request.number() != number {

@@ -39,16 +39,16 @@ type Gate struct {
 	replies map[control.Call]uint64 // the positions of the answers in held
 	rows    *sharding.Row           // of the newest delta, which the next one may share
 
-	busy     bool // a record is under way
+	busy     bool // a record is in progress
 	newFacts int  // new facts in that record; its other facts belong to a checkpoint
 
 	afterSnapshot int    // facts in the stream after its snapshot
-	first         uint64 // first record of the checkpoint under way; 0: none
+	first         uint64 // first record of the checkpoint in progress; 0: none
 	cursor        cursor // of the checkpoint
 	done          bool   // all facts of the checkpoint are in records
-	copiedFacts   int    // facts of the checkpoint in the record under way
+	copiedFacts   int    // facts of the checkpoint in the record in progress
 	own           int    // how many facts of afterSnapshot are in the record first or later ones
-	compacting    bool   // the snapshot is under way
+	compacting    bool   // the snapshot is in progress
 }
 
 // heldOutput is an output that waits. If o is nil, the output was dropped.
@@ -139,8 +139,8 @@ func (g *Gate) Release(out []Output) []Output {
 	return out
 }
 
-// BeginRecord appends the facts of the next record to facts, and notes that the record is under way. It
-// appends none if there is nothing to store, or if a record is under way already. Joined facts are in one
+// BeginRecord appends the facts of the next record to facts, and notes that the record is in progress. It
+// appends none if there is nothing to store, or if a record is in progress already. Joined facts are in one
 // record, even if it becomes larger than the limits. The parameter m is the Machine whose outputs the Gate
 // holds.
 func (g *Gate) BeginRecord(m *Machine, facts []Fact) []Fact {
@@ -173,7 +173,7 @@ func (g *Gate) full(facts, bytes int) bool {
 	return facts >= g.cfg.FactsPerRecord || bytes >= g.cfg.RecordBytes
 }
 
-// checkpointFacts fills a record up with facts of the table, if a checkpoint is due or under way.
+// checkpointFacts fills a record up with facts of the table, if a checkpoint is due or in progress.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
 	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
@@ -193,13 +193,13 @@ func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fac
 	return facts
 }
 
-// Seq returns the sequence number of the record under way.
+// Seq returns the sequence number of the record in progress.
 func (g *Gate) Seq() uint64 { return g.seq + 1 }
 
-// Busy reports whether a record is under way.
+// Busy reports whether a record is in progress.
 func (g *Gate) Busy() bool { return g.busy }
 
-// Stored says that the record under way is durable. It returns how many facts of the
+// Stored says that the record in progress is durable. It returns how many facts of the
 // Machine it held, for the Machine's [Stored].
 func (g *Gate) Stored() int {
 	n, all := g.newFacts, g.newFacts+g.copiedFacts
@@ -228,7 +228,7 @@ func (g *Gate) Snapshot() uint64 {
 	return g.first - 1
 }
 
-// SnapshotEnded says whether the snapshot is stored. If it is not, method Snapshot returns its sequence
+// SnapshotEnded reports whether the snapshot is stored. If it is not, method Snapshot returns its sequence
 // number again.
 func (g *Gate) SnapshotEnded(stored bool) {
 	g.compacting = false

@@ -87,7 +87,7 @@ func (m *Machine) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.
 }
 
 // shiftLoad subtracts a load from the sum of one region, and adds it to the sum of another one. The
-// sums expect that all moves under way have ended.
+// sums expect that all moves in progress have ended.
 func (m *Machine) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 	if load == (sharding.Load{}) || from == to {
 		return
@@ -105,7 +105,7 @@ func (m *Machine) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 	}
 }
 
-// loadOf returns the load that a region is expected to have when all moves under way have ended.
+// loadOf returns the load that a region is expected to have when all moves in progress have ended.
 func (m *Machine) loadOf(r *region) allocation.Load {
 	return allocation.LoadOf(m.loads[r.node].Plus(r.load.rest))
 }

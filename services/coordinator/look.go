@@ -20,7 +20,7 @@ import (
 //     is one.
 //
 // If a step fails, or the row changes in between, all forms count as before, and the operator has to repeat the request.
-// A new coordinator does not know of a look that was under way.
+// A new coordinator does not know of a look that was in progress.
 
 // look is the state of the look at a row. A change of the row resets it.
 type look uint8

@@ -77,7 +77,7 @@ func TestLook(t *testing.T) {
 		t.Fatalf("all are read in one go: %+v", reads)
 	}
 	if out := w.do(LookAtShards{}); len(out) > 0 {
-		t.Errorf("what is under way begins anew: %+v", out)
+		t.Errorf("what is in progress begins anew: %+v", out)
 	}
 	found := reads[0].Begin()
 	found.Stored(entityOf(t, 0, 4), event(1))

@@ -16,7 +16,7 @@ import (
 type Machine struct {
 	cfg Config
 	now time.Time
-	out []Output // of the Step under way
+	out []Output // of the Step in progress
 
 	active      bool
 	term        sharding.Term // the newest term held
@@ -43,7 +43,7 @@ type Machine struct {
 	hostsDue time.Time
 	// drained has the drains of operators, sorted by region.
 	drained  []DrainFact
-	steering steering // the other requests of operators that are in force
+	steering steering // the other requests of operators that are in effect
 	// target is the target version, and targetFact the number of its newest fact in this term.
 	// rolloutStep is when a region last came or went. targetGone is when the last region with the target
 	// version went; zero: some region has it.
@@ -70,7 +70,7 @@ type Machine struct {
 
 	reviewDue bool // the rows must be reviewed: the membership has changed, or a region or an operator has sent a request
 	short     bool // a review ran out of the budget
-	// expectedShards counts, for all types, the shards that a node has when what is under way has
+	// expectedShards counts, for all types, the shards that a node has when what is in progress has
 	// ended.
 	expectedShards map[sharding.NodeID]int
 	// loads has the known loads of these shards, summed up by node.
@@ -217,7 +217,7 @@ func (m *Machine) askAgain(call control.Call) {
 	m.reply(call, control.NotActive{Term: m.term})
 }
 
-// elected starts a term. It folds the facts, repeats the orders that were under way, and begins to wait for
+// elected starts a term. It folds the facts, repeats the orders that were in progress, and begins to wait for
 // the owners.
 func (m *Machine) elected(in Elected) {
 	if in.Term <= m.term {
@@ -246,7 +246,7 @@ func (m *Machine) elected(in Elected) {
 		}
 		for i := range t.rows {
 			if !mutant.On("order-repeated") {
-				m.sendOrder(t, &t.rows[i]) // so a handoff goes on: perhaps the owner hears of it for the first time
+				m.sendOrder(t, &t.rows[i]) // so a handoff continues: perhaps the owner learns of it for the first time
 			}
 		}
 	}
@@ -320,7 +320,7 @@ func (m *Machine) tick() {
 	m.countBroken()
 }
 
-// factsStored goes on with what has waited for facts to become durable: rows that a review has
+// factsStored continues with what has waited for facts to become durable: rows that a review has
 // passed over, and parked watches.
 func (m *Machine) factsStored(n int) {
 	m.stored = min(m.stored+uint64(max(n, 0)), m.lastFact)

@@ -159,7 +159,7 @@ const (
 )
 
 // owners returns, by the index of the shard, the place in a list of the node that has the shard when what
-// is under way has ended, from 1; 0: no node has. The list begins with the nodes of the moment before, so
+// is in progress has ended, from 1; 0: no node has. The list begins with the nodes of the moment before, so
 // that pieces stay the same, unless most of these are gone.
 func (t *typeTable) owners(before []sharding.NodeID) (nodes []sharding.NodeID, owners []uint32) {
 	if len(before) > 2*len(t.expected)+64 {

@@ -289,7 +289,7 @@ func TestMutants(t *testing.T) {
 		// A shard would be taken from an owner who was not asked.
 		{"stopped-epoch", again, from(r1, control.ShardStopped{Shard: shard, Epoch: first})},
 		// A shard that is served would move because its owner is the second to
-		// hear of the new term.
+		// learn of the new term.
 		{"recovery-wait", []Input{
 			Member{Node: r1, Reachable: true}, Member{Node: r2, Reachable: true},
 			Elected{Term: 2, Facts: []Fact{
@@ -329,7 +329,7 @@ func TestMutantsOfTenures(t *testing.T) {
 		broken func(*tenureTest) bool
 	}{
 		// The facts are gone, and epochs that were given out by them are not: what a
-		// low term gives out, no region could claim.
+		// low term assigns, no region could claim.
 		{"term-above-epochs", func(w *tenureTest) bool {
 			w.acquire(3)
 			w.surveyed(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
@@ -522,7 +522,7 @@ func TestMutantsOfDirectHandoffs(t *testing.T) {
 	for _, name := range []string{"", "order-repeated"} {
 		mutant.Activate(name)
 		if at := adoptedAtOnce(t); at != (name == "") {
-			t.Errorf("mutant %q: the next coordinator goes on at once: %t", name, at)
+			t.Errorf("mutant %q: the next coordinator continues at once: %t", name, at)
 		}
 	}
 	for _, name := range []string{"", "successor-wrote"} {

@@ -173,7 +173,7 @@ func (t *typeTable) storedForms() []sharding.FormSet {
 	return forms
 }
 
-// inFlight lists the shards whose moves are under way.
+// inFlight lists the shards whose moves are in progress.
 func (t *typeTable) inFlight() []sharding.ShardID {
 	if t.transit == 0 {
 		return nil

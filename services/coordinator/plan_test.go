@@ -132,7 +132,7 @@ func (w *planWorld) next() string {
 func (w *planWorld) handsOff() bool { return w.m.budget.handoffs > 0 }
 
 // TestOnePlanAtATime: while a plan is being made, no other is asked for, and the coordinator
-// goes on.
+// continues.
 func TestOnePlanAtATime(t *testing.T) {
 	w := newPlanWorld(t)
 	w.pass(5)
@@ -305,7 +305,7 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// TestBrokenWhilePlanning: shards that break a constraint are counted although a plan does not come to an end.
+// TestBrokenWhilePlanning: shards that break a constraint are counted although a plan does not end.
 func TestBrokenWhilePlanning(t *testing.T) {
 	w := newPlanWorld(t)
 	if !w.m.planning {

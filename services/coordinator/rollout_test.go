@@ -322,7 +322,7 @@ func TestTarget(t *testing.T) {
 		{"all have gone back, and nobody has said so", "a:1 c:1 b:2 -b freeze", "1"},
 		{"not before that time", "a:1 c:1 b:2 -b half", "2"},
 		{"the last canary crashes, and comes back in time", "a:1 c:1 b:2 -b half b:2 -b half", "2"},
-		{"what it was is known for good", "a:1 c:1 b:2 -b freeze b:2", "1"},
+		{"what it was is known permanently", "a:1 c:1 b:2 -b freeze b:2", "1"},
 		{"regions of several versions are left", "a:1 b:2 c:3 -c freeze", "3"},
 		{"until they have one in common", "a:1 b:2 c:3 -c freeze -b", "3"},
 		{"then at once", "a:1 b:2 c:3 -c freeze -b wait", "1"},

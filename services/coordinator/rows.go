@@ -53,7 +53,7 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 // willSayWhatItWrote reports whether the coordinator must wait for the ShardStopped of the old owner before
 // it stores that the successor serves the shard. ShardStopped says in which forms the old owner has stored
 // something, and may come after the ShardStarted of the successor. If it were ignored, all forms that the
-// old owner writes would count as stored for good, and regions that do not read them could never get the
+// old owner writes would count as stored permanently, and regions that do not read them could never get the
 // shard. If the old owner writes no further forms, or cannot answer, there is nothing to wait for.
 func (m *Machine) willSayWhatItWrote(r *row) bool {
 	owner := m.region(r.Owner)
@@ -102,7 +102,7 @@ func (m *Machine) sendOrder(t *typeTable, r *row) {
 }
 
 // repeat visits the rows whose owner has not answered its order. It repeats the order. After
-// the timeout it allocates the shard to another region; if there is none, it goes on
+// the timeout it allocates the shard to another region; if there is none, it continues
 // repeating the order, so that a slow claim can succeed.
 func (m *Machine) repeat() {
 	for _, t := range m.types {

@@ -10,15 +10,15 @@ import (
 )
 
 // Operators steer placement by requests. Each request is stored as a fact, with its sender and its
-// reason, so it remains in force under later coordinators. A cordon and a pin name a region, so they
-// also remain in force when the region's process is replaced. A drain is about one process.
+// reason, so it remains in effect under later coordinators. A cordon and a pin name a region, so they
+// also remain in effect when the region's process is replaced. A drain is about one process.
 
-// steering has the requests of operators that are in force, except drains and pins. Pins are stored
+// steering has the requests of operators that are in effect, except drains and pins. Pins are stored
 // with their types.
 type steering struct {
 	cordons []CordonFact // sorted by region
 	freeze  FreezeFact   // if Frozen is false, there is no freeze
-	moves   []MoveFact   // moves that are under way, sorted by shard
+	moves   []MoveFact   // moves that are in progress, sorted by shard
 	// lastFact is the number of the newest of these facts in this term. Pins and drains count too.
 	lastFact uint64
 }
@@ -138,7 +138,7 @@ func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 // pin returns the name of the region to which a shard is pinned; "": the shard is not pinned.
 func (t *typeTable) pin(s sharding.ShardID) string { return t.pinsOf()[s] }
 
-// frozenByOperator reports whether an operator's freeze is in force. For the freeze of a rollout, see
+// frozenByOperator reports whether an operator's freeze is in effect. For the freeze of a rollout, see
 // frozenByRollout.
 func (m *Machine) frozenByOperator() bool {
 	f := m.steering.freeze
@@ -162,14 +162,14 @@ func (m *Machine) note(by, reason string) Note {
 
 func factTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-// SteeringView has the requests of operators that are in force. It shares nothing that is written to
+// SteeringView has the requests of operators that are in effect. It shares nothing that is written to
 // later.
 type SteeringView struct {
 	Drains  []DrainView  // sorted by region
 	Cordons []CordonView // sorted by region
-	Freeze  FreezeFact   // in force if it is Frozen
+	Freeze  FreezeFact   // in effect if it is Frozen
 	Pins    []PinView    // sorted by shard
-	Moves   []MoveFact   // moves that are under way, sorted by shard
+	Moves   []MoveFact   // moves that are in progress, sorted by shard
 	Brake   BrakeView
 }
 
@@ -197,7 +197,7 @@ type PinView struct {
 	Name  string // the name of the owner
 }
 
-// Steering returns the requests of operators that are in force.
+// Steering returns the requests of operators that are in effect.
 func (m *Machine) Steering() SteeringView {
 	v := SteeringView{Freeze: m.steering.freeze, Brake: m.budget.brake.view(&m.cfg), Moves: slices.Clone(m.steering.moves)}
 	for _, f := range m.drained {

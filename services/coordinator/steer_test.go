@@ -310,7 +310,7 @@ func TestMovesEnd(t *testing.T) {
 	}
 }
 
-// TestDrainTells: a drain says whether it is stored, which process it is about, and how many shards the
+// TestDrainTells: a drain reports whether it is stored, which process it is about, and how many shards the
 // region has or is about to get.
 func TestDrainTells(t *testing.T) {
 	if why := drainForgetsComing(t); why != "" {

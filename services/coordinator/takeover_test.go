@@ -18,7 +18,7 @@ type journalOf struct {
 	found    found
 	other    sharding.JournalHeartbeat
 	beats    bool          // the other one lives
-	until    time.Duration // so long; 0: for ever
+	until    time.Duration // so long; 0: forever
 }
 
 const (

@@ -49,7 +49,7 @@ import (
 // The type takeover decides whether the fact stream may be claimed: only if the term is not
 // spent, and if no other cluster uses the journal. After the claim, and before any decision,
 // a journal heartbeat records which cluster the journal belongs to. A journal that is full
-// or damaged may refuse that heartbeat; then the take-over goes on without it.
+// or damaged may refuse that heartbeat; then the take-over continues without it.
 //
 // # What is held back
 //
@@ -63,7 +63,7 @@ type Tenure struct {
 	cfg  Config
 	self sharding.NodeID
 	now  time.Time
-	out  []Output // of the Step under way
+	out  []Output // of the Step in progress
 	m    *Machine
 
 	term  sharding.Term // the term that this process holds and may use; 0: none
@@ -118,9 +118,9 @@ const (
 	active
 )
 
-// request is one kind of request to the journal, of which at most one is under way.
+// request is one kind of request to the journal, of which at most one is in progress.
 type request struct {
-	number  uint64    // the number of the request that is under way; 0: none is
+	number  uint64    // the number of the request that is in progress; 0: none is
 	retryAt time.Time // when a failed request may be made again; zero: none has failed
 }
 
@@ -310,7 +310,7 @@ func (t *Tenure) surveyed(in Surveyed) {
 	t.generation = in.Generation
 	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
 	if in.Damaged {
-		// The highest epoch could not be read. The take-over goes on without it, because the
+		// The highest epoch could not be read. The take-over continues without it, because the
 		// fence of the stream protects as well. A coordinator claims the stream before it hands
 		// out epochs of a term, so no epoch has a higher term than the fence. If the fence is
 		// above this term, the Claim that follows is refused.

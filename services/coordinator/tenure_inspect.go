@@ -16,7 +16,7 @@ func (t *Tenure) Check() error {
 		return fmt.Errorf("phase %d in term %d", t.phase, t.term)
 	}
 	if t.gate != nil && t.gate.Busy() != (t.append != request{}) {
-		return fmt.Errorf("a record is under way: %t, and the request for it is %+v", t.gate.Busy(), t.append)
+		return fmt.Errorf("a record is in progress: %t, and the request for it is %+v", t.gate.Busy(), t.append)
 	}
 	return t.m.Check()
 }

@@ -196,7 +196,7 @@ func TestJournalHeartbeats(t *testing.T) {
 		}
 		w.now = w.now.Add(cfg.JournalHeartbeatInterval)
 		w.step(Tick{})
-		never[WriteJournalHeartbeat](w, "one is under way")
+		never[WriteJournalHeartbeat](w, "one is in progress")
 		w.step(JournalHeartbeatWritten{Number: s.Number, Verdict: sharding.RefusedFull})
 	}
 	w.now = w.now.Add(cfg.JournalHeartbeatInterval)

@@ -35,7 +35,7 @@ type View struct {
 	Broken   []BrokenView  // all constraints, the most important one first
 	Gateways []GatewayView // sorted by node
 	Rollout  RolloutView
-	// Freeze is in force if it is Frozen.
+	// Freeze is in effect if it is Frozen.
 	Freeze FreezeFact
 }
 
@@ -86,7 +86,7 @@ type RegionView struct {
 	// Journal is what the region has reported about its journal.
 	Journal sharding.JournalState
 	// LoadReported says that the region has reported its load. Then Load is the load that the region is going to have
-	// when all moves under way have ended, as far as it is known, and Process is what its process has and uses.
+	// when all moves in progress have ended, as far as it is known, and Process is what its process has and uses.
 	// LoadComplete says that the region has reported as much as the strategy "load" needs.
 	Load                       allocation.Load
 	Process                    control.NodeLoad

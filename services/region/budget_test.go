@@ -9,7 +9,7 @@ import (
 )
 
 // division is a budget with the allowances of its cores, between which messages are
-// under way, in order for each core and direction.
+// in progress, in order for each core and direction.
 type division struct {
 	b       budget
 	cores   []allowance
@@ -101,7 +101,7 @@ func (d *division) tick() {
 	d.reclaim()
 }
 
-// deliver delivers one message, if any is under way.
+// deliver delivers one message, if any is in progress.
 func (d *division) deliver(r *rand.Rand) bool {
 	n := len(d.cores)
 	first := r.IntN(2 * n)

@@ -111,7 +111,7 @@ type Config struct {
 	InspectRows, InspectBytes, InspectText int
 	// InspectLook bounds how many entities a shard core looks at in one step for a list of entities. The
 	// step ends after the shard in which the bound was reached. InspectTime is how long a region makes such
-	// a list. Then it answers with what it has found, and where the list goes on. Defaults 10,000, about a
+	// a list. Then it answers with what it has found, and where the list continues. Defaults 10,000, about a
 	// millisecond, and 200 ms, well below coordinator.query_timeout.
 	InspectLook int
 	InspectTime time.Duration

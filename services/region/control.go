@@ -152,7 +152,7 @@ func (c *ControlCore) current(t sharding.Term) bool {
 
 // obeyed reports whether an order of the term t about the epoch e must be obeyed: the term
 // is not outdated, and its coordinator can have given out the epoch. If an order with an epoch of a later
-// term were obeyed, the fence would refuse all epochs that the coordinator gives out, and nobody could
+// term were obeyed, the fence would refuse all epochs that the coordinator assigns, and nobody could
 // serve the shard.
 func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")

@@ -231,7 +231,7 @@ func (c *ControlCore) readJournalHeartbeat() {
 	c.emit(ReadJournalHeartbeat{Number: c.announcing.number})
 }
 
-// journalHeartbeatRead goes on with the announcement.
+// journalHeartbeatRead continues with the announcement.
 func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	a := &c.announcing
 	if in.Number != a.number || !a.open {

@@ -14,7 +14,7 @@ import (
 // that hands the shard off keeps the states, and ShardStopped says that it does. HostShard names
 // that owner to the next owner. The next owner claims the shard, fetches the states, and serves
 // the shard with them. A state is given once and fetched once. An owner that does not get the
-// states in time begins without them, for good. If the coordinator does not learn that it has
+// states in time begins without them, permanently. If the coordinator does not learn that it has
 // begun, the owner after it is told of the same states, but finds its claim in the journal, and
 // begins without them, too. Therefore no state is ever alive twice, and none comes back.
 

@@ -5,7 +5,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// A platform that replaces regions one after the other goes on when the newest is ready.
+// A platform that replaces regions one after the other continues when the newest is ready.
 // So a region is ready when it is registered and the shards that a rollout brings to it
 // have come: then the regions that left before are empty, and the next one may leave. It
 // stays ready after that, whatever becomes of the coordinator: otherwise one that is lost

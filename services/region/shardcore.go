@@ -128,7 +128,7 @@ type heldShard struct {
 	// fetching, the buffer is empty.
 	buffer  []Command
 	bytes   int       // size of the commands in buffer
-	claimAt time.Time // the time at which the claim is repeated; zero: a claim is under way
+	claimAt time.Time // the time at which the claim is repeated; zero: a claim is in progress
 	// from is the address of the sender of the last order for the shard.
 	from string
 	// handOff is the epoch that ShardStopped must name. It is the highest epoch of all HandOff orders;

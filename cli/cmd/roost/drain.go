@@ -34,7 +34,7 @@ The drain lasts until the region ends, whichever coordinator is active;
 	cmd.Flags().BoolVar(&req.Resume, "resume", false, "end the drain")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen; change nothing")
 	cmd.Flags().StringVar(&req.Reason, "reason", "", reasonHelp)
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the last shard; the drain goes on after that")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the last shard; the drain continues after that")
 	return cmd
 }
 
@@ -122,7 +122,7 @@ func (a *app) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 	case err != nil && (req.Resume || last.Remaining == 0):
 		return ended(ctx, err, fmt.Sprintf("it is not known whether the request about %s is stored; run it again", region))
 	case err != nil:
-		return ended(ctx, err, fmt.Sprintf("%s: %s; the drain goes on", region, shardsLeft(last)))
+		return ended(ctx, err, fmt.Sprintf("%s: %s; the drain continues", region, shardsLeft(last)))
 	case req.Resume && a.json():
 		return a.printJSON(drained{Region: region, Remaining: last.Remaining})
 	case req.Resume:

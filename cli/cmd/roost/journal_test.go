@@ -75,7 +75,7 @@ func TestJournalCheck(t *testing.T) {
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "type Cart, event item-removed, version 1, ", "  fix: keep the struct as it was stored, and declare its successor with V(2, entity.From(1, …))\n  shards in which it is stored, so that a region with this program is not given them: 1\n")
 
-	// Snapshots are dropped beside the cluster, which goes on, and makes the next one.
+	// Snapshots are dropped beside the cluster, which continues, and makes the next one.
 	drop := func(code int, says string, args ...string) {
 		t.Helper()
 		got, out, errOut := d.roost(append([]string{"snapshot", "drop"}, args...)...)

@@ -30,7 +30,7 @@ entities of their types, and reads those in the shards, so it takes time.`,
 			return a.look(ctx)
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until everything is read; the coordinator goes on after that")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until everything is read; the coordinator continues after that")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func (a *app) look(ctx context.Context) error {
 	case last == nil:
 		return ended(ctx, err, "no coordinator has answered in time: it is not known whether shards are looked at; run it again")
 	}
-	return ended(ctx, err, plural(waiting(last), "shard")+" still to be looked at; it goes on, see the log of the coordinator")
+	return ended(ctx, err, plural(waiting(last), "shard")+" still to be looked at; it continues, see the log of the coordinator")
 }
 
 func countShards(list []*adminv1.Unreadable, wanted func(*adminv1.Unreadable) bool) (n int) {

@@ -89,8 +89,8 @@ func (a *app) leave(ctx context.Context, node string) error {
 
 func (a *app) downCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "down NODE", Short: "Declare a node gone for good", Args: oneName,
-		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nlearns of it. A process that is started again is another member. For a node that works,\nuse roost leave." + nodeHelp,
+		Use: "down NODE", Short: "Declare a node gone permanently", Args: oneName,
+		Long: "Declares a node gone permanently: its shards move, and its process stops as soon as it\nlearns of it. A process that is started again is another member. For a node that works,\nuse roost leave." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()
 			if err != nil {
@@ -100,7 +100,7 @@ func (a *app) downCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.done(m, "down", name(m)+" is declared down: its shards move, and its process stops as soon as it hears of it")
+			return a.done(m, "down", name(m)+" is declared down: its shards move, and its process stops as soon as it learns of it")
 		},
 	}
 }

@@ -50,7 +50,7 @@ func (f *fakeMember) Remove(_ context.Context, req *adminv1.NodeRequest) (*admin
 }
 
 func (f *fakeMember) Events(_ context.Context, req *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
-	if req.Next >= 3 && req.Stream == f.stream { // nothing goes on for ever
+	if req.Next >= 3 && req.Stream == f.stream { // nothing continues forever
 		return nil, twirp.NewError(twirp.InvalidArgument, "the end")
 	}
 	return &adminv1.EventsResponse{Stream: f.stream, Next: req.Next + 1, Resync: req.Stream != f.stream, Events: []*adminv1.Event{
@@ -78,7 +78,7 @@ func TestSteeringMembers(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"down region-1 --admin " + both, 0, "region-1 is declared down: its shards move, and its process stops as soon as it hears of it\n"},
+		{"down region-1 --admin " + both, 0, "region-1 is declared down: its shards move, and its process stops as soon as it learns of it\n"},
 		{"remove region-1 -o json --admin " + both, 0, `{"name":"region-1","addr":"10.0.0.2:25520","uid":"2a","outcome":"removed"}` + "\n"},
 		{"remove region-7 --admin " + both, exitNotFound, "roost: no member \"region-7\"; see roost members\n"},
 		{"down --admin " + both, exitUsage, "roost: one name is needed, 0 are given\nusage: roost down NODE [flags]\nsee: roost down --help\n"},

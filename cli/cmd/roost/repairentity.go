@@ -46,7 +46,7 @@ repairs it:
   --delete     delete the entity although it is damaged
 
 A record that is set aside stays in its place, without its events. The original is
-written to the file --out first, as a line of JSON, so nothing is lost for good. The
+written to the file --out first, as a line of JSON, so nothing is lost permanently. The
 reminders that the record has set, and the sends that are not delivered yet, are
 removed. What was delivered is not undone. A repeat of the record's command is
 refused (aborted). If the record cannot be read, its key is not known, so a repeat

@@ -56,7 +56,7 @@ as the strategy load counts it; - as long as it has not reported it.`,
 				return err
 			}
 			for _, q := range res.Quarantined {
-				if _, err := fmt.Fprintf(a.out, "refused for good: %s: %s\n", q.Node, q.Reason); err != nil {
+				if _, err := fmt.Fprintf(a.out, "refused permanently: %s: %s\n", q.Node, q.Reason); err != nil {
 					return err
 				}
 			}

@@ -294,7 +294,7 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 func TestDrainSaysWhatStays(t *testing.T) {
 	why := "3 shards left; of type Cart, 2 shards cannot move (4, 7): region-1 (version 1.3) does not read added v2, which may be stored. Start a region of 1.4, or of another version that does; of type Stock, 1 shard cannot move (1): there is no other region that could be given them"
 	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "drain", "region-9", "--timeout", "300ms")
-	if want := "draining region-9: " + why + "\nroost: region-9: " + why + "; the drain goes on\n"; code != exitTimedOut || errOut != want {
+	if want := "draining region-9: " + why + "\nroost: region-9: " + why + "; the drain continues\n"; code != exitTimedOut || errOut != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, errOut, want)
 	}
 }
@@ -347,7 +347,7 @@ func TestDrain(t *testing.T) {
 	}
 	active.remaining.Store(1 << 20)
 	code, _, errOut = roost(t, "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
-	if code != exitTimedOut || !strings.Contains(errOut, "the drain goes on") {
+	if code != exitTimedOut || !strings.Contains(errOut, "the drain continues") {
 		t.Errorf("endless drain: %d %s", code, errOut)
 	}
 }

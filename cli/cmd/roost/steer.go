@@ -315,7 +315,7 @@ func (a *app) steeringCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "steering", Short: "List drains, cordons, pins and other requests about placement", Args: cobra.NoArgs,
 		Long: `Lists what roost drain, cordon, freeze, pin and move have asked for, who has asked, when and
-why. A move is listed while it is under way. It also says if moves are held back because commands
+why. A move is listed while it is in progress. It also says if moves are held back because commands
 are slow.
 
 More than five pins of one type to one region, by the same requester and for the same reason, are one
@@ -412,7 +412,7 @@ func (a *app) printSteering(res *adminv1.SteeringResponse, eachPin bool) error {
 	}
 	rows = append(rows, pinRows(res.Pins, eachPin)...)
 	for _, v := range res.Moves {
-		rows = append(rows, []any{"move", v.Region, fmt.Sprintf("%s/%d", v.Type, v.Index), "under way", orDash(v.By), sinceText(v.SinceUnixMs), orDash(v.Reason)})
+		rows = append(rows, []any{"move", v.Region, fmt.Sprintf("%s/%d", v.Type, v.Index), "in progress", orDash(v.By), sinceText(v.SinceUnixMs), orDash(v.Reason)})
 	}
 	var lines []string
 	if len(rows) > 0 {

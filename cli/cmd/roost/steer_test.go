@@ -166,7 +166,7 @@ cordon   region-1  -       12 shards, 2 given since  ben  2026-01-02T03:04:05Z  
 cordon   region-7  -       not here                  -    2026-01-02T03:04:05Z  -
 pin      region-1  Cart/3  there                     ann  2026-01-02T03:04:05Z  -
 pin      region-1  Cart/4  at region-2               ann  2026-01-02T03:04:05Z  -
-move     region-2  Cart/5  under way                 ann  2026-01-02T03:04:05Z  -
+move     region-2  Cart/5  in progress               ann  2026-01-02T03:04:05Z  -
 frozen: no shard moves unless it has to, until roost thaw; ann, 2026-01-02T03:04:05Z: party
 `},
 	} {

@@ -112,7 +112,7 @@ func isTerminal(w io.Writer) bool {
 const clearScreen = "\x1b[H\x1b[2J"
 
 // watchTop asks again and again until Ctrl-C, and redraws the screen if the view is live. While no
-// coordinator answers, a live view says so and goes on.
+// coordinator answers, a live view says so and continues.
 func (a *app) watchTop(ctx context.Context, admin *adminclient.Client, o *top, live bool) error {
 	out := a.out
 	defer func() { a.out = out }()

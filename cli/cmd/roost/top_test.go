@@ -112,6 +112,6 @@ func TestTopLive(t *testing.T) {
 		t.Errorf("nobody answers: %v, %q", err, out.String())
 	}
 	if err := a.watchTop(t.Context(), adminclient.New("http://127.0.0.1:1"), &o, false); err == nil {
-		t.Error("nobody answers, and it goes on")
+		t.Error("nobody answers, and it continues")
 	}
 }

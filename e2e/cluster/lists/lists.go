@@ -4,7 +4,7 @@
 //
 // # What this does not do
 //
-// It is not an example: lists grow for ever, and so do their snapshots.
+// It is not an example: lists grow forever, and so do their snapshots.
 package lists
 
 import (

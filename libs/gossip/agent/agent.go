@@ -21,7 +21,7 @@ import (
 // down. The process should stop; started again it is another incarnation.
 var ErrDowned = errors.New("this node was declared down")
 
-// ErrNotJoined is returned by [Agent.Run] when this node was refused for good, or
+// ErrNotJoined is returned by [Agent.Run] when this node was refused permanently, or
 // gave up joining; the text says why.
 var ErrNotJoined = errors.New("this node did not join the cluster")
 
@@ -123,7 +123,7 @@ func (a *Agent) Evidence(n sharding.NodeID) {
 	a.inbox.Put(item{in: gossip.Evidence{Node: n}})
 }
 
-// Down declares a member gone for good.
+// Down declares a member gone permanently.
 func (a *Agent) Down(n sharding.NodeID) {
 	a.inbox.Put(item{in: gossip.DownNode{Node: n}})
 }

@@ -177,13 +177,13 @@ func TestFrames(t *testing.T) {
 		if c.ends {
 			_ = conn.SetReadDeadline(time.Now().Add(15 * time.Second))
 			if _, err := bufio.NewReader(conn).ReadByte(); err == nil || isTimeout(err) {
-				t.Errorf("%s: the stream goes on: %v", name, err)
+				t.Errorf("%s: the stream continues: %v", name, err)
 			}
 			if h.Stats().Received != received {
 				t.Errorf("%s: what followed was received", name)
 			}
 		} else {
-			until(t, name+": the stream goes on", func() bool { return h.Stats().Received > received })
+			until(t, name+": the stream continues", func() bool { return h.Stats().Received > received })
 		}
 		_ = conn.Close()
 		until(t, name+": all that was sent has been received", func() bool { return h.streamsIn() == 0 })
@@ -339,7 +339,7 @@ func TestNoStreamWithoutNeed(t *testing.T) {
 	}
 }
 
-// TestFullInbox: a message for which there is no room is lost, and its stream goes on.
+// TestFullInbox: a message for which there is no room is lost, and its stream continues.
 func TestFullInbox(t *testing.T) {
 	core := gossip.DefaultConfig()
 	core.Self, core.Name = sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, "node-1"

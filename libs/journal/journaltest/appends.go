@@ -243,7 +243,7 @@ func testCancelled(e *env) {
 		e.Fatal("a load with a cancelled context succeeds")
 	}
 	e.equal("alice", e.load(alice), journal.Loaded{})
-	e.one(durable, add(alice, record(1, "a"))) // and all goes on
+	e.one(durable, add(alice, record(1, "a"))) // and all continues
 }
 
 func testFull(e *env) {

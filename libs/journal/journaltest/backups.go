@@ -23,7 +23,7 @@ type Backups struct {
 	Lose func() error
 }
 
-// later is an epoch that the cluster gives out after the backup.
+// later is an epoch that the cluster assigns after the backup.
 const later = sharding.Epoch(9<<32 | 4)
 
 // restoredTerm is the term of the fences after a restore of what was at epoch later.

@@ -64,7 +64,7 @@ func testDedupeKeeps(e *env) {
 	// All are old now. Those that are not among the newest may be dropped, and only those.
 	e.pass(time.Minute)
 	if !e.forgets("c1") {
-		e.Fatal("an old entry is kept for ever")
+		e.Fatal("an old entry is kept forever")
 	}
 	for seq := uint64(16); seq <= 20; seq++ {
 		id := sharding.CommandID(fmt.Sprint("c", seq))
@@ -97,7 +97,7 @@ func testDedupeExpires(e *env) {
 	e.pass(2 * e.cfg.DedupeAge)
 	for _, k := range keys[:7] {
 		if !e.forgets(k) {
-			e.Fatalf("key %s is kept for ever", k)
+			e.Fatalf("key %s is kept forever", k)
 		}
 	}
 	for i, k := range append(keys[:7:7], unused) {
@@ -135,7 +135,7 @@ func testFutureKeys(e *env) {
 	}
 	e.pass(e.cfg.DedupeAge)
 	if !e.forgets(ahead) {
-		e.Fatal("a key of a clock that was ahead is kept for ever")
+		e.Fatal("a key of a clock that was ahead is kept forever")
 	}
 	last := e.load(alice).LastSeq
 	e.one(byID, add(alice, record(last+1, ahead)))
@@ -179,7 +179,7 @@ func testClockSteps(e *env) {
 	e.pass(2 * e.cfg.DedupeAge)
 	e.fill("c")
 	if !e.forgets("plain") || !e.forgets(timed) {
-		e.Fatal("ids are kept for ever")
+		e.Fatal("ids are kept forever")
 	}
 	// The clock that stored this key was behind the key's time by more than DedupeAge. Such a
 	// key is never dropped (Config.Ahead).
@@ -216,7 +216,7 @@ func testSeenTime(e *env) {
 	}
 	e.pass(2 * e.cfg.DedupeAge)
 	if e.fill("d"); !e.forgets("first") {
-		e.Fatal("an old id is kept for ever")
+		e.Fatal("an old id is kept forever")
 	}
 }
 
@@ -247,6 +247,6 @@ func testTimeCountsOnce(e *env) {
 		e.fill(fmt.Sprint("c", i))
 	}
 	if !e.forgets("first") {
-		e.Fatal("an old id is kept for ever")
+		e.Fatal("an old id is kept forever")
 	}
 }

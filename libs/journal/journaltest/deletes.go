@@ -14,7 +14,7 @@ func deletion(seq uint64, command sharding.CommandID) sharding.Record {
 	return r
 }
 
-// testDelete: a delete is a record. The sequence goes on, and nothing of the life before comes
+// testDelete: a delete is a record. The sequence continues, and nothing of the life before comes
 // back: not its records, not its snapshot, not its wake-ups.
 func testDelete(e *env) {
 	e.one(durable, claim(shard, epoch, 1))

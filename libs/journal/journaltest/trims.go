@@ -51,7 +51,7 @@ func testTrim(e *env) {
 	e.one(durable, snapshot(epoch, alice, 7, "s"))
 	e.equal("cut", e.load(alice).Cut, uint64(4))
 	e.one(bySeq, snapshot(epoch, alice, 3, "a snapshot in the gap"))
-	// Everything may go but the last record: the sequence goes on behind it.
+	// Everything may go but the last record: the sequence continues behind it.
 	e.one(durable, cutting(alice, 7, 7))
 	e.equal("last", e.load(alice).LastSeq, uint64(7))
 	e.one(durable, add(alice, record(8, "e")))

@@ -47,7 +47,7 @@ type entity struct {
 	// commands has the sequence number of the record of each command that is remembered.
 	commands map[sharding.CommandID]uint64
 	// forgetIndex is the index of the first entry that forgetKeys has not decided about;
-	// neverDropped counts the dedupe entries before it that are kept for ever.
+	// neverDropped counts the dedupe entries before it that are kept forever.
 	forgetIndex, neverDropped int
 	dropped                   time.Time
 	damaged                   []uint64 // sequence numbers, of records; see Damage

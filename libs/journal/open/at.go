@@ -20,7 +20,7 @@ type At struct {
 	// URL is that of the first database, which is usually the only one.
 	URL string
 	// Databases are the others, such as 2=postgres://roost@db2/roost: their numbers and URLs. An entry that does not begin with a
-	// number goes on with the one before, whose URL had a comma. See package spread.
+	// number continues with the one before, whose URL had a comma. See package spread.
 	Databases []string
 	// Types says in which database a type is put when it is first declared: its number. Others are put into the first one.
 	Types map[string]string

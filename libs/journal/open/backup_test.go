@@ -145,7 +145,7 @@ func backsUpSeveral(t *testing.T, at At) {
 	}
 	for _, done := range all {
 		if done.Facts.MaxEpoch.Term() < 9+journal.RestoreTerms || done.Facts.MaxEpoch != all[0].Facts.MaxEpoch {
-			t.Errorf("database %d goes on at epoch %v, the first one at %v", done.Header.Number, done.Facts.MaxEpoch, all[0].Facts.MaxEpoch)
+			t.Errorf("database %d continues at epoch %v, the first one at %v", done.Header.Number, done.Facts.MaxEpoch, all[0].Facts.MaxEpoch)
 		}
 	}
 	s.open()

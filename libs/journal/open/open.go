@@ -97,7 +97,7 @@ func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Drive
 var errMemory = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to upgrade", journal.ErrConfig)
 
 // Upgrade expands the schema of the journal that a URL names to [journal.Format], and
-// creates one where there is none. It says whether it had to; with dryRun it changes
+// creates one where there is none. It reports whether it had to; with dryRun it changes
 // nothing. Errors are those of [Open].
 func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
 	t, err := parse(rawURL, cfg)
@@ -113,7 +113,7 @@ func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool
 }
 
 // Activate lets no program below [journal.Format] use the journal that a URL names any
-// more. It says whether one could; with dryRun it changes nothing. Errors are those of
+// more. It reports whether one could; with dryRun it changes nothing. Errors are those of
 // [Open].
 func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
 	t, err := parse(rawURL, cfg)

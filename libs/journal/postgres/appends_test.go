@@ -190,7 +190,7 @@ func TestAppendStoresTheSame(t *testing.T) {
 	commit(t, b, add(1, alice, 1))
 	elapsed += time.Minute // by which the entity ages
 	for name, keys := range map[string][]sharding.CommandID{
-		"no key": {""}, "a key": {"a"}, "a time": {keyAt(now)}, "kept for ever": {keyAt(now.Add(365 * 24 * time.Hour))}, "several": {"a", "", keyAt(now)},
+		"no key": {""}, "a key": {"a"}, "a time": {keyAt(now)}, "kept forever": {keyAt(now.Add(365 * 24 * time.Hour))}, "several": {"a", "", keyAt(now)},
 	} {
 		op := add(1, alice, 2)
 		op.Append.Records = nil

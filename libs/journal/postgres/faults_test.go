@@ -158,8 +158,8 @@ func TestLocksEnd(t *testing.T) {
 	commit(t, b, add(1, alice, 1))
 }
 
-// TestFenceIsLocked says that no claim passes while an append is under way, and
-// the other way round, and that of one entity one write is under way at a time.
+// TestFenceIsLocked says that no claim passes while an append is in progress, and
+// the other way round, and that of one entity one write is in progress at a time.
 func TestFenceIsLocked(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

@@ -98,7 +98,7 @@ func (m *marks) check(ctx context.Context, conn *pgx.Conn, opened sharding.Gener
 	case fence < k.epoch:
 		return fmt.Errorf("%w: the claim of shard %s at epoch %s, which was durable, is not stored any more: the fence is at %s; %s", errWentBack, k.shard, k.epoch, fence, backAdvice)
 	case fence > k.epoch:
-		return nil // another process goes on with the shard: it may have removed the entity
+		return nil // another process continues with the shard: it may have removed the entity
 	case uint64(last) < k.seq:
 		return fmt.Errorf("%w: record %d of %s, which was durable, is not stored any more: its last one is %d; %s", errWentBack, k.seq, k.entity, last, backAdvice)
 	}

@@ -32,7 +32,7 @@ func wentBack(t *testing.T, errorf func(string, ...any)) {
 		{"the entity", "DELETE FROM roost.entity", add(7, alice, 2), true},
 		{"the last claim", "UPDATE roost.fence SET epoch = 7", claim(8), true},
 		{"the fence", "DELETE FROM roost.fence", add(7, alice, 2), true},
-		{"another process goes on, and removes the entity", "UPDATE roost.fence SET epoch = 9; DELETE FROM roost.entity", add(7, alice, 2), false},
+		{"another process continues, and removes the entity", "UPDATE roost.fence SET epoch = 9; DELETE FROM roost.entity", add(7, alice, 2), false},
 		{"a restored journal", "UPDATE roost.meta SET generation = generation + 1; DELETE FROM roost.entity", add(7, alice, 2), false},
 	} {
 		name, url := newDatabase(t, server)

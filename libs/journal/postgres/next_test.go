@@ -118,6 +118,6 @@ func callBefore(t *testing.T, conn *pgx.Conn, generation sharding.Generation, wo
 		t.Errorf("a program of the format before: %v, %v", results, err)
 	}
 	if !works && err == nil {
-		t.Error("a program of the format before that does not know of the activation goes on")
+		t.Error("a program of the format before that does not know of the activation continues")
 	}
 }

@@ -48,7 +48,7 @@ func newSilent(t *testing.T) *silent {
 	return s
 }
 
-// submit wants an answer: no operation hangs for ever.
+// submit wants an answer: no operation hangs forever.
 func (s *silent) submit(op journal.Op) journal.Result {
 	s.Helper()
 	got := make(chan journal.Result, 1)
@@ -102,7 +102,7 @@ func (s *silent) loads() (failed int, last error) {
 
 // TestSilentConnections lets all connections that there are fall silent: they
 // stay open, and nothing comes through. Loads and commits go on with new ones,
-// and what was under way is settled by a write.
+// and what was in progress is settled by a write.
 func TestSilentConnections(t *testing.T) {
 	s := newSilent(t)
 	s.durable(claim(1), 1)
@@ -164,7 +164,7 @@ func TestSilenceAfterCommit(t *testing.T) {
 }
 
 // TestSilentNetwork lets nothing through for a while, new connections included:
-// everything fails in time, and goes on when the network does.
+// everything fails in time, and continues when the network does.
 func TestSilentNetwork(t *testing.T) {
 	s := newSilent(t)
 	s.durable(claim(1), 1)

@@ -11,7 +11,7 @@ import (
 )
 
 // Upgrade expands the schema of a journal to the format of this program, as its owner: it
-// creates one where there is none. It says whether it had to; with dryRun it changes
+// creates one where there is none. It reports whether it had to; with dryRun it changes
 // nothing. Errors wrap [journal.ErrIdentity] for a schema that it cannot expand.
 func Upgrade(ctx context.Context, connection string, cfg journal.Config, dryRun bool) (changed bool, err error) {
 	err = asOwner(ctx, connection, cfg, func(conn *pgx.Conn, parsed *pgxpool.Config) error {
@@ -63,7 +63,7 @@ var expansions = map[int]string{}
 // the schema any more.
 var activations = map[int]string{}
 
-// Activate lets no program below a format use the journal any more. It says whether one
+// Activate lets no program below a format use the journal any more. It reports whether one
 // could; with dryRun it changes nothing.
 func Activate(ctx context.Context, connection string, cfg journal.Config, format int, dryRun bool) (changed bool, err error) {
 	err = asOwner(ctx, connection, cfg, func(conn *pgx.Conn, _ *pgxpool.Config) error {

@@ -39,7 +39,7 @@ func readNote(ctx context.Context, r journal.Reader) (n Note, seq uint64, err er
 }
 
 // changeNote changes the note of a database by a function that is called again if another process was faster.
-// It says whether there is a change. changeNote returns the note that is stored in the end.
+// It reports whether there is a change. changeNote returns the note that is stored in the end.
 func changeNote(ctx context.Context, d journal.Driver, change func(Note) (Note, bool, error)) (Note, error) {
 	for range raceTries {
 		n, seq, err := readNote(ctx, d)
@@ -57,7 +57,7 @@ func changeNote(ctx context.Context, d journal.Driver, change func(Note) (Note, 
 	return Note{}, fmt.Errorf("%w: other processes change the note of the database all the time", journal.ErrNotCommitted)
 }
 
-// writeNote appends a note, and says whether it did: not if another process was faster. All processes are one owner
+// writeNote appends a note, and reports whether it did: not if another process was faster. All processes are one owner
 // of the shard of the note, so that only the number of the record decides.
 func writeNote(ctx context.Context, d journal.Driver, seq uint64, n Note) (stored bool, err error) {
 	payload, err := json.Marshal(&n)

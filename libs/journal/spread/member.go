@@ -25,7 +25,7 @@ type member struct {
 	number int
 	// open opens the database and checks that it is the right one. It is not called for the first one.
 	open func(context.Context) (journal.Reader, error)
-	// writing holds a token while a commit or a declaration is under way: a driver takes one at a time.
+	// writing holds a token while a commit or a declaration is in progress: a driver takes one at a time.
 	writing chan struct{}
 
 	mu      sync.Mutex
@@ -78,13 +78,13 @@ func read[T any](ctx context.Context, s *set, m *member, f func(journal.Reader) 
 	return v, m.name(err)
 }
 
-// write runs one commit or declaration, when no other one is under way.
+// write runs one commit or declaration, when no other one is in progress.
 func write[T any](ctx context.Context, s *set, m *member, f func(journal.Driver) (T, error)) (T, error) {
 	var none T
 	select {
 	case m.writing <- struct{}{}:
 	case <-ctx.Done():
-		return none, m.name(fmt.Errorf("%w: another write is under way: %w", journal.ErrNotCommitted, ctx.Err()))
+		return none, m.name(fmt.Errorf("%w: another write is in progress: %w", journal.ErrNotCommitted, ctx.Err()))
 	}
 	defer func() { <-m.writing }()
 	return read(ctx, s, m, func(r journal.Reader) (T, error) { return f(r.(journal.Driver)) })

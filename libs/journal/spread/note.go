@@ -82,7 +82,7 @@ func (n Note) Place(stored []journal.TypeFact, declared []sharding.TypeDesc, wan
 func (n *Note) check(number int, generation sharding.Generation) error {
 	switch {
 	case n.Number != number && !mutant.On("spread-number"):
-		return fmt.Errorf("%w: it is database %d of a journal, and is given as database %d; each number in journal.databases belongs to one database for ever, and journal.url names database %d",
+		return fmt.Errorf("%w: it is database %d of a journal, and is given as database %d; each number in journal.databases belongs to one database forever, and journal.url names database %d",
 			journal.ErrIdentity, n.Number, number, First)
 	case number != First && n.Of != generation && !mutant.On("spread-generation"):
 		return fmt.Errorf("%w: database %d belongs to a journal whose first database has generation %s, and that of journal.url has %s: it is another cluster's, or a restore of all databases has not ended; correct the URLs, or run the restore again",

@@ -44,9 +44,9 @@ const (
 )
 
 // checkpointer copies the write-ahead log into the main file, beside the
-// writers. SQLite's own checkpoint inside a commit never comes to an end while
+// writers. SQLite's own checkpoint inside a commit never ends while
 // several processes write: there is always a new page, the log can never start
-// again from its beginning, and grows for ever. So nearly all pages are copied while
+// again from its beginning, and grows forever. So nearly all pages are copied while
 // others write, in ever shorter passes, and the last few while holding the
 // writers' lock.
 type checkpointer struct {

@@ -128,7 +128,7 @@ func TestCheckpoint(t *testing.T) {
 }
 
 // TestLogThatCannotBeCopied: a page of the log cannot be read. That ends none of the
-// processes that meet it: each says so, goes on, and tries again, not too often. When the
+// processes that meet it: each says so, continues, and tries again, not too often. When the
 // page can be read, the log is copied, and each says that too.
 func TestLogThatCannotBeCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 		first.checkpoints.checks <- struct{}{}
 		synctest.Wait()
 		if lost := first.broken.Load(); lost == nil || !errors.Is(*lost, journal.ErrBroken) {
-			t.Error("a process goes on after a failed fsync of a checkpoint")
+			t.Error("a process continues after a failed fsync of a checkpoint")
 		}
 	})
 }

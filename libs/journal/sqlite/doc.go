@@ -10,8 +10,8 @@
 // "-turn"), waits while holding it for the lock on a third one (path + "-write"), and then takes
 // SQLite's own write lock. Then it releases the first lock, and after its transaction the other two.
 // So only one writer waits for the active one, which cannot overtake it, and the kernel wakes it at
-// once. SQLite's own waiting promises neither. If its turn does not come within a second, a writer goes on
-// without it: the kernel may have given the turn to a process that is paused. Until that process goes on or dies,
+// once. SQLite's own waiting promises neither. If its turn does not come within a second, a writer continues
+// without it: the kernel may have given the turn to a process that is paused. Until that process continues or dies,
 // the others compete for SQLite's lock.
 //
 // When its turn comes, a writer looks whether another connection has committed since its own last
@@ -60,7 +60,7 @@
 // # What this does not do
 //
 // It is for one machine and a local file system: never put the file on a network share. A process
-// that is paused inside a transaction stops the other writers until it goes on or dies; nothing
+// that is paused inside a transaction stops the other writers until it continues or dies; nothing
 // wrong is written meanwhile. The pages of removed rows are used again. Only purges and trims give
 // pages back to the file system, a bounded number of pages per batch.
 //

@@ -68,7 +68,7 @@ func TestLockThatNobodyWantsAnyMore(t *testing.T) {
 	l[0].unlock()
 	must(t, l[2].lock(t.Context()))
 
-	// The second wait of the same handle may meet the first one, which goes on in the kernel.
+	// The second wait of the same handle may meet the first one, which continues in the kernel.
 	ctx, cancel = context.WithCancel(t.Context())
 	first = waiter(t, ctx, l[1])
 	cancel()
@@ -86,7 +86,7 @@ func TestLockThatNobodyWantsAnyMore(t *testing.T) {
 	must(t, l[0].lock(t.Context()))
 }
 
-// TestLockOfAClosedHandle: a wait in the kernel that goes on when its handle is closed holds nothing afterwards.
+// TestLockOfAClosedHandle: a wait in the kernel that continues when its handle is closed holds nothing afterwards.
 func TestLockOfAClosedHandle(t *testing.T) {
 	l := openLocks(t, 3)
 	must(t, l[0].lock(t.Context()))
@@ -142,7 +142,7 @@ func TestWritersTakeTurns(t *testing.T) {
 }
 
 // TestTurnThatDoesNotCome: a process that is paused may have the turn, but not SQLite's lock. The others write without
-// their turn, and take turns again when it goes on.
+// their turn, and take turns again when it continues.
 func TestTurnThatDoesNotCome(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
 	a := openDriver(t, path)

@@ -14,7 +14,7 @@ import (
 // fileLock is an advisory lock on a file of its own. The kernel grants it to the waiting handles about
 // in their order; a handle that asks at the moment of a release may overtake them. It releases the
 // lock when the holder dies. A process that is stopped (SIGSTOP) while it waits is not granted the lock until
-// it goes on. Two handles exclude each other, also in one process. A handle is used by one caller at a time.
+// it continues. Two handles exclude each other, also in one process. A handle is used by one caller at a time.
 type fileLock struct {
 	file *os.File
 
@@ -32,7 +32,7 @@ func openLock(path string) (*fileLock, error) {
 }
 
 // lock waits for the lock until ctx ends. A call of the system cannot be ended, so a goroutine
-// waits in it, and goes on waiting when ctx has ended: there is at most one for each handle, and
+// waits in it, and continues waiting when ctx has ended: there is at most one for each handle, and
 // the next call of lock waits for that one.
 func (l *fileLock) lock(ctx context.Context) error {
 	l.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 // The write-ahead log is a header and frames: a page behind a header with its
-// number and a checksum that goes on from that of the frame before. SQLite trusts
+// number and a checksum that continues from that of the frame before. SQLite trusts
 // what it reads from the log of an open file; here the frame is checked each time.
 // What a reader may see is not written again until nobody reads it any more, so
 // that a page, its header and the one before it belong together; a writer does not
@@ -18,7 +18,7 @@ import (
 
 const (
 	// copyVFS is the file system of connections that copy the log. A damaged frame
-	// must not keep all others in the log for ever: they would be lost with it when
+	// must not keep all others in the log forever: they would be lost with it when
 	// the log is left behind, because SQLite ends it at the first damaged frame. So it
 	// is copied too, as a page that fails its check in the main file.
 	copyVFS = "roost-pages-copy"

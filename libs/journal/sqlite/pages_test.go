@@ -162,7 +162,7 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 		select {
 		case <-j.Broken():
 		case <-time.After(10 * time.Second):
-			t.Error("the first page is damaged, and the journal goes on")
+			t.Error("the first page is damaged, and the journal continues")
 		}
 		return
 	}

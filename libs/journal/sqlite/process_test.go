@@ -68,7 +68,7 @@ func start(t *testing.T, part ...string) (*exec.Cmd, *bufio.Scanner) {
 const entities = 8
 
 // writeForever claims a shard and appends to its entities, one batch after the
-// other, and prints what is durable: entity and sequence number. It goes on
+// other, and prints what is durable: entity and sequence number. It continues
 // from what it finds, and ends when its epoch is not the stored one any more.
 func writeForever(path, index, at string) error {
 	b, err := Open(context.Background(), path, journal.DefaultConfig())
@@ -346,7 +346,7 @@ func writeBeyondLimit(path string) error {
 			return fmt.Errorf("a failed write gives: %w", err)
 		}
 		if _, err = b.Commit(ctx, []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}}); !errors.Is(err, journal.ErrBroken) {
-			return fmt.Errorf("a broken store goes on: %w", err)
+			return fmt.Errorf("a broken store continues: %w", err)
 		}
 		fmt.Println("stored", seq-1)
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // Upgrade expands the tables of a journal file to the format of this program: it creates
-// one where there is none. It says whether it had to; with dryRun it changes nothing.
+// one where there is none. It reports whether it had to; with dryRun it changes nothing.
 // Errors wrap [journal.ErrIdentity] for a file that it cannot expand.
 func Upgrade(ctx context.Context, path string, cfg journal.Config, dryRun bool) (changed bool, err error) {
 	info, err := os.Stat(path)
@@ -66,7 +66,7 @@ func (d *Driver) expand(ctx context.Context, dryRun bool) (changed bool, err err
 	return true, err
 }
 
-// Activate lets no program below a format use the journal any more. It says whether one
+// Activate lets no program below a format use the journal any more. It reports whether one
 // could; with dryRun it changes nothing.
 func Activate(ctx context.Context, path string, cfg journal.Config, format int, dryRun bool) (changed bool, err error) {
 	if _, err := os.Stat(path); err != nil {

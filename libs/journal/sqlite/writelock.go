@@ -12,7 +12,7 @@ const (
 	queueSuffix = "-turn"
 	// writerSuffix is appended to the path for the file that is locked by the active writer.
 	writerSuffix = "-write"
-	// turnPatience is how long a writer waits for its turn until it goes on without: long compared with what
+	// turnPatience is how long a writer waits for its turn until it continues without: long compared with what
 	// the writers before it need on a slow disk, short compared with [journal.Config.CommitTimeout].
 	turnPatience = time.Second
 )
@@ -24,7 +24,7 @@ type writeLock struct {
 	holdsQueue, holdsWriter bool
 	patience                time.Duration
 	// late: the turn did not come within patience. The kernel also gives it to a process that is paused,
-	// and then nobody's turn comes until that process goes on or dies.
+	// and then nobody's turn comes until that process continues or dies.
 	late bool
 }
 
@@ -39,7 +39,7 @@ func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
 
 // lock waits until the writers before this one have ended. It does nothing if this one holds the lock already.
 //
-// If the turn does not come in time, the caller goes on without it: SQLite's own lock is what keeps two from
+// If the turn does not come in time, the caller continues without it: SQLite's own lock is what keeps two from
 // writing at once. Until the turn has come, later calls do not wait for it again. They pause, so that a process
 // that has just written does not always get SQLite's lock again before the others.
 func (w *writeLock) lock(ctx context.Context) error {

@@ -38,7 +38,7 @@ const (
 	// a lease.
 	dialTimeout = time.Second
 	// memberTimeout is the time after which later requests go to the next member: as long as a request to the store may
-	// take by default (lease.Config.OpTimeout). The request itself goes on, because a late write is better than one
+	// take by default (lease.Config.OpTimeout). The request itself continues, because a late write is better than one
 	// that is aborted half-way.
 	memberTimeout = 500 * time.Millisecond
 	// After these without an answer, a connection is closed, so that the member is connected to again. gRPC allows no

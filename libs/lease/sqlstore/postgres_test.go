@@ -162,7 +162,7 @@ func (d *database) refused(t *testing.T) {
 }
 
 // Connections that stay open and let nothing through are given up, even if the
-// caller would wait for ever.
+// caller would wait forever.
 func (d *database) silent(t *testing.T) {
 	d.empty(t)
 	proxy := d.server.NewProxy(t)

@@ -17,7 +17,7 @@ type Machine struct {
 	deadline time.Time
 	region   string         // where it was sent last
 	epoch    sharding.Epoch // at which it was sent last
-	sending  bool           // an attempt is under way
+	sending  bool           // an attempt is in progress
 	refused  sharding.Epoch // up to which regions have refused it; 0: none has
 	doubt    bool           // an attempt may have been applied
 	last     string         // why it is not applied yet

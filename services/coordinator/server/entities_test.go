@@ -100,7 +100,7 @@ func TestActiveEntities(t *testing.T) {
 		t.Errorf("of a type without shards: %v, %v", res, err)
 	}
 
-	// A region that sends its lists in circles is not followed for ever.
+	// A region that sends its lists in circles is not followed forever.
 	region.mu.Lock()
 	region.entities = func(req *inspectionv1.EntitiesRequest) *inspectionv1.EntitiesResponse {
 		return &inspectionv1.EntitiesResponse{Next: &inspectionv1.EntityPosition{Type: "A"}}

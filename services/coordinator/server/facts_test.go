@@ -245,7 +245,7 @@ func alongside(t *testing.T, name string, test func(*testing.T)) {
 	})
 }
 
-// crowd is what goes on around a coordinator: a region registers again and is
+// crowd is what continues around a coordinator: a region registers again and is
 // suspected now and then, gateways ask for shards and poll the table.
 func (r *rig) crowd(i int) {
 	r.in(func() {

@@ -36,7 +36,7 @@ const (
 	listTime = time.Second
 )
 
-// cursor is the position at which a listing goes on. Clients get it as opaque text.
+// cursor is the position at which a listing continues. Clients get it as opaque text.
 type cursor struct {
 	Shard sharding.ShardID
 	ID    sharding.EntityID `json:",omitempty"` // the entity of the last row; empty: no row of the shard is listed
@@ -48,7 +48,7 @@ type cursor struct {
 	// Place is the place of the first send of record Seq that is not listed yet; 0: all of the
 	// record's sends are listed.
 	Place int `json:",omitempty"`
-	// Pending says that all dead letters are listed, and that the listing goes on with pending sends.
+	// Pending says that all dead letters are listed, and that the listing continues with pending sends.
 	Pending bool `json:",omitempty"`
 	// Stored says that the listing is one of stored entities, which is in another order.
 	Stored bool `json:",omitempty"`

@@ -242,7 +242,7 @@ func TestListingGetsOn(t *testing.T) {
 	want := slices.Clone(got)
 	got, reads = nil, 0
 	if next, err := l.run(t.Context(), from(row{}), time.Now().Add(time.Hour)); next != nil || err != nil || !slices.Equal(got, want) {
-		t.Errorf("in one call: goes on at %v with %v, %v", next, got, err)
+		t.Errorf("in one call: continues at %v with %v, %v", next, got, err)
 	}
 	got, reads = nil, 0
 	if _, err := l.run(t.Context(), from(row{shard: 60, n: rows})[:1], time.Now().Add(time.Hour)); err != nil || reads != 1 || len(got) > 0 {

@@ -141,7 +141,7 @@ func (s *Server) plan(o coordinator.Plan) {
 	go func() {
 		begin := time.Now()
 		late := time.AfterFunc(planLate, func() {
-			s.log.Warn("a plan of moves is not made yet, and until it is, no shard moves voluntarily, to pins neither: a strategy may not come to an end", "since", begin.UTC().Format(time.RFC3339))
+			s.log.Warn("a plan of moves is not made yet, and until it is, no shard moves voluntarily, to pins neither: a strategy may not end", "since", begin.UTC().Format(time.RFC3339))
 		})
 		in := o.Compute()
 		late.Stop()

@@ -73,7 +73,7 @@ func (a admin) propose(ctx context.Context, q coordinator.PlanQuery) (p coordina
 }
 
 // compute makes a plan, and gives up when the context ends. The error is not that of a deadline,
-// which clients take for a coordinator that is lost. A strategy may come to an end only later, or
+// which clients take for a coordinator that is lost. A strategy may end only later, or
 // never. So done is called when the plan has ended.
 func compute(ctx context.Context, p coordinator.Proposal, done func()) (*adminv1.PlanResponse, error) {
 	p.Input.Abandoned = func() bool { return ctx.Err() != nil }

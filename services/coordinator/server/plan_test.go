@@ -92,7 +92,7 @@ func TestPlanTakesTooLong(t *testing.T) {
 	}}
 	_, err = compute(ctx, made(stuck), func() { close(ended) })
 	if e, ok := err.(twirp.Error); !ok || e.Code() != twirp.Aborted || e.Msg() != "the plan was not ready after 2s" {
-		t.Errorf("the strategy does not come to an end: %v", err)
+		t.Errorf("the strategy does not end: %v", err)
 	}
 	select {
 	case <-ended:

@@ -61,7 +61,7 @@ func TestUnusableArbiter(t *testing.T) {
 }
 
 // TestLoopThatStandsStill: a coordinator whose loop does not go on fails its liveness check, with the
-// name of the loop, and passes it as soon as the loop goes on.
+// name of the loop, and passes it as soon as the loop continues.
 func TestLoopThatStandsStill(t *testing.T) {
 	noneLeft(t)
 	addr := freeAddr(t)
@@ -76,6 +76,6 @@ func TestLoopThatStandsStill(t *testing.T) {
 		return strings.Contains(got, "[-] coordinator loop: has stood still for") && !strings.Contains(got, "membership") && strings.HasSuffix(got, "failed\n")
 	})
 	close(goOn)
-	await(t, "it goes on", func() bool { return strings.HasPrefix(r.get("/livez"), "ok") })
+	await(t, "it continues", func() bool { return strings.HasPrefix(r.get("/livez"), "ok") })
 	r.end()
 }

@@ -253,7 +253,7 @@ func (r *rig) elected() sharding.Term {
 	return 0
 }
 
-// failed is what the process would end with; nil: it goes on.
+// failed is what the process would end with; nil: it continues.
 func (r *rig) failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -158,7 +158,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		s.strategyFaults.Warn(s.log, "a strategy of this coordinator has a fault: its shards go to the regions with the fewest", "strategy", strategy, "fault", what)
 	}
 	cfg.Allocation.Own = timeStrategies(cfg.Allocation.Own, func(strategy string, shard sharding.ShardID) {
-		s.strategyLate.Warn(s.log, "a strategy of this coordinator does not come to an end when it is to choose a region. Until it does, this coordinator decides nothing; if it never does, no coordinator with this strategy will", "strategy", strategy, "shard", shard)
+		s.strategyLate.Warn(s.log, "a strategy of this coordinator does not end when it is to choose a region. Until it does, this coordinator decides nothing; if it never does, no coordinator with this strategy will", "strategy", strategy, "shard", shard)
 	})
 	core, err := cfg.core()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// silentAfter is how long a record may be under way before the journal counts as silent.
+	// silentAfter is how long a record may be in progress before the journal counts as silent.
 	silentAfter = 5 * time.Second
 	// troubleEvery is the time between two lines in the log about one trouble.
 	troubleEvery = 10 * time.Second
@@ -20,7 +20,7 @@ const (
 // things for a journal that has no room, one that is damaged, one that refuses for another
 // reason, and one that does not answer.
 type trouble struct {
-	since  time.Time // when the record under way was handed over first; zero: none is
+	since  time.Time // when the record in progress was handed over first; zero: none is
 	logged time.Time // when it was last logged; zero: no trouble
 	err    error     // the last refusal; nil: there is no answer
 }
@@ -30,7 +30,7 @@ func (t *trouble) lasts() bool {
 	return !t.since.IsZero() && (t.err != nil || time.Since(t.since) >= silentAfter)
 }
 
-// begin notes that a record is under way.
+// begin notes that a record is in progress.
 func (t *trouble) begin() {
 	if t.since.IsZero() {
 		t.since = time.Now()
@@ -129,7 +129,7 @@ func (s *Server) report() {
 	}
 }
 
-// watchJournal checks whether a record is under way for long.
+// watchJournal checks whether a record is in progress for long.
 func (s *Server) watchJournal() {
 	if s.trouble.lasts() {
 		s.report()

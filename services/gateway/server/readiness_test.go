@@ -70,7 +70,7 @@ func TestComplaintsAreForgotten(t *testing.T) {
 	eventually(t, "the first address is reported", says("127.0.0.1:1: ", "127.0.0.1:2: "))
 	n := 0
 	eventually(t, "only the second one is", func() bool {
-		n++ // a call to the first one may be under way, and fail, when the list changes
+		n++ // a call to the first one may be in progress, and fail, when the list changes
 		list(fmt.Sprintf("127.0.0.1:2\n127.0.0.1:%d", 3+n%2))
 		return says("127.0.0.1:2: ", "127.0.0.1:1: ")()
 	})

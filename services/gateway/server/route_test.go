@@ -252,7 +252,7 @@ func TestDrain(t *testing.T) {
 	}
 	release()
 	if a := <-got; a.status != 200 {
-		t.Errorf("the one under way: %+v", a)
+		t.Errorf("the one in progress: %+v", a)
 	}
 }
 

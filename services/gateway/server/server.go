@@ -191,9 +191,9 @@ func (s *Server) drain(ctx context.Context) {
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		s.log.Warn("commands are still under way; they are answered as unknown")
+		s.log.Warn("commands are still in progress; they are answered as unknown")
 	case <-late:
-		s.log.Warn("commands are still under way; they are answered as unknown")
+		s.log.Warn("commands are still in progress; they are answered as unknown")
 	}
 }
 

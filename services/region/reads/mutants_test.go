@@ -16,7 +16,7 @@ type noted struct {
 
 func (n *noted) Errorf(string, ...any) { n.failed = true }
 
-// TestMutants checks that an entity that is damaged, and is loaded for ever, is noticed.
+// TestMutants checks that an entity that is damaged, and is loaded forever, is noticed.
 func TestMutants(t *testing.T) {
 	mutant.Activate("damaged-load")
 	t.Cleanup(func() { mutant.Activate("") })

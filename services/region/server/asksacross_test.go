@@ -46,7 +46,7 @@ func chimeIn(shard uint32, n int) string {
 }
 
 // TestRegionsAskEachOther: chimes of two regions ask each other over a link, and those of one
-// region without. One region is stopped, and the other goes on with what it had.
+// region without. One region is stopped, and the other continues with what it had.
 func TestRegionsAskEachOther(t *testing.T) {
 	noneLeft(t)
 	f, journal := newFake(t), "sqlite:"+t.TempDir()+"/journal.db"

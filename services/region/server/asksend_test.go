@@ -51,7 +51,7 @@ func heralds(told chan<- error, held <-chan struct{}) entity.Definition {
 	return entity.DefineVolatile("Herald", func(string) *struct{} { return &struct{}{} }, entity.On(heralded, call), entity.On(heraldLook, call)).Shards(4)
 }
 
-// TestAskAlwaysEnds: whatever ends the turn, the shard or the region, a turn that asks goes on,
+// TestAskAlwaysEnds: whatever ends the turn, the shard or the region, a turn that asks continues,
 // and is told by the core whether its command may have run.
 func TestAskAlwaysEnds(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -97,7 +97,7 @@ func TestAskAlwaysEnds(t *testing.T) {
 				select {
 				case err = <-told:
 				case <-time.After(time.Minute):
-					t.Fatal("the turn waits for ever")
+					t.Fatal("the turn waits forever")
 				}
 				if entity.CodeOf(err) != c.code || entity.OutcomeOf(err) != c.outcome || !strings.Contains(fmt.Sprint(err), c.text) {
 					t.Errorf("it was told %v (%v), want %s with the outcome %v and %q", err, entity.OutcomeOf(err), c.code, c.outcome, c.text)

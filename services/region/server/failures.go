@@ -224,7 +224,7 @@ func (s *shared) forbidden(env *sharding.Envelope) *sharding.Reply {
 	return nil
 }
 
-// checkTell refuses a tell that cannot be read. The sender of a tell hears of nothing after it was
+// checkTell refuses a tell that cannot be read. The sender of a tell learns of nothing after it was
 // accepted, so its input is looked at before. The goroutine that brings it does that: decoding may
 // be the author's code and take long.
 func (s *shared) checkTell(env *sharding.Envelope) (entity.Decoded, *sharding.Reply) {

@@ -153,7 +153,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	})
 }
 
-// TestTells: who sends a tell hears of nothing after it was accepted. So what
+// TestTells: who sends a tell learns of nothing after it was accepted. So what
 // cannot be read is refused before, and what fails later is measured and logged.
 func TestTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

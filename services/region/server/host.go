@@ -23,7 +23,7 @@ import (
 type slot struct {
 	inc  turn.Incarnation
 	inst entity.Instance
-	ctx  *turnContext // of the turn that is due or under way
+	ctx  *turnContext // of the turn that is due or in progress
 }
 
 // work is a turn, or anything else to be done with an instance.
@@ -38,7 +38,7 @@ type work struct {
 // local is what a worker keeps besides its jobs.
 type local struct {
 	out      []outgoing // answers to be sent when the core is released
-	finished finished   // the turn under way
+	finished finished   // the turn in progress
 }
 
 type (

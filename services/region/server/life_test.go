@@ -261,7 +261,7 @@ func TestWhatIsRefused(t *testing.T) {
 	r.end()
 }
 
-// TestInboxLetsGo: a link that waits for room does not wait for ever.
+// TestInboxLetsGo: a link that waits for room does not wait forever.
 func TestInboxLetsGo(t *testing.T) {
 	b := oneInbox(1)
 	b.put(0, item{})

@@ -289,7 +289,7 @@ func (s *shardLoop) takeIn() (commands int, stirred bool) {
 	return len(some), stirred || len(some) > 0
 }
 
-// notePanic notes which command the core took in when it panicked. The panic goes on and ends the process.
+// notePanic notes which command the core took in when it panicked. The panic continues and ends the process.
 func (s *shardLoop) notePanic() {
 	if s.taking != nil {
 		s.noter.corePanicked(s.taking.cmd.Envelope.Entity, s.taking.cmd.Envelope.Command)

@@ -91,7 +91,7 @@ func (a *answers) want(t *testing.T, numbers ...uint64) {
 	clear(a.got)
 }
 
-// soon waits for what should come: the core's clock ticks for ever, so that a test
+// soon waits for what should come: the core's clock ticks forever, so that a test
 // which waits in vain would never end.
 func soon(t *testing.T, what <-chan struct{}) {
 	t.Helper()
@@ -211,7 +211,7 @@ func TestManySlowTurnsBesideEachOther(t *testing.T) {
 		}
 		s.Submit(a, cmds)
 		for range numbers {
-			soon(t, g.waiting) // all of them are under way
+			soon(t, g.waiting) // all of them are in progress
 		}
 		close(g.open)
 		synctest.Wait()
@@ -334,7 +334,7 @@ func (*onlyNotes) End(int, time.Time)              {}
 func (n *onlyNotes) Only(turn control.CrashedTurn) { n.only = turn }
 func (n *onlyNotes) Nobody()                       { n.nobody = true }
 
-// TestCorePanics: if the core panics when it takes in a command, this command is noted, and the panic goes on.
+// TestCorePanics: if the core panics when it takes in a command, this command is noted, and the panic continues.
 func TestCorePanics(t *testing.T) {
 	var notes onlyNotes
 	n := &noter{queue: suspects.New(&notes)}
@@ -352,7 +352,7 @@ func TestCorePanics(t *testing.T) {
 	s.takeIn()
 }
 
-// TestOtherCorePanics: if the control core panics, or the core of the router, nobody is suspected, and the panic goes on.
+// TestOtherCorePanics: if the control core panics, or the core of the router, nobody is suspected, and the panic continues.
 func TestOtherCorePanics(t *testing.T) {
 	for _, name := range []string{"control", "router"} {
 		var notes onlyNotes

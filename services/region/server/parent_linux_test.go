@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // contained opens the box, prints how the process before this one has ended, and plays its role in the turn of a suspect.
 func contained(role string) int {
 	switch role {
-	case "leaves-orphan": // prints the id of a process that goes on, and ends before it
+	case "leaves-orphan": // prints the id of a process that continues, and ends before it
 		orphan := containedCommand("orphan")
 		in, _, err := os.Pipe()
 		if err != nil {

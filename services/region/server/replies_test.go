@@ -229,7 +229,7 @@ func TestLargeRepliesBreakNoLink(t *testing.T) {
 }
 
 // TestSilentGatewaysAreBounded: gateways that read nothing get as much as the
-// limits allow and no more, one that reads goes on meanwhile, and when they do
+// limits allow and no more, one that reads continues meanwhile, and when they do
 // read all their answers come.
 func TestSilentGatewaysAreBounded(t *testing.T) {
 	const total = 40 << 20

@@ -51,7 +51,7 @@ func TestSlotOfAnEarlierIncarnation(t *testing.T) {
 	}
 	s.cancel(turn.Cancel{Incarnation: incarnation(2)})
 	if next.ctx.Err() == nil {
-		t.Error("its own turn goes on")
+		t.Error("its own turn continues")
 	}
 	s.drop(turn.Drop{Incarnation: incarnation(2)})
 	if s.slot(incarnation(2)) != nil {

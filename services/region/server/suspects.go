@@ -131,7 +131,7 @@ func (s *noter) alive(now time.Time) {
 }
 
 // stepsCore calls a function that steps a core without entities, such as the control core. If it panics, nobody is
-// suspected. The panic goes on and ends the process.
+// suspected. The panic continues and ends the process.
 func (s *noter) stepsCore(f func()) {
 	panics := true
 	defer func() {

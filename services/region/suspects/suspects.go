@@ -2,7 +2,7 @@
 // causes of the end of the process before it. A suspect is an entity that ran when a region ended.
 //
 // The turns of suspects run one at a time, each of them alone. So if the process ends during such a turn, no other
-// suspect can have ended it. A turn that hangs must not hold up other suspects for ever: after AloneWait they run beside
+// suspect can have ended it. A turn that hangs must not hold up other suspects forever: after AloneWait they run beside
 // it, and then none of them runs alone.
 //
 // The driver of a region and the simulation share this package, so that they cannot differ. See
@@ -90,7 +90,7 @@ type Queue struct {
 func New(notes Notes) *Queue { return &Queue{notes: notes, clean: map[work]uint32{}} }
 
 // Begin reports whether a turn begins now. If not, the turn waits until End or Tick returns it. A turn that has waited
-// for something may begin again after its End, and goes on.
+// for something may begin again after its End, and continues.
 func (q *Queue) Begin(now time.Time, t *Turn) bool {
 	if len(q.running) > 0 && !mutant.On("suspects-alone") {
 		t.since = now

@@ -177,7 +177,7 @@ func TestInterruptLeavesNoProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(stderr)
-		for lines.Scan() && !strings.Contains(lines.Text(), "of 693,249") { // well under way
+		for lines.Scan() && !strings.Contains(lines.Text(), "of 693,249") { // well in progress
 		}
 		if n := len(processesWith(data)); n != coordinators+regions+gateways {
 			t.Errorf("%d processes before the interrupt", n)

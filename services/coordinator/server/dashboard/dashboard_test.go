@@ -424,7 +424,7 @@ func TestManyViewers(t *testing.T) {
 	})
 }
 
-// TestNamesBegunAnew: names of regions that are long gone do not stay for ever.
+// TestNamesBegunAnew: names of regions that are long gone do not stay forever.
 func TestNamesBegunAnew(t *testing.T) {
 	f := &fake{}
 	s := sampler{admin: f}

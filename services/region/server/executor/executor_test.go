@@ -193,7 +193,7 @@ func TestBlock(t *testing.T) {
 	})
 }
 
-// Jobs that block are all under way at a time, however many.
+// Jobs that block are all in progress at a time, however many.
 func TestBlockingJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

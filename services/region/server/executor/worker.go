@@ -75,7 +75,7 @@ func (w *Worker[W, R, L]) Take(j *Job[W]) bool {
 // Loaded reports whether the worker has jobs.
 func (w *Worker[W, R, L]) Loaded() bool { return len(w.jobs) > 0 }
 
-// Next ends the job under way, with its result unless that is nil, and returns the
+// Next ends the job in progress, with its result unless that is nil, and returns the
 // next one; nil if none is left.
 func (w *Worker[W, R, L]) Next(result *R) *Job[W] {
 	w.mu.Lock()

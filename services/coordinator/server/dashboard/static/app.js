@@ -139,7 +139,7 @@ function attention() {
   if (c.ownerless) list.push(el("li", { class: "bad-one" }, el("b", {}, "✕ " + c.ownerless + " shards without a region"), "No region can be given them now."));
   if (m.freeze) list.push(el("li", {}, el("b", {}, "❄ Moves are frozen"), (m.freeze.by ? "by " + m.freeze.by + ": " : "") + (m.freeze.reason || "")));
   if (m.brake) list.push(el("li", {}, el("b", {}, "◒ Voluntary moves are held back"), m.brake.why));
-  for (const q of m.quarantined) list.push(el("li", { class: "bad-one" }, el("b", {}, "✕ " + short(q.node)), "refused for good: " + q.reason));
+  for (const q of m.quarantined) list.push(el("li", { class: "bad-one" }, el("b", {}, "✕ " + short(q.node)), "refused permanently: " + q.reason));
   const most = 8;
   if (list.length > most) {
     const n = list.length - most;

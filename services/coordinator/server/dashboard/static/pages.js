@@ -29,7 +29,7 @@ function members(main, _, __, cluster) {
         [["Name"], ["Role"], ["State", "w"], ["Shards", "n"], ["Load", "w"], ["Commands", "n"], ["Entities", "n"], ["Memory", "w"], ["Zone"], ["Version"], ["Address", "w"]], rows, "no members")),
       box("Gateways", table(m.usual_p99_us > 0 ? "p99 at all gateways: " + micros(m.p99_us) + ", usually " + micros(m.usual_p99_us) : null,
         [["Address", "w"], ["Commands", "n"], ["Refused", "n"], ["p50", "n"], ["p99", "n"], ["Heard", "n"], ["Management", "w"]], gateways, "No gateway has reported yet.")),
-      m.quarantined.length ? box("Refused for good", table(null, [["Node", "w"], ["Why"]], m.quarantined.map((q) => [q.node, q.reason]), "")) : null);
+      m.quarantined.length ? box("Refused permanently", table(null, [["Node", "w"], ["Why"]], m.quarantined.map((q) => [q.node, q.reason]), "")) : null);
   }
   update();
   const asked = poll(main, 3000, () => call("Regions"), (res) => {
