@@ -214,7 +214,7 @@ func gather(root string) ([]text, error) {
 	}
 	var texts []text
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		if strings.Contains(name, "testdata/") || slices.Contains(generatedPages, name) {
+		if strings.Contains(name, "testdata/") || strings.HasPrefix(name, "tools/cmd/words/") || slices.Contains(generatedPages, name) {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(root, name))
