@@ -65,7 +65,7 @@ func TestOutboxIsBounded(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		add("in progress", true)
+		add("at once", true)
 		add("a", true)
 		add("0123456789", false) // too many bytes with it
 		add("b", true)
@@ -77,7 +77,7 @@ func TestOutboxIsBounded(t *testing.T) {
 			release <- struct{}{}
 			synctest.Wait()
 		}
-		if want := [][]string{{"in progress"}, {"a", "b"}, {"c"}}; !slices.EqualFunc(calls, want, slices.Equal) {
+		if want := [][]string{{"at once"}, {"a", "b"}, {"c"}}; !slices.EqualFunc(calls, want, slices.Equal) {
 			t.Errorf("calls %q, want %q", calls, want)
 		}
 		add("0123456789", true) // there is room again
