@@ -21,7 +21,7 @@ const (
 type StartConfig struct {
 	// Strategy is StartConstant by default, so that commands are not slowed down much.
 	Strategy Strategy
-	// Frequency and Number are used by StartConstant, for each type. Defaults 3 ms and 2: 667
+	// Frequency and Number are used by StartConstant, for each type. Defaults 10 ms and 7: 700
 	// entities per second, in groups so small that no command waits long behind a group. A start
 	// costs some 0.1 to 0.3 ms of processor time, so starts take at most a fifth of one processor.
 	// A driver that steps the Starter more rarely starts several groups together.
@@ -56,7 +56,7 @@ type StartConfig struct {
 // DefaultStartConfig returns the defaults that the fields' comments name.
 func DefaultStartConfig() StartConfig {
 	return StartConfig{
-		Strategy: StartConstant, Frequency: 3 * time.Millisecond, Number: 2, Limit: 32, Page: 16, ReadShards: 256, Wakes: 20_000,
+		Strategy: StartConstant, Frequency: 10 * time.Millisecond, Number: 7, Limit: 32, Page: 16, ReadShards: 256, Wakes: 20_000,
 		Failing: 10_000, BackOff: 10 * time.Second, BackOffMax: 5 * time.Minute, ReadRetry: time.Second,
 	}
 }

@@ -597,17 +597,13 @@ func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 // timer, a deadline or the like. Without one, that is in a long time. The driver needs it to be on time although ticks come rarely.
 func (m *ShardCore) AlarmAt() time.Time {
 	at := m.turn.AlarmAt()
-	for _, due := range []time.Time{m.wakeups.NextDue(), m.StartAt()} {
+	for _, due := range []time.Time{m.wakeups.NextDue(), m.starter.NextStart()} {
 		if !due.IsZero() && due.Before(at) {
 			at = due
 		}
 	}
 	return at
 }
-
-// StartAt returns when the next group of remembered entities may be started; zero: none waits. While something happens,
-// ticks may be rarer than groups: the driver gives the core a tick at this time, so that the groups stay small.
-func (m *ShardCore) StartAt() time.Time { return m.starter.NextStart() }
 
 func (m *ShardCore) tick() {
 	m.claimAgain()

@@ -47,7 +47,6 @@ type shardLoop struct {
 	arrivalsTaken int          // how many arrivals of the batch the core has taken
 	arrivalsLeft  atomic.Bool  // the batch has arrivals that the core has not taken
 	alarmAt       atomic.Int64 // when the core's next alarm is due, in Unix nanoseconds
-	starts        atomic.Bool  // a tick for the next group of starts will come
 	taking        *arrival     // the command that the core takes in now
 	outputs       region.Outputs
 	callers       callers
@@ -187,7 +186,6 @@ func (s *shardLoop) step(w *worker) (more bool) {
 		n += commands
 		s.worker = nil
 		s.alarmAt.Store(s.core.AlarmAt().UnixNano())
-		s.tickForStart()
 		if stirred {
 			s.rest.stir()
 		}
@@ -198,20 +196,6 @@ func (s *shardLoop) step(w *worker) (more bool) {
 		s.send(w)
 	}
 	return n >= maxStep || w.Loaded()
-}
-
-// tickForStart gives the core a tick when its next group of remembered entities may be started.
-func (s *shardLoop) tickForStart() {
-	at := s.core.StartAt()
-	if at.IsZero() || !s.starts.CompareAndSwap(false, true) {
-		return
-	}
-	time.AfterFunc(time.Until(at), func() {
-		s.starts.Store(false)
-		if s.ctx.Err() == nil {
-			s.put(item{in: region.Tick{}})
-		}
-	})
 }
 
 // waiting reports whether there is something to take in.
