@@ -15,6 +15,9 @@ const (
 	startedWithin = time.Minute
 	// trafficRate is how many commands of live traffic start per second.
 	trafficRate = 100
+	// unnoticed is a 99th percentile of the latency that is fine even if it is many times the one on an idle machine: all
+	// processes of this test share the processors with the starts.
+	unnoticed = 20 * time.Millisecond
 )
 
 // playRemembered starts a cluster that remembers many entities, twice, and measures live
@@ -74,7 +77,7 @@ func playRemembered(l *livingRun) {
 	with, without := starting[len(starting)*99/100], quiet[len(quiet)*99/100]
 	l.figure("%d entities stored in %.0f s, all active after %s; p99 of %d commands meanwhile %d ms, of %d when all were active %d ms; %d commands failed",
 		entities, wrote.Seconds(), strings.Join(took, " and "), len(starting), with.Milliseconds(), len(quiet), without.Milliseconds(), failed)
-	if with > 2*without {
+	if with > max(2*without, unnoticed) {
 		l.Errorf("live traffic has a 99th percentile of %s while entities are started, and of %s otherwise", with, without)
 	}
 	if failed > 0 {
