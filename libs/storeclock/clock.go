@@ -1,8 +1,8 @@
 // Package storeclock keeps what a process knows of the clock of a journal's store.
 //
 // A reading of that clock is old when it arrives: a page may wait for a slow database, and its process may be paused
-// meanwhile. Whoever continues from an old reading continues behind the store's clock. So a reading that took long does not
-// replace what is known from an earlier one, unless it shows that the earlier one is wrong, because the store's clock was set.
+// meanwhile. An estimate that starts from an old reading is late by its age. So a slow reading does not replace the estimate
+// from an earlier one, unless it contradicts that estimate, because the store's clock was set.
 package storeclock
 
 import "time"

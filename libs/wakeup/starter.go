@@ -313,8 +313,8 @@ func (s *Starter) advance() {
 	s.scan()
 }
 
-// makesUp is how late a step may be that makes up for all groups since the step before: some ticks of the driver.
-const makesUp = 50 * time.Millisecond
+// catchUp bounds the lateness of a step that makes up for all groups since the previous step: a few ticks of the driver.
+const catchUp = 50 * time.Millisecond
 
 // mayStart reports whether one more entity of the type may be started now.
 func (s *Starter) mayStart(t *startType) bool {
@@ -329,7 +329,7 @@ func (s *Starter) mayStart(t *startType) bool {
 		// delay all further groups. With steps as rare as groups, each group would wait for the second step. Such a step makes
 		// up for the groups that were missed since the step before. Older credit that was not used is lost.
 		late := s.now.Sub(t.nextAt)
-		if late >= max(2*s.cfg.Frequency, makesUp) || mutant.On("start-grid") {
+		if late >= max(2*s.cfg.Frequency, catchUp) || mutant.On("start-grid") {
 			late, t.nextAt = 0, s.now
 		}
 		groups := 1 + late/s.cfg.Frequency

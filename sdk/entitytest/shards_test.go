@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// complaints is a test that notes what it is told, and continues.
+// complaints records the errors of a test instead of failing it.
 type complaints struct {
 	testing.TB
 	texts []string

@@ -19,12 +19,13 @@ import (
 	"go/token"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/roost-cluster/roost/tools/internal/tracked"
 )
 
 func main() {
@@ -37,22 +38,9 @@ func main() {
 }
 
 func run(root string, out io.Writer) error {
-	cmd := exec.Command("git", "ls-files", "-z")
-	cmd.Dir = root
-	list, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("git ls-files: %w", err)
-	}
 	files := map[string][]byte{}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if os.IsNotExist(err) {
-			continue // deleted, and the deletion is not committed
-		}
-		if err != nil {
-			return err
-		}
-		files[name] = b
+	if err := tracked.Each(root, func(name string, b []byte) { files[name] = b }); err != nil {
+		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "now\tbudget\t")
@@ -131,13 +119,12 @@ var (
 	settingRow = regexp.MustCompile("(?m)^\\| `[a-z][a-z_.]*` \\|")
 	glossRow   = regexp.MustCompile(`(?m)^\| [^|*-][^|]*\|.*$`)
 	verb       = regexp.MustCompile(`\ba\.\w+Command\(\)`)
-	generated  = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 )
 
 // kindOf returns the row to which the lines of a Go file belong.
 func kindOf(name string, b []byte, helpers map[string]bool) string {
 	switch dir, _, _ := strings.Cut(name, "/"); {
-	case generated.Match(b):
+	case tracked.Generated(b):
 		return "generated"
 	case strings.HasSuffix(name, "_test.go"):
 		return "test"

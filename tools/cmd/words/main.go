@@ -19,12 +19,13 @@ import (
 	"go/token"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/roost-cluster/roost/tools/internal/tracked"
 )
 
 func main() {
@@ -198,40 +199,22 @@ func where(phrases []phrase, texts []text, find string, out io.Writer) error {
 	return nil
 }
 
-var (
-	generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
-	// These pages are written from code, where their words are counted.
-	generatedPages = []string{"docs/settings.md", "docs/errors.md"}
-)
+// generatedPages are written from code, where their words are counted.
+var generatedPages = []string{"docs/settings.md", "docs/errors.md"}
 
 // gather reads the texts of the files that git tracks.
 func gather(root string) ([]text, error) {
-	cmd := exec.Command("git", "ls-files", "-z", "*.go", "*.md")
-	cmd.Dir = root
-	list, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
-	}
 	var texts []text
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		if strings.Contains(name, "testdata/") || strings.HasPrefix(name, "tools/cmd/words/") || slices.Contains(generatedPages, name) {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if os.IsNotExist(err) {
-			continue // deleted, and the deletion is not committed
-		}
-		if err != nil {
-			return nil, err
-		}
+	err := tracked.Each(root, func(name string, b []byte) {
 		switch {
+		case strings.Contains(name, "testdata/"), strings.HasPrefix(name, "tools/cmd/words/"), slices.Contains(generatedPages, name):
 		case strings.HasSuffix(name, ".md"):
 			texts = append(texts, text{name, 1, pages, string(b)})
-		case !generated.Match(b):
+		case !tracked.Generated(b):
 			texts = append(texts, textsOf(name, b)...)
 		}
-	}
-	return texts, nil
+	}, "*.go", "*.md")
+	return texts, err
 }
 
 // textsOf returns the comments and strings of a Go file. Comments on successive lines are one text.
