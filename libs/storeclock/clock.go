@@ -5,7 +5,11 @@
 // from an earlier one, unless it contradicts that estimate, because the store's clock was set.
 package storeclock
 
-import "time"
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
 
 // drift is the part of an elapsed time by which the monotonic clock of a process may run faster or slower than that of
 // the store, in percent. It is that of the fault model.
@@ -24,7 +28,7 @@ func (c *Clock) Read(asked, arrived, store time.Time) {
 		elapsed := arrived.Sub(c.at)
 		least := c.store.Add(elapsed - elapsed*drift/100)
 		// The store was asked between the two times, so its clock cannot show more now.
-		if least.After(store) && !least.After(store.Add(arrived.Sub(asked))) {
+		if least.After(store) && !least.After(store.Add(arrived.Sub(asked))) && !mutant.On("late-reading") {
 			store = least
 		}
 	}

@@ -17,6 +17,10 @@ const (
 	StartConstant Strategy = "constant"
 )
 
+// MaxStartNumber bounds StartConfig.Number. It is more than a region starts in any Frequency, and so small that the
+// groups of one step cannot overflow a count.
+const MaxStartNumber = 1_000_000
+
 // StartConfig holds the limits of a [Starter].
 type StartConfig struct {
 	// Strategy is StartConstant by default, so that commands are not slowed down much.
@@ -77,6 +81,9 @@ func (c *StartConfig) Validate() error {
 		if f.value <= 0 {
 			errs = append(errs, fmt.Errorf("wakeup: StartConfig.%s is %d, must be above 0", f.name, f.value))
 		}
+	}
+	if c.Number > MaxStartNumber {
+		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Number is %d, must be at most %d", c.Number, MaxStartNumber))
 	}
 	if c.Wakes < c.Page {
 		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Wakes is %d, must be at least Page, which is %d", c.Wakes, c.Page))

@@ -57,7 +57,7 @@ has deleted what and why.`,
 			if a.json() {
 				return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "deleted": true, "region": res.Region})
 			}
-			_, err = fmt.Fprintf(a.out, "%s/%s is deleted (by %s)\n", b.typ, b.id, res.Region)
+			_, err = fmt.Fprintf(a.out, "%s/%s is deleted (by %s)\n", b.typ, quoted(b.id), res.Region)
 			return err
 		},
 	}

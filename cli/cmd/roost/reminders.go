@@ -137,7 +137,7 @@ func (a *app) printDropped(b *builtin, name, region string, gone bool) error {
 	if a.json() {
 		return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "reminder": name, "dropped": region != "", "region": region})
 	}
-	text := fmt.Sprintf("%s/%s has no reminder %s any more", b.typ, b.id, named(name))
+	text := fmt.Sprintf("%s/%s has no reminder %s any more", b.typ, quoted(b.id), named(name))
 	switch {
 	case gone:
 		text += soBefore

@@ -146,7 +146,7 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("%s/%s %d %d", b.typ, b.id, in.Record, in.Place)
+		name := fmt.Sprintf("%s/%s %d %d", b.typ, quoted(b.id), in.Record, in.Place)
 		if command == sharding.SendDropCommand {
 			if a.json() {
 				return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "record": in.Record, "place": in.Place, "dropped": true, "region": res.Region})
@@ -161,7 +161,7 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 		if a.json() {
 			return a.printJSON(map[string]any{"type": b.typ, "id": b.id, "record": in.Record, "place": in.Place, "sent": sent, "region": res.Region})
 		}
-		_, err = fmt.Fprintf(a.out, "%s is sent again, as %s/%s %d %d (by %s)\n", name, b.typ, b.id, sent.Record, sent.Place, res.Region)
+		_, err = fmt.Fprintf(a.out, "%s is sent again, as %s/%s %d %d (by %s)\n", name, b.typ, quoted(b.id), sent.Record, sent.Place, res.Region)
 		return err
 	}
 	a.builtinFlags(cmd, &b)
