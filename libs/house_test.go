@@ -56,7 +56,7 @@ func TestHouse(t *testing.T) {
 			"bounded":        {"libs/errornumber"},
 			"loop":           {},
 			"pace":           {},
-			"storeclock":     {},
+			"storeclock":     with("libs/mutant"),
 		},
 		Outside: []string{
 			"github.com/cespare/xxhash/v2",

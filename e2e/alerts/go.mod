@@ -157,6 +157,7 @@ replace (
 	github.com/roost-cluster/roost/cli => ../../cli
 	github.com/roost-cluster/roost/e2e => ../
 	github.com/roost-cluster/roost/libs => ../../libs
+	github.com/roost-cluster/roost/libs/backends => ../../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../../libs/discovery
 	github.com/roost-cluster/roost/libs/journal => ../../libs/journal
 	github.com/roost-cluster/roost/libs/lease => ../../libs/lease

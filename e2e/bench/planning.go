@@ -19,7 +19,6 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/lease"
-	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -119,7 +118,7 @@ func (r *run) startPlanning() (_ *planningRun, err error) {
 	}
 	p.coordinator = p.cluster.Processes()[0]
 	p.admin = adminv1.NewAdminProtobufClient("http://"+p.coordinator.Management, &http.Client{})
-	if p.store, err = leaseopen.Open(ctx, "sqlite:"+filepath.Join(dir, "lease.db")); err != nil {
+	if p.store, err = lease.Open(ctx, "sqlite:"+filepath.Join(dir, "lease.db")); err != nil {
 		return p, err
 	}
 	var types []sharding.TypeDesc

@@ -68,7 +68,7 @@ func TestStranger(t *testing.T) {
 	}
 	t.Setenv("GOFLAGS", "-mod=mod "+os.Getenv("GOFLAGS")) // go mod tidy would also load tests of others
 	shell(t, shop, said("go test ./..."))
-	shell(t, shop, said("CGO_ENABLED=0 go build -trimpath -o bin/ ./..."))
+	shell(t, shop, said("CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/ ./..."))
 	checkImage(t, shop)
 
 	gateway := start(t, bin, filepath.Join(shop, "bin/shop-region"))

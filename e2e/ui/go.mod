@@ -8,7 +8,7 @@ require (
 	github.com/roost-cluster/roost/cli v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/proto v0.0.0
-	github.com/roost-cluster/roost/services/coordinator v0.0.0-00010101000000-000000000000
+	github.com/roost-cluster/roost/services/coordinator v0.0.0
 )
 
 require (
@@ -68,6 +68,7 @@ replace (
 	github.com/roost-cluster/roost/cli => ../../cli
 	github.com/roost-cluster/roost/e2e => ../
 	github.com/roost-cluster/roost/libs => ../../libs
+	github.com/roost-cluster/roost/libs/backends => ../../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../../libs/discovery
 	github.com/roost-cluster/roost/libs/journal => ../../libs/journal
 	github.com/roost-cluster/roost/libs/lease => ../../libs/lease

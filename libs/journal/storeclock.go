@@ -24,16 +24,15 @@ func (c *storeClock) note(asked, store time.Time) {
 	c.clock.Read(asked, time.Now(), store)
 }
 
-// now returns what the clock says, false if it was never read.
-func (c *storeClock) now() (time.Time, bool) {
+func (c *storeClock) get() storeclock.Clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clock.Now(time.Now()), c.clock.Known()
+	return c.clock
 }
 
-// StoreNow returns the time by the clock of the store, of the first database if there are several; false if it was never read. Every page of
-// wake-ups brings that clock, and so does [Journal.ReadClock].
-func (j *Journal) StoreNow() (time.Time, bool) { return j.lanes[0].clock.now() }
+// StoreClock returns what is known of the clock of the store, of the first database if there are several. Every page of
+// wake-ups brings a reading, and so does [Journal.ReadClock].
+func (j *Journal) StoreClock() storeclock.Clock { return j.lanes[0].clock.get() }
 
 // ReadClock reads the clock of the first database.
 func (j *Journal) ReadClock(ctx context.Context) error {
@@ -45,11 +44,12 @@ func (j *Journal) ReadClock(ctx context.Context) error {
 // Of several databases it returns the farthest one. It is false if no clock was read.
 func (j *Journal) ClockAhead() (ahead time.Duration, known bool) {
 	for _, l := range j.lanes {
-		now, ok := l.clock.now()
-		if !ok {
+		clock := l.clock.get()
+		if !clock.Known() {
 			continue
 		}
-		if d := time.Until(now); !known || d.Abs() > ahead.Abs() {
+		now := time.Now()
+		if d := clock.Now(now).Sub(now); !known || d.Abs() > ahead.Abs() {
 			ahead = d
 		}
 		known = true

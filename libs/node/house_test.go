@@ -13,6 +13,7 @@ func TestHouse(t *testing.T) {
 			"auth":       {"libs/node/watchfile", "libs/sharding"},
 			"watchfile":  {},
 			"histogram":  {},
+			"otlpgrpc":   {"libs/node"},
 			"slowest":    {"libs/sharding", "proto/..."},
 			"member":     {"libs/bootstrap", "libs/control", "libs/discovery/...", "libs/gossip/...", "libs/node", "libs/sharding", "libs/splitbrain"},
 			"observe":    {"libs/bounded", "libs/control", "libs/diagnosis", "libs/node", "libs/sharding", "proto/..."},

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
@@ -77,7 +76,7 @@ func newTelemetry(ctx context.Context, version Version, cluster, instance string
 	}
 	t := &telemetry{tracers: noop.NewTracerProvider()}
 	if exports("TRACES") {
-		if exporter, err := autoexport.NewSpanExporter(ctx); err != nil {
+		if exporter, err := newSpanExporter(ctx); err != nil {
 			notExported(log, "traces", err)
 		} else {
 			provider := sdktrace.NewTracerProvider(sdktrace.WithResource(identity), sdktrace.WithBatcher(exporter))
@@ -141,16 +140,6 @@ func otelVariables(prefixes ...string) (names []string) {
 // reports whether the memory limit is near. All that the process has does not: between two collections
 // the heap grows up to the limit.
 var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
-
-// newPushed returns the reader that the environment configures.
-func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
-	const instead = "OTEL_METRICS_PRODUCERS" // experimental; it would replace our producer
-	if v := os.Getenv(instead); v != "" {
-		return nil, fmt.Errorf("%s=%s would leave out the histograms of this process; unset it", instead, v)
-	}
-	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) { return &t.histograms, nil })
-	return autoexport.NewMetricReader(ctx)
-}
 
 // registerProcess publishes roost.build.info, always 1, for its attributes, and the log lines that were dropped.
 func (t *telemetry) registerProcess(version Version) error {

@@ -319,8 +319,9 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		}
 		return max(0, t.Sub(now))
 	}
-	b = fmt.Appendf(b, "sends clock %d scan %d from %d room %t after %d pause %d acks %d random %x last %d %d longest %d\n",
-		d.clock.Ahead().Milliseconds(), rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber, d.longestTimeout)
+	b = d.clock.AppendState(append(b, "sends "...))
+	b = fmt.Appendf(b, " scan %d from %d room %t after %d pause %d acks %d random %x last %d %d longest %d\n",
+		rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber, d.longestTimeout)
 	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
 		for _, p := range d.reads[n].parts {
 			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)

@@ -278,3 +278,29 @@ func TestDamagedEntity(t *testing.T) {
 		t.Error("what was damaged is not tried again")
 	}
 }
+
+// TestLatePage: a page that was late, or that could not be read, does not set the clock back.
+func TestLatePage(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	p, out := purge.New(purge.DefaultConfig()), purge.Outputs{}
+	p.Step(now, purge.Open{Shard: shard(0)}, &out)
+	for _, page := range []struct {
+		took time.Duration
+		zero bool
+	}{{}, {took: 5 * time.Second}, {zero: true}, {}} {
+		for len(out.Reads) == 0 {
+			now = now.Add(100 * time.Millisecond)
+			p.Step(now, purge.Tick{}, &out)
+		}
+		r, asked := out.Reads[0], now
+		if until := now.UnixMilli(); r.Until != until {
+			t.Errorf("after the page before that, what is due by %d is read, want %d", r.Until, until)
+		}
+		out = purge.Outputs{}
+		now = now.Add(page.took)
+		if page.zero {
+			asked = time.Time{}
+		}
+		p.Step(now, purge.Page{Number: r.Number, Now: asked}, &out)
+	}
+}

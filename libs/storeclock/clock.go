@@ -1,44 +1,54 @@
 // Package storeclock keeps what a process knows of the clock of a journal's store.
 //
 // A reading of that clock is old when it arrives: a page may wait for a slow database, and its process may be paused
-// meanwhile. An estimate that starts from an old reading is late by its age. So a slow reading does not replace the estimate
-// from an earlier one, unless it contradicts that estimate, because the store's clock was set.
+// meanwhile. The reading proves only that the store's clock is now between the reading and the reading plus the time that it
+// took. So a slow reading does not replace what faster readings have shown; it corrects only what contradicts it, for example
+// because the store's clock was set.
 package storeclock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// drift is the part of an elapsed time by which the monotonic clock of a process may run faster or slower than that of
-// the store, in percent. It is that of the fault model.
-const drift = 10
-
-// Clock is the clock of a store, as the readings so far show it. It is never ahead of the store's clock by more than
-// the drift since the last reading. The zero Clock has no reading.
+// Clock has an earliest and a latest time by the clock of a store, as the readings so far show it. Between two readings, both
+// run with the clock of this process, so they are wrong by how far the two have drifted apart since the last reading. If
+// the store's clock is set, they are also wrong by at most the time that the next reading takes.
+//
+// What is due by the store's clock is due by the earliest time, so that nothing is early. What is set some time ahead counts
+// from the latest time, for the same reason. The zero Clock has no reading.
 type Clock struct {
-	store time.Time
-	at    time.Time // when the clock of the store showed store, or a later time, by the clock of this process
+	store time.Time     // the earliest time when the last reading arrived
+	slack time.Duration // by how much the latest time is later
+	at    time.Time     // when the last reading arrived, by the clock of this process
 }
 
 // Read takes in a reading of the store's clock that was asked for at one time and has arrived at another.
 func (c *Clock) Read(asked, arrived, store time.Time) {
-	if c.Known() {
-		elapsed := arrived.Sub(c.at)
-		least := c.store.Add(elapsed - elapsed*drift/100)
-		// The store was asked between the two times, so its clock cannot show more now.
-		if least.After(store) && !least.After(store.Add(arrived.Sub(asked))) && !mutant.On("late-reading") {
-			store = least
+	store = store.Round(0) // without the monotonic part: wall clocks are compared
+	earliest, latest := store, store.Add(max(0, arrived.Sub(asked)))
+	if c.Known() && !mutant.On("late-reading") {
+		within := func(t time.Time) time.Time {
+			switch {
+			case t.Before(earliest):
+				return earliest
+			case t.After(latest):
+				return latest
+			}
+			return t
 		}
+		earliest, latest = within(c.Now(arrived)), within(c.Latest(arrived))
 	}
-	c.store, c.at = store, arrived
+	c.store, c.slack, c.at = earliest, latest.Sub(earliest), arrived
 }
 
 // Known reports whether there was a reading.
 func (c *Clock) Known() bool { return !c.at.IsZero() }
 
-// Now returns what the clock of the store says at a time of this process. Before the first reading, it is that time itself.
+// Now returns the earliest time by the clock of the store at a time of this process. Before the first reading, it is that
+// time itself.
 func (c *Clock) Now(now time.Time) time.Time {
 	if !c.Known() {
 		return now
@@ -46,7 +56,10 @@ func (c *Clock) Now(now time.Time) time.Time {
 	return c.store.Add(now.Sub(c.at))
 }
 
-// When returns the time of this process at which the clock of the store will say store.
+// Latest returns the latest time by the clock of the store at a time of this process, as Now returns the earliest one.
+func (c *Clock) Latest(now time.Time) time.Time { return c.Now(now).Add(c.slack) }
+
+// When returns the time of this process at which Now will return store.
 func (c *Clock) When(store time.Time) time.Time {
 	if !c.Known() {
 		return store
@@ -54,8 +67,7 @@ func (c *Clock) When(store time.Time) time.Time {
 	return c.at.Add(store.Sub(c.store))
 }
 
-// Last returns what the clock of the store said at the last reading, and when this arrived.
-func (c *Clock) Last() (store, at time.Time) { return c.store, c.at }
-
-// Ahead returns by how much the clock of the store is ahead of that of this process; negative: it is behind.
-func (c *Clock) Ahead() time.Duration { return c.store.Sub(c.at) }
+// AppendState appends a canonical description of the clock: equal clocks give equal bytes, whenever they were read.
+func (c *Clock) AppendState(b []byte) []byte {
+	return fmt.Appendf(b, "clock %t %d slack %d", c.Known(), c.store.Sub(c.at).Milliseconds(), c.slack.Milliseconds())
+}

@@ -1,6 +1,7 @@
 package storeclock
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -13,18 +14,20 @@ func TestReadings(t *testing.T) {
 		asked, arrived time.Duration // by the clock of the process; the first reading arrived at 0, and showed 1 hour
 		store          time.Duration // what the second reading shows, after that hour
 		want           time.Duration // what is known when it arrives
+		slack          time.Duration
 	}{
-		"fast":                           {1000 * ms, 1002 * ms, 1001 * ms, 1001 * ms},
-		"late":                           {1000 * ms, 4000 * ms, 1001 * ms, 3600 * ms}, // 10 % of 4 s may be drift
-		"asked late":                     {1000 * ms, 4000 * ms, 3999 * ms, 3999 * ms},
-		"late, and the clock runs ahead": {1000 * ms, 4000 * ms, 5000 * ms, 5000 * ms},
-		"set back":                       {1000 * ms, 1002 * ms, -500 * ms, -500 * ms},
-		"set back, and late":             {1000 * ms, 4000 * ms, -500 * ms, -500 * ms},
-		"set forward":                    {1000 * ms, 1002 * ms, time.Hour, time.Hour},
-		"drifts back":                    {1000 * ms, 1002 * ms, 950 * ms, 950 * ms},
+		"fast":                           {1000 * ms, 1002 * ms, 1001 * ms, 1002 * ms, 1 * ms},
+		"late":                           {1000 * ms, 4000 * ms, 1001 * ms, 4000 * ms, 1 * ms},
+		"asked late":                     {1000 * ms, 4000 * ms, 3999 * ms, 4000 * ms, 1 * ms},
+		"late, and the clock runs ahead": {1000 * ms, 4000 * ms, 5000 * ms, 5000 * ms, 0},
+		"late, after 15 seconds":         {15000 * ms, 16000 * ms, 15000 * ms, 16000 * ms, 0},
+		"set back":                       {1000 * ms, 1002 * ms, -500 * ms, -498 * ms, 0},
+		"set back, and late":             {1000 * ms, 4000 * ms, -500 * ms, 2500 * ms, 0},
+		"set forward":                    {1000 * ms, 1002 * ms, time.Hour, time.Hour, 0},
+		"drifts back":                    {1000 * ms, 1002 * ms, 950 * ms, 952 * ms, 0},
 	} {
 		var clock Clock
-		if got := clock.Now(began); clock.Known() || !got.Equal(began) {
+		if got := clock.Now(began); clock.Known() || !got.Equal(began) || !clock.Latest(began).Equal(began) {
 			t.Fatalf("%s: a clock without a reading shows %s", name, got)
 		}
 		clock.Read(began.Add(-ms), began, began.Add(time.Hour))
@@ -33,8 +36,37 @@ func TestReadings(t *testing.T) {
 		if got := clock.Now(now).Sub(began.Add(time.Hour)); got != c.want {
 			t.Errorf("%s: the clock shows %s, want %s", name, got, c.want)
 		}
+		if got := clock.Latest(now).Sub(clock.Now(now)); got != c.slack {
+			t.Errorf("%s: the latest time is %s later, want %s", name, got, c.slack)
+		}
 		if got := clock.Now(clock.When(now)); !got.Equal(now) {
 			t.Errorf("%s: when it shows %s, it shows %s", name, now, got)
+		}
+	}
+}
+
+// TestTheTimeIsBetween: whatever the readings take, the clock of the store is between the two times, and no reading makes
+// them worse.
+func TestTheTimeIsBetween(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		now, ahead := time.Unix(1000, 0), time.Duration(r.Int64N(int64(time.Hour)))-30*time.Minute
+		var clock Clock
+		slack := time.Duration(-1)
+		for range 50 {
+			asked := now.Add(time.Duration(r.Int64N(int64(20 * time.Second))))
+			answered := asked.Add(time.Duration(r.Int64N(1 + r.Int64N(int64(10*time.Second)))))
+			now = answered.Add(time.Duration(r.Int64N(1 + r.Int64N(int64(10*time.Second)))))
+			clock.Read(asked, now, answered.Add(ahead))
+			earliest, latest, is := clock.Now(now), clock.Latest(now), now.Add(ahead)
+			if is.Before(earliest) || is.After(latest) {
+				t.Fatalf("the store's clock shows %s, which is not between %s and %s", is, earliest, latest)
+			}
+			if width := latest.Sub(earliest); slack >= 0 && width > slack {
+				t.Fatalf("a reading has made a slack of %s one of %s", slack, width)
+			} else {
+				slack = width
+			}
 		}
 	}
 }

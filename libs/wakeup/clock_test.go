@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
@@ -91,9 +92,53 @@ func oneClock(t testing.TB) {
 	if _, _, known := k.Clock(); known {
 		t.Error("a clock is known that nobody has read")
 	}
-	k.SetClock(now, now.Add(5*time.Minute))
+	var read storeclock.Clock
+	read.Read(now, now, now.Add(5*time.Minute))
+	k.SetClock(read)
+	k.Step(now, wakeup.Tick{}, &wakeup.Outputs{})
 	store, at, known := k.Clock()
 	if !known || store.Sub(at).Round(time.Second) != 5*time.Minute {
 		t.Errorf("the clock of the store shows %s at %s, known %t", store, at, known)
+	}
+	// A reading that has taken ten seconds: the store's clock may show ten seconds more than the reading.
+	read = storeclock.Clock{}
+	read.Read(now.Add(-10*time.Second), now, now)
+	k = wakeup.New(wakeup.DefaultConfig())
+	k.SetClock(read)
+	k.Step(now, wakeup.Tick{}, &wakeup.Outputs{})
+	if store, at, _ := k.Clock(); !store.Equal(at.Add(10 * time.Second)) {
+		t.Errorf("a reminder that is set now counts from %s before the latest time", at.Add(10*time.Second).Sub(store))
+	}
+}
+
+// TestLatePage: a page that was late, or that could not be read, does not set the clock back.
+func TestLatePage(t *testing.T) {
+	now, shard, cfg := time.UnixMilli(1_000_000), sharding.ShardID{Type: "T"}, wakeup.DefaultConfig()
+	k, out := wakeup.New(cfg), wakeup.Outputs{}
+	later := wakeup.Stored{Shard: shard, Entity: sharding.Entity{Type: "T", ID: "a"}, Due: now.Add(time.Hour).UnixMilli(), WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "n", Seq: 1}}
+	k.Step(now, wakeup.Open{Shard: shard, Epoch: 1}, &out)
+	for _, page := range []struct {
+		took time.Duration
+		zero bool
+	}{{}, {took: 5 * time.Second}, {zero: true}, {}} {
+		for len(out.Reads) == 0 {
+			now = now.Add(100 * time.Millisecond)
+			k.Step(now, wakeup.Tick{}, &out)
+		}
+		r, asked := out.Reads[0], now
+		if until := now.Add(cfg.Ahead).UnixMilli(); r.Until != until {
+			t.Errorf("after the page before that, wake-ups are read until %d, want %d", r.Until, until)
+		}
+		out = wakeup.Outputs{}
+		now = now.Add(page.took)
+		if page.zero {
+			asked = time.Time{}
+		}
+		k = k.Clone() // which knows when it has asked
+		// An empty shard is not read again.
+		k.Step(now, wakeup.Page{Number: r.Number, Now: asked, Wakes: []wakeup.Stored{later}}, &out)
+		if store, at, known := k.Clock(); !known || !store.Equal(at) {
+			t.Errorf("after a page that took %s, the clock is %s behind, known %t", page.took, at.Sub(store), known)
+		}
 	}
 }

@@ -227,16 +227,19 @@ func (k *Keeper) close(id sharding.ShardID) {
 // wall returns what the clock of the store says now, in Unix milliseconds.
 func (k *Keeper) wall() int64 { return k.clock.Now(k.now).UnixMilli() }
 
-// SetClock takes a reading of the store's clock that has just arrived, as a page brings it. The driver calls it before
-// the first shard is open: until a clock is known, wake-ups are set and due by the clock of this process.
-func (k *Keeper) SetClock(now, store time.Time) { k.clock.Read(now, now, store) }
+// SetClock sets what is known of the store's clock. The driver calls it before the first shard is open: until a clock is
+// known, wake-ups are set and due by the clock of this process.
+func (k *Keeper) SetClock(c storeclock.Clock) { k.clock = c }
 
-// Clock returns what the store's clock said when it was last read, and when that was; false if it never was. What sets a
-// wake-up some time ahead counts from this clock, by which the Keeper fires: a wake-up that is set by another clock
-// fires too early, or too late, by as much as the two differ.
+// Clock returns the latest time that the store's clock may show at a time of this process; false if the clock is not known.
+// A wake-up that is set some time ahead counts from this time. It is due by the earliest one, so it never waits for less.
+// If it were set by another clock, it would fire too early, or too late, by as much as the two differ.
 func (k *Keeper) Clock() (store, at time.Time, known bool) {
-	store, at = k.clock.Last()
-	return store, at, k.clock.Known() && !mutant.On("two-clocks")
+	store = k.clock.Latest(k.now)
+	if mutant.On("set-by-earliest") {
+		store = k.clock.Now(k.now)
+	}
+	return store, k.now, k.clock.Known() && !mutant.On("two-clocks")
 }
 
 // covered returns the time up to which memory has all wake-ups of the shard: every wake-up that is due

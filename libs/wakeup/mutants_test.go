@@ -23,7 +23,7 @@ func (p *failureCatcher) Fatalf(string, ...any) { p.failed = true; runtime.Goexi
 // TestMutants checks that the comparison with the model fails without a guard.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"fires-early", "beyond-horizon", "missed-count", "new-wake", "page-older", "page-outdated", "in-doubt", "back-off", "deleted-rows", "unknown-rows", "deleted-in-page", "gone-rows", "blocked-ready", "firing-ready", "coverage-lost", "restart-held", "blocked-left", "any-purge", "any-room", "quiet", "no-clock", "two-clocks"} {
+	for _, name := range []string{"fires-early", "beyond-horizon", "missed-count", "new-wake", "page-older", "page-outdated", "in-doubt", "back-off", "deleted-rows", "unknown-rows", "deleted-in-page", "gone-rows", "blocked-ready", "firing-ready", "coverage-lost", "restart-held", "blocked-left", "any-purge", "any-room", "quiet", "no-clock", "two-clocks", "set-by-earliest"} {
 		mutant.Activate(name)
 		p := &failureCatcher{TB: t}
 		done := make(chan struct{})

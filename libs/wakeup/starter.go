@@ -313,8 +313,11 @@ func (s *Starter) advance() {
 	s.scan()
 }
 
-// catchUp bounds the lateness of a step that makes up for all groups since the previous step: a few ticks of the driver.
+// catchUp bounds for how much lateness a step starts groups that were missed: a few ticks of the driver.
 const catchUp = 50 * time.Millisecond
+
+// maxLate is the largest lateness of a group that counts. With steps as rare as groups, one group is missed at a time.
+func (c *StartConfig) maxLate() time.Duration { return max(2*c.Frequency, catchUp) }
 
 // mayStart reports whether one more entity of the type may be started now.
 func (s *Starter) mayStart(t *startType) bool {
@@ -327,10 +330,12 @@ func (s *Starter) mayStart(t *startType) bool {
 	if !s.now.Before(t.nextAt) {
 		// The times of the groups stay: if they were counted from now, a step that comes a moment too early for a group would
 		// delay all further groups. With steps as rare as groups, each group would wait for the second step. Such a step makes
-		// up for the groups that were missed since the step before. Older credit that was not used is lost.
+		// up for the groups that were missed since the step before, up to maxLate. Older credit that was not used is lost.
 		late := s.now.Sub(t.nextAt)
-		if late >= max(2*s.cfg.Frequency, catchUp) || mutant.On("start-grid") {
+		if t.nextAt.IsZero() || mutant.On("start-grid") {
 			late, t.nextAt = 0, s.now
+		} else if most := s.cfg.maxLate(); late > most {
+			late, t.nextAt = most, s.now.Add(-most)
 		}
 		groups := 1 + late/s.cfg.Frequency
 		t.credit, t.nextAt = s.cfg.Number*int(groups), t.nextAt.Add(groups*s.cfg.Frequency)

@@ -386,7 +386,13 @@ func startRate(t testing.TB) {
 	for _, test := range []struct {
 		frequency time.Duration
 		alarms    bool
-	}{{20 * time.Millisecond, false}, {8 * time.Millisecond, false}, {3 * time.Millisecond, false}, {5 * time.Millisecond, true}} {
+		tick      time.Duration
+	}{
+		{20 * time.Millisecond, false, 20 * time.Millisecond}, {8 * time.Millisecond, false, 20 * time.Millisecond},
+		{3 * time.Millisecond, false, 20 * time.Millisecond}, {5 * time.Millisecond, true, 20 * time.Millisecond},
+		{10 * time.Millisecond, false, 58 * time.Millisecond}, // later than what a step makes up for
+		{40 * time.Millisecond, false, 60 * time.Millisecond},
+	} {
 		m := newStartModel(t, 1, func(c *wakeup.StartConfig) {
 			c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, test.frequency, 5
 			c.Page, c.Wakes = 1000, 20_000 // reads must not be what limits it
@@ -400,7 +406,7 @@ func startRate(t testing.TB) {
 		const passed = 2 * time.Second
 		end := m.now.Add(passed)
 		for n := 0; m.now.Before(end); n++ {
-			next := m.now.Add([]time.Duration{20 * time.Millisecond, 19 * time.Millisecond, 21 * time.Millisecond}[n%3])
+			next := m.now.Add(test.tick + []time.Duration{0, -time.Millisecond, time.Millisecond}[n%3])
 			for test.alarms {
 				at := m.s.NextStart()
 				if at.IsZero() || !at.Before(next) {
@@ -417,6 +423,32 @@ func startRate(t testing.TB) {
 		if n, want := len(m.order), 5*int(passed/test.frequency); n < want*8/10 || n > want*11/10 {
 			t.Errorf("every %v: %d entities were started in %v, want about %d", test.frequency, n, passed, want)
 		}
+	}
+}
+
+// TestStartsAfterIdleness: hardly anything is made up for of the time in which there was nothing to start.
+func TestStartsAfterIdleness(t *testing.T) { startsAfterIdleness(t) }
+
+func startsAfterIdleness(t testing.TB) {
+	m := newStartModel(t, 1, func(c *wakeup.StartConfig) {
+		c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, 10*time.Millisecond, 5
+		c.Page, c.Wakes, c.Limit = 1000, 20_000, 1000 // only the rate limits
+	})
+	m.rows["aa0"] = 1
+	m.claimAll()
+	m.pass(time.Minute)
+	if len(m.order) != 1 {
+		t.Fatalf("%d entities were started", len(m.order))
+	}
+	for i := range 400 {
+		m.rows[fmt.Sprintf("aa%d", 1+i)] = int64(2 + i)
+	}
+	m.claimAll()
+	for len(m.order) == 1 {
+		m.pass(1) // one tick
+	}
+	if n := len(m.order) - 1; n > 5*6 { // those of 50 ms
+		t.Errorf("%d entities are started together", n)
 	}
 }
 

@@ -123,7 +123,7 @@ func (s *Starter) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	for _, t := range s.types {
-		b = fmt.Appendf(b, " type %s in progress %d credit %d next %d busy %d alternate %t\n", t.name, t.underWay, t.credit, max(-2*s.cfg.Frequency, t.nextAt.Sub(now)), rel(t.busyTill), t.alternate)
+		b = fmt.Appendf(b, " type %s in progress %d credit %d next %d busy %d alternate %t\n", t.name, t.underWay, t.credit, max(-s.cfg.maxLate(), t.nextAt.Sub(now)), rel(t.busyTill), t.alternate)
 	}
 	for _, sh := range s.shards {
 		b = fmt.Appendf(b, " shard %s %s after %d %s read %d %t again %t", sh.id, sh.epoch, sh.after.Due, sh.after.Entity, rel(sh.readAt), sh.reading, sh.again)

@@ -139,7 +139,7 @@ func (k *Keeper) Clone() *Keeper {
 	}
 	c.reads = map[uint64]*reading{}
 	for n, r := range k.reads { // order-free: copies
-		rc := &reading{until: r.until, any: r.any}
+		rc := &reading{asked: r.asked, until: r.until, any: r.any}
 		for _, s := range r.shards {
 			rc.shards = append(rc.shards, copyShard(s))
 		}
@@ -164,8 +164,9 @@ func (k *Keeper) AppendState(now time.Time, b []byte) []byte {
 		}
 		return max(0, t.Sub(now))
 	}
-	b = fmt.Appendf(b, "wakeups clock %d scan %d from %d room %t after %d pause %d random %x last %d\n",
-		k.clock.Ahead().Milliseconds(), rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.jitter, k.lastRead)
+	b = k.clock.AppendState(append(b, "wakeups "...))
+	b = fmt.Appendf(b, " scan %d from %d room %t after %d pause %d random %x last %d\n",
+		rel(k.scanAt), k.scanFrom, k.noRoom, rel(k.readsAfter), k.failedReads, k.jitter, k.lastRead)
 	for _, s := range k.readShards() {
 		b = fmt.Appendf(b, " reading %s %s closed %t\n", s.id, s.epoch, s.closed)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
@@ -215,9 +216,9 @@ type (
 	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
-	// StoreClock is the time by the clock of the journal's store, as it was just read. The driver sends one to every core before
+	// StoreClock is what is known of the clock of the journal's store. The driver sends it to every core before
 	// the first command: see [ShardCore.StoreClock].
-	StoreClock struct{ Now time.Time }
+	StoreClock struct{ Clock storeclock.Clock }
 	// PurgesRead answers ReadPurges.
 	PurgesRead struct{ Page purge.Page }
 	// Purged answers Purge.

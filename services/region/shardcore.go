@@ -303,7 +303,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	case WakesRead:
 		m.wakesRead(in.Page)
 	case StoreClock:
-		m.wakeups.SetClock(now, in.Now)
+		m.wakeups.SetClock(in.Clock)
 	case PurgesRead:
 		m.stepPurger(in.Page)
 	case Purged:

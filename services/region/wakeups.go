@@ -32,7 +32,8 @@ func (m *ShardCore) stepWakeups(in wakeup.Input) {
 	m.starter.Step(m.now, in, &m.wakeOutputs)
 }
 
-// StoreClock returns the newest reading of the clock of the journal's store, and when it arrived; false if there is none.
+// StoreClock returns the latest time that the clock of the journal's store may show at a time of this process, see
+// [wakeup.Keeper.Clock]; false if the clock is not known.
 func (m *ShardCore) StoreClock() (store, at time.Time, known bool) { return m.wakeups.Clock() }
 
 func (m *ShardCore) wakesRead(p wakeup.Page) {

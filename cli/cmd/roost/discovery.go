@@ -13,7 +13,6 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery"
-	"github.com/roost-cluster/roost/libs/discovery/open"
 )
 
 const discoveryHelp = `Shows what a discovery backend tells the processes of a cluster. The URL is the
@@ -77,7 +76,7 @@ func (u discoveryURL) open(ctx context.Context, args []string) (discovery.Driver
 		return nil, "", usageError{errors.New("which discovery? write a URL, or set ROOST_DISCOVERY_URL")}
 	}
 	url = bootstrap.Expand(url, u.cluster)
-	d, err := open.Open(ctx, url, u.cluster)
+	d, err := discovery.Open(url, u.cluster)
 	if err != nil {
 		return nil, "", usageError{err}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/journal/sqlite"
+	"github.com/roost-cluster/roost/libs/journal/stores"
 	"github.com/roost-cluster/roost/libs/node/progress"
 )
 
@@ -46,7 +46,7 @@ func (a *app) withPages(ctx context.Context, f toolFlags, result error) error {
 }
 
 // pageLines says which pages are damaged; nil: none is.
-func pageLines(checked []sqlite.CheckedPages) (lines []string) {
+func pageLines(checked []stores.CheckedPages) (lines []string) {
 	for _, c := range checked {
 		if c.Damaged == 0 {
 			continue

@@ -12,7 +12,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/lease"
-	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 )
 
 const (
@@ -115,7 +114,7 @@ func openLease(ctx context.Context, url string) (lease.Driver, error) {
 	if strings.HasPrefix(url, "memory:") {
 		return nil, usageError{errors.New("memory: is private to a coordinator; ask it with roost members")}
 	}
-	s, err := leaseopen.Open(ctx, url)
+	s, err := lease.Open(ctx, url)
 	if errors.Is(err, lease.ErrConfig) {
 		return nil, usageError{err}
 	}

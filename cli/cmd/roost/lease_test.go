@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/lease"
-	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -24,7 +23,7 @@ func TestLeaseShow(t *testing.T) {
 		}
 	}
 	run("there is no lease file", exitFailed)
-	s, err := leaseopen.Open(t.Context(), url)
+	s, err := lease.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

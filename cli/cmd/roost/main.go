@@ -11,6 +11,8 @@ import (
 	"context"
 	"os"
 	"os/signal"
+
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 )
 
 func main() {

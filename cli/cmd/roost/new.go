@@ -26,7 +26,7 @@ const goVersion = "1.26.7"
 // roostModules are the directories of Roost's modules that a region is made of, or a coordinator with a
 // strategy of one's own.
 var roostModules = []string{
-	"libs", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "services/coordinator", "services/region",
+	"libs", "libs/backends", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "services/coordinator", "services/region",
 }
 
 //go:embed all:newregion
@@ -127,7 +127,7 @@ Next:
   cd %s
   go mod tidy
   go test ./...
-  CGO_ENABLED=0 go build -trimpath -o bin/ ./...
+  CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/ ./...
   %s dev --region bin/%s-region
 
 %s says more.

@@ -38,6 +38,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
+func init() { discovery.Backends.Register(discovery.Parsed(Open), "consul") }
+
 const (
 	// removeAfter is the shortest time that Consul allows.
 	removeAfter = time.Minute

@@ -35,6 +35,10 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
+func init() {
+	discovery.Backends.Register(discovery.Parsed(func(u *backendurl.URL, _ string) (*Driver, error) { return Open(u) }), "dns")
+}
+
 const (
 	resolvConf = "/etc/resolv.conf"
 	// udpSize is the largest answer by UDP, small enough not to be fragmented (DNS flag

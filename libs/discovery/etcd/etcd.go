@@ -39,6 +39,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
+func init() { discovery.Backends.Register(discovery.Parsed(Open), "etcd") }
+
 // Driver reads and writes the entries below one path.
 type Driver struct {
 	prefix   string // ends with a slash

@@ -20,6 +20,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
+func init() { discovery.Backends.Register(discovery.Text(Open), "file") }
+
 // maxBytes is the largest file that is read: about ten thousand peers.
 const maxBytes = 1 << 20
 

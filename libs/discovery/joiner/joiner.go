@@ -12,7 +12,6 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery"
-	"github.com/roost-cluster/roost/libs/discovery/open"
 )
 
 // Joiner brings one process into its cluster. Create it with [New], call Configure for
@@ -56,7 +55,7 @@ func New(cfg Config) (*Joiner, error) {
 		return j, nil
 	}
 	var err error
-	if j.driver, err = open.Open(context.Background(), bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster); err != nil {
+	if j.driver, err = discovery.Open(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	c := discovery.DefaultConfig()

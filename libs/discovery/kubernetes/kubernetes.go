@@ -39,6 +39,8 @@ import (
 	"github.com/roost-cluster/roost/libs/kubeapi"
 )
 
+func init() { discovery.Backends.Register(discovery.Parsed(Open), "kubernetes") }
+
 const (
 	group = "discovery.k8s.io/v1"
 	// pageSize is the number of slices per request. Each has up to a hundred

@@ -15,6 +15,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
+func init() { discovery.Backends.Register(discovery.Text(Open), "static") }
+
 // Driver is a fixed list of peers.
 type Driver struct{ peers []discovery.Peer }
 

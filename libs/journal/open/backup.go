@@ -10,12 +10,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
-	"github.com/roost-cluster/roost/libs/journal/postgres"
 	"github.com/roost-cluster/roost/libs/journal/spread"
-	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
-
-var errMemoryBackup = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to back up or to restore", journal.ErrConfig)
 
 // Backup writes a backup of a journal to out, beside the processes that use it, and returns what was backed up of each
 // database. The moments of several databases differ a little. That of the first one is the last, because the facts must not
@@ -25,11 +21,6 @@ func Backup(ctx context.Context, at At, cfg journal.Config, out io.Writer, progr
 	others, err := at.others()
 	if err != nil {
 		return nil, err
-	}
-	if t, err := parse(at.URL, cfg); err != nil {
-		return nil, err
-	} else if t.scheme == "memory" {
-		return nil, errMemoryBackup
 	}
 	r, err := Reader(ctx, at, cfg) // which checks that these are the databases of one journal
 	if err != nil {
@@ -61,16 +52,11 @@ func Backup(ctx context.Context, at At, cfg journal.Config, out io.Writer, progr
 }
 
 func snapshot(ctx context.Context, rawURL string, cfg journal.Config) (backup.Source, error) {
-	t, err := parse(rawURL, cfg)
-	switch {
-	case err != nil:
+	store, err := find(rawURL, cfg)
+	if err != nil {
 		return nil, err
-	case t.scheme == "memory":
-		return nil, errMemoryBackup
-	case t.scheme == "sqlite":
-		return sqlite.Snapshot(ctx, t.path, cfg)
 	}
-	return postgres.Snapshot(ctx, rawURL, cfg)
+	return store.Snapshot(ctx, rawURL, cfg)
 }
 
 // Restore puts the journal of a backup at a place, and returns what was done in each database. Nothing is changed if it fails,
@@ -153,14 +139,9 @@ func renew(ctx context.Context, rawURL string, cfg journal.Config, first backup.
 }
 
 func restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
-	t, err := parse(rawURL, cfg)
-	switch {
-	case err != nil:
+	store, err := find(rawURL, cfg)
+	if err != nil {
 		return backup.Restored{}, err
-	case t.scheme == "memory":
-		return backup.Restored{}, errMemoryBackup
-	case t.scheme == "sqlite":
-		return sqlite.Restore(ctx, t.path, r, cfg, o)
 	}
-	return postgres.Restore(ctx, rawURL, r, cfg, o)
+	return store.Restore(ctx, rawURL, r, cfg, o)
 }

@@ -7,20 +7,13 @@ import (
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/stores"
 )
-
-// CheckedPages says which pages of a journal file do not match their checksums.
-type CheckedPages struct {
-	Path    string
-	Pages   int64    // that were read
-	Damaged int64    // of these
-	First   []uint32 // the numbers of the first ones that are damaged, at most maxNamed
-}
 
 // CheckPages reads every page of the journal file at path, beside the processes that use it: also those that are free, and
 // those of indexes, which nothing else may read for long. Each page is read by itself, so the log does not grow
-// meanwhile. progress is called now and then with how many bytes of how many are done.
-func CheckPages(ctx context.Context, path string, cfg journal.Config, progress func(done, total int64)) (c CheckedPages, err error) {
+// meanwhile. First has at most maxNamed pages. progress is called now and then with how many bytes of how many are done.
+func CheckPages(ctx context.Context, path string, cfg journal.Config, progress func(done, total int64)) (c stores.CheckedPages, err error) {
 	cfg.Loads = 1
 	r, err := OpenReader(ctx, path, cfg)
 	if err != nil {

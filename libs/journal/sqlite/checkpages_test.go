@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/stores"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -26,7 +27,7 @@ func TestCheckPages(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check := func() CheckedPages {
+	check := func() stores.CheckedPages {
 		t.Helper()
 		c, err := CheckPages(t.Context(), path, journal.DefaultConfig(), func(int64, int64) {})
 		if err != nil {

@@ -30,6 +30,8 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 )
 
+func init() { lease.Backends.Register(lease.Server(Open), "consul") }
+
 // requestTimeout bounds every request, so that requests to a paused agent do not
 // accumulate.
 const requestTimeout = 10 * time.Second

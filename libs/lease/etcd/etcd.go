@@ -33,6 +33,8 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 )
 
+func init() { lease.Backends.Register(lease.Server(Open), "etcd") }
+
 const (
 	// dialTimeout bounds one attempt to connect to a member. It is less than the TTL of
 	// a lease.

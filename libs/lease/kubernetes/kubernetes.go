@@ -31,6 +31,8 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 )
 
+func init() { lease.Backends.Register(lease.Server(Open), "kubernetes") }
+
 const (
 	group = "coordination.k8s.io/v1"
 	// annotation holds the record.

@@ -11,8 +11,18 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 )
+
+func init() {
+	lease.Backends.Register(func(_ context.Context, rawURL string) (lease.Driver, error) {
+		if rawURL != "memory:" {
+			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, backendurl.Redact(rawURL))
+		}
+		return New(), nil
+	}, "memory")
+}
 
 // Driver is a [lease.Driver] in memory. The zero Driver is empty and ready.
 type Driver struct {

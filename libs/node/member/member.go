@@ -17,7 +17,6 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
-	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
@@ -152,7 +151,7 @@ func (m *Member) Stages(run, leave func(context.Context) error, timeout time.Dur
 // removed before anything else stops.
 func (m *Member) Register(scope string) error {
 	me := discovery.Peer{Addr: m.node.Advertise(), Role: m.options.Role}
-	r, err := discoveryopen.Registration(context.Background(), m.url, m.options.Cluster, me, m.node.Log())
+	r, err := discovery.OpenRegistration(m.url, m.options.Cluster, me, m.node.Log())
 	if err != nil {
 		return fmt.Errorf("discovery.url: %w", err)
 	}

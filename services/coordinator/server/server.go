@@ -31,7 +31,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
-	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
@@ -265,7 +264,7 @@ func (s *Server) openStores(ctx context.Context) error {
 		return err
 	}
 	s.node.Waits(nil)
-	if s.store, err = leaseopen.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
+	if s.store, err = lease.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
 		err = fmt.Errorf("lease.url: %w", err)
 		return errors.Join(err, s.journal.Close())
 	}

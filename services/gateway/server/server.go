@@ -37,7 +37,6 @@ import (
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery"
-	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
@@ -128,7 +127,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
-	if s.discovery, err = discoveryopen.Open(context.Background(), url, cfg.ClusterName); err != nil {
+	if s.discovery, err = discovery.Open(url, cfg.ClusterName); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	if s.watcher, err = discovery.NewWatch(s.discovery, discovery.DefaultConfig(), s.log); err != nil {

@@ -319,7 +319,7 @@ func (s *shardLoop) clock(item int) time.Time {
 	return s.now
 }
 
-// storeTime is a reading of the clock of the journal's store. It is not changed: turns hold it.
+// storeTime is the latest time by the clock of the journal's store at a time of this process. It is not changed: turns hold it.
 type storeTime struct{ store, at time.Time }
 
 func (s *shardLoop) input(in region.ShardInput) {

@@ -215,9 +215,9 @@ func (s *Runner) Run() {
 		}
 	}
 	s.noter.stepsCore(func() {
-		if now, known := s.journal.StoreNow(); known {
+		if clock := s.journal.StoreClock(); clock.Known() {
 			for _, l := range s.shards { // before any command: its turn may set a reminder
-				l.put(item{in: region.StoreClock{Now: now}})
+				l.put(item{in: region.StoreClock{Clock: clock}})
 			}
 		}
 		loop.Run(s.ctx, s.control.inbox, tickEvery, s.due, takeIn)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/roost-cluster/roost/e2e/bench/entities"
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/services/region/server"
 )
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/roost-cluster/roost/e2e/bench"
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/libs/node"
 )
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"time"
 
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server"
 )

@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server"
 )

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server"
 )

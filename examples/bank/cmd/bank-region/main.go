@@ -7,6 +7,7 @@ package main
 
 import (
 	"github.com/roost-cluster/roost/examples/bank"
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/services/region/server"
 )
 

@@ -8,6 +8,7 @@ package main
 
 import (
 	"github.com/roost-cluster/roost/examples/flights"
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/services/region/server"
 )
 

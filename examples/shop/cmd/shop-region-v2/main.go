@@ -9,6 +9,7 @@ package main
 
 import (
 	shop "github.com/roost-cluster/roost/examples/shop/v2"
+	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/services/region/server"
 )
 

@@ -2,6 +2,9 @@
 // the others stand by.
 package main
 
-import "github.com/roost-cluster/roost/services/coordinator/server"
+import (
+	_ "github.com/roost-cluster/roost/libs/backends/all"
+	"github.com/roost-cluster/roost/services/coordinator/server"
+)
 
 func main() { server.Main() }

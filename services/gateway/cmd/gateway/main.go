@@ -3,6 +3,9 @@
 // as you like.
 package main
 
-import "github.com/roost-cluster/roost/services/gateway/server"
+import (
+	_ "github.com/roost-cluster/roost/libs/backends/all"
+	"github.com/roost-cluster/roost/services/gateway/server"
+)
 
 func main() { server.Main() }

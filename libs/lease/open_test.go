@@ -1,4 +1,4 @@
-package open_test
+package lease_test
 
 import (
 	"context"
@@ -10,14 +10,18 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/lease"
-	"github.com/roost-cluster/roost/libs/lease/open"
+	_ "github.com/roost-cluster/roost/libs/lease/consul"
+	_ "github.com/roost-cluster/roost/libs/lease/etcd"
+	_ "github.com/roost-cluster/roost/libs/lease/kubernetes"
+	_ "github.com/roost-cluster/roost/libs/lease/memory"
+	_ "github.com/roost-cluster/roost/libs/lease/sqlstore"
 )
 
 func TestOpen(t *testing.T) {
 	ctx := context.Background()
 	file := filepath.Join(t.TempDir(), "lease.db")
 	for _, url := range []string{"memory:", "sqlite:" + file, "sqlite://" + file} {
-		s, err := open.Open(ctx, url)
+		s, err := lease.Open(ctx, url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -39,7 +43,7 @@ func TestOpenServers(t *testing.T) {
 	for _, url := range []string{
 		"etcd://127.0.0.1:1/roost", "consul://127.0.0.1:1/roost", "kubernetes://prod?api=http://127.0.0.1:1", "postgres://me@127.0.0.1:1/roost",
 	} {
-		s, err := open.Open(t.Context(), url)
+		s, err := lease.Open(t.Context(), url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -58,7 +62,7 @@ func TestOpenServers(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	for _, url := range []string{"", "memory", "memory:x", "memory:?a=b", "sqlite:", "sqlite://", "sqlite:x.db?busy=1", "sqlite:x.db?", "zookeeper:z", "/tmp/x",
 		"etcd:", "etcd://a:1", "etcd://a:1/x?lock=1", "consul://a:1", "kubernetes://prod/x?api=http://a", "postgres://h/d?search_path=x"} {
-		if s, err := open.Open(context.Background(), url); !errors.Is(err, lease.ErrConfig) {
+		if s, err := lease.Open(context.Background(), url); !errors.Is(err, lease.ErrConfig) {
 			t.Errorf("%q gives %v, %v", url, s, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package open_test
+package discovery_test
 
 import (
 	"context"
@@ -13,8 +13,9 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery/consul"
 	"github.com/roost-cluster/roost/libs/discovery/dns"
 	"github.com/roost-cluster/roost/libs/discovery/etcd"
+	_ "github.com/roost-cluster/roost/libs/discovery/file"
 	"github.com/roost-cluster/roost/libs/discovery/kubernetes"
-	"github.com/roost-cluster/roost/libs/discovery/open"
+	_ "github.com/roost-cluster/roost/libs/discovery/static"
 )
 
 func TestOpen(t *testing.T) {
@@ -23,7 +24,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, url := range []string{"static:a:1,b:2", "static://a:1,b:2", "file:" + path, "file://" + path} {
-		b, err := open.Open(t.Context(), url, "")
+		b, err := discovery.Open(url, "")
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -32,7 +33,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v, %v", url, peers, err)
 		}
 	}
-	b, err := open.Open(t.Context(), "static:", "")
+	b, err := discovery.Open("static:", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestOpenOthers(t *testing.T) {
 		"consul://127.0.0.1:8500/roost?datacenter=dc1":      new(consul.Driver),
 		"kubernetes://prod/coordinator?api=http://a.b:6443": new(kubernetes.Driver),
 	} {
-		b, err := open.Open(t.Context(), url, "prod")
+		b, err := discovery.Open(url, "prod")
 		if err != nil || reflect.TypeOf(b) != reflect.TypeOf(wants) {
 			t.Errorf("%s gives %T, %v", url, b, err)
 		}
@@ -65,7 +66,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		"dns:a?port=1":                   {"://"},
 		"etcd://root:hush@a:1/x":         {"password", "etcd://xxxxx@a:1/x"},
 	} {
-		_, err := open.Open(t.Context(), url, "")
+		_, err := discovery.Open(url, "")
 		for _, w := range words {
 			if err == nil || !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s gives %v, which does not say %q", url, err, w)
@@ -76,7 +77,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for _, url := range []string{"", "static", "static:a", "static:a:1?ttl=3", "static:a:1?", "file:", "file:/x?poll=1s", "dsn:x", "a:1,b:2"} {
-		if b, err := open.Open(t.Context(), url, ""); !errors.Is(err, discovery.ErrConfig) || b != nil {
+		if b, err := discovery.Open(url, ""); !errors.Is(err, discovery.ErrConfig) || b != nil {
 			t.Errorf("%q gives %v, %v", url, b, err)
 		}
 	}

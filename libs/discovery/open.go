@@ -1,0 +1,91 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/backendurl"
+)
+
+const packages = "github.com/roost-cluster/roost/libs/discovery/"
+
+// Backends are the linked backends, by the schemes of their URLs:
+//
+//	static:host:port,host:port    a fixed list; static://… is the same
+//	file:/etc/roost/peers         a text file, read at every lookup
+//	dns://resolver/name?port=n    addresses or SRV records
+//	etcd://host:port/path         entries under leases
+//	consul://host:port/service    instances whose checks pass
+//	kubernetes://namespace/service  the endpoints of a service
+//
+// In the first two a peer may be written "role@host:port". The parameters of the others are in their packages and in
+// docs/discovery.md. A backend registers when its package is imported; package backends/all imports all of them.
+var Backends = backendurl.NewRegistry[Backend](ErrConfig, map[string]string{
+	"static": packages + "static", "file": packages + "file", "dns": packages + "dns",
+	"etcd": packages + "etcd", "consul": packages + "consul", "kubernetes": packages + "kubernetes",
+})
+
+// Backend opens the driver of a URL for the peers of one cluster. Errors wrap ErrConfig.
+type Backend func(rawURL, cluster string) (Driver, error)
+
+// Open opens the driver that a URL names, for the peers of one cluster: where entries name theirs, an entry of another
+// cluster is an error of the lookup. Without a cluster, entries of any cluster are accepted. Errors wrap ErrConfig. The
+// backend is not contacted before the first lookup.
+func Open(rawURL, cluster string) (Driver, error) {
+	backend, _, err := Backends.Of(rawURL)
+	var d Driver
+	if err == nil {
+		d, err = backend(rawURL, cluster)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", backendurl.Redact(rawURL), err)
+	}
+	return d, nil
+}
+
+// OpenRegistration opens the driver that a URL names and prepares the entry of self in it. If processes do not enter
+// themselves in that backend, the registration does nothing. A nil log is silent. Errors wrap ErrConfig.
+func OpenRegistration(rawURL, cluster string, self Peer, log *slog.Logger) (*Registration, error) {
+	d, err := Open(rawURL, cluster)
+	if err != nil {
+		return nil, err
+	}
+	r, err := NewRegistration(d, self, DefaultConfig(), log)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return r, nil
+}
+
+// Text returns a Backend whose URL is a scheme and one text, without parameters.
+func Text[D Driver](open func(text string) (D, error)) Backend {
+	return func(rawURL, _ string) (Driver, error) {
+		scheme, rest, _ := strings.Cut(rawURL, ":")
+		rest, _, hasParameters := strings.Cut(rest, "?")
+		if hasParameters {
+			return nil, fmt.Errorf("%w: unknown parameters; %s takes none", ErrConfig, scheme)
+		}
+		return orError(open(strings.TrimPrefix(rest, "//")))
+	}
+}
+
+// Parsed returns a Backend that reads a parsed URL.
+func Parsed[D Driver](open func(u *backendurl.URL, cluster string) (D, error)) Backend {
+	return func(rawURL, cluster string) (Driver, error) {
+		u, err := backendurl.ParseURL(rawURL)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		return orError(open(u, cluster))
+	}
+}
+
+// orError returns nil, not a Driver with a nil pointer, if there is an error.
+func orError[D Driver](d D, err error) (Driver, error) {
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}

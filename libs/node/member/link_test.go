@@ -1,0 +1,6 @@
+package member
+
+import (
+	_ "github.com/roost-cluster/roost/libs/discovery/file"
+	_ "github.com/roost-cluster/roost/libs/discovery/static"
+)

@@ -1,0 +1,8 @@
+package server
+
+import (
+	_ "github.com/roost-cluster/roost/libs/discovery/file"
+	_ "github.com/roost-cluster/roost/libs/discovery/static"
+	_ "github.com/roost-cluster/roost/libs/journal/postgres"
+	_ "github.com/roost-cluster/roost/libs/journal/sqlite"
+)
