@@ -29,7 +29,8 @@ type process struct {
 	incarnation int
 	up          bool
 	paused      bool
-	resumed     int64 // when the last pause ended
+	pausedAt    int64 // when the last pause began
+	resumed     int64 // when it ended
 	waiting     bool  // the loop will run
 	tickDue     bool
 	gone        bool // left permanently
@@ -171,7 +172,7 @@ func (p *process) ifAlive(fn func()) func() {
 func (p *process) pause() {
 	if p.up && !p.paused {
 		p.w.trace(p, "PAUSE", nil)
-		p.paused = true
+		p.paused, p.pausedAt = true, p.w.now
 	}
 }
 

@@ -103,9 +103,11 @@ func (w *World) sendOptions(x uint64) (o sharding.SendOptions) {
 // is too old is not tried.
 func (s *shardNode) attempt(env *sharding.Envelope) {
 	cfg, o := &s.cfg.Sends, s.w.sendOptions(decodeNumber(env.Payload))
-	const late = 300 * time.Millisecond // the driver performs an output a little later, or after a pause
-	paused := nanos(s.w.now-s.p.resumed) < late
-	if left, want := env.Deadline.Sub(s.p.now()), cmp.Or(o.Timeout, cfg.AttemptTimeout); left > want || left < want-late && !paused {
+	late := 300 * time.Millisecond // the driver performs an output a little later
+	if nanos(s.w.now-s.p.resumed) < late {
+		late += nanos(s.p.resumed-s.p.pausedAt) * 11 / 10 // or after a pause, by a clock that may drift
+	}
+	if left, want := env.Deadline.Sub(s.p.now()), cmp.Or(o.Timeout, cfg.AttemptTimeout); left > want || left < want-late {
 		s.w.violate("an attempt has the time of its send", "%v has %v, with the options %+v", env.ID, left, o)
 	}
 	if at, ok := sharding.KeyTime(env.ID); !ok || len(s.w.storeSteps) == 0 && s.w.storeClock().Sub(at) > cmp.Or(o.MaxAge, cfg.MaxAge)+time.Second {

@@ -88,8 +88,6 @@ var brokeOnce = []struct {
 	{harsh, 313179, "sends are in order"}, // the checker did not know that a send in doubt may come late
 	// a region that was paused took the clock of the store in a late page for the present one
 	{harsh, 431415, "a send that is too old is not tried"},
-	// the checker did not know that the same command can close a circle again, at a region with another clock
-	{harsh, 437611, "a circle ends by its youngest turn"},
 	{harsh, 432150, "an attempt has the time of its send"}, // the checker did not know that a pause comes before an output
 }
 

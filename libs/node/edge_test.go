@@ -55,7 +55,12 @@ func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
 	case n := <-ready:
 		// The last stage runs a moment before the node is ready.
 		for n.phase.check(ctx) != nil {
-			time.Sleep(time.Millisecond)
+			select {
+			case err := <-ended:
+				ended <- err
+				t.Fatal(err)
+			case <-time.After(time.Millisecond):
+			}
 		}
 		return n
 	case err := <-ended:

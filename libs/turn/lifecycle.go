@@ -246,7 +246,7 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 	}
 	for _, c := range e.cmds {
 		if c.wakeup != nil && !c.answered { // a firing does not wait for the fence: no client gets its reply, and the wake-up fires again later
-			reply := sharding.Reject(in.Code, in.Err)
+			reply := sharding.Reject(in.Code, in.messageFor(c))
 			m.answer(e, c, &reply)
 		}
 	}
@@ -268,8 +268,8 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 			fence = m.requestFenceRead(e)
 		}
 		c.done, c.finished, c.waitsForFenceRead = true, m.now, fence
-		if c.reply = sharding.Reject(in.Code, in.Err); c.inDoubt {
-			c.reply = sharding.Doubt(in.Code, in.Err)
+		if c.reply = sharding.Reject(in.Code, in.messageFor(c)); c.inDoubt {
+			c.reply = sharding.Doubt(in.Code, in.messageFor(c))
 		}
 	}
 	if e.next = len(e.cmds); fence == 0 {
@@ -285,16 +285,20 @@ func (in *Loaded) forOperators() string {
 	return in.Cause + "; " + in.Err
 }
 
+// messageFor is forOperators if no client reads the reply to the command.
+func (in *Loaded) messageFor(c *command) string {
+	if c.wakeup != nil || c.env.ID.IsSend() {
+		return in.forOperators()
+	}
+	return in.Err
+}
+
 // answerFailed answers all commands of an entity that cannot be loaded or settled.
 func (m *Machine) answerFailed(e *entity, in *Loaded) {
 	for _, c := range e.cmds {
-		message := in.Err
-		if c.wakeup != nil || c.env.ID.IsSend() { // no client reads it
-			message = in.forOperators()
-		}
-		reply := sharding.Reject(in.Code, message)
+		reply := sharding.Reject(in.Code, in.messageFor(c))
 		if c.inDoubt {
-			reply = sharding.Doubt(in.Code, message)
+			reply = sharding.Doubt(in.Code, in.messageFor(c))
 		}
 		if !c.answered {
 			m.answer(e, c, &reply)

@@ -147,6 +147,9 @@ func (s *Starter) Step(now time.Time, in Input, out *Outputs) {
 	s.out = nil
 }
 
+// DiedMessage is the message about an entity that was alive and is no longer, although it should be. It can be started.
+const DiedMessage = "it has died; the region's log has the error of its last turn"
+
 // Observe takes an event of the [turn.Machine]: a [turn.StartEnded] or a [turn.RememberedLost].
 // It ignores all others.
 func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
@@ -158,7 +161,7 @@ func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 		if sh := s.byID[e.Shard]; sh != nil && sh.epoch == e.Epoch && s.starts[e.Entity] == nil && !mutant.On("restart-lost") {
 			st := &start{shard: sh, entity: e.Entity, since: now}
 			s.starts[e.Entity] = st
-			s.pause(st, sharding.Unavailable, "it has died")
+			s.pause(st, sharding.Unavailable, DiedMessage)
 		}
 	default:
 		return

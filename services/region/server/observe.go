@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/observe"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wakeup"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -102,6 +103,7 @@ type seen struct {
 	entity *inspectionv1.ActiveEntity
 	why    string       // the entity is quarantined; "": it is not
 	turn   *turnContext // the last one; nil: there was none
+	start  string       // why it could not be started, with its start hook; "": no start failed
 }
 
 // observeEntity asks the shard core, and if the entity is not in memory, the journal.
@@ -111,6 +113,9 @@ func (s *Runner) observeEntity(ctx context.Context, id sharding.Entity, shard sh
 	got, err := inspectCore(ctx, s, l, func() (v seen) {
 		v.shard = l.core.Shard(shard)
 		v.why, _ = l.core.Quarantined(id)
+		if f, failing := l.core.FailingStart(id); failing && f.Message != wakeup.DiedMessage {
+			v.start = cut(f.Message, maxFailureText)
+		}
 		if e, ok := l.core.Entity(id); ok {
 			v.entity = toActiveEntity(&e, time.Now())
 			if sl := l.slot(e.Incarnation); sl != nil {
@@ -138,6 +143,9 @@ func (s *Runner) observeEntity(ctx context.Context, id sharding.Entity, shard sh
 		out.Stored = "none"
 	default:
 		s.observeStored(ctx, id, shard, out)
+		if out.Stored == "stored" && got.start != "" { // observeStored runs no start hook
+			out.Stored, out.Failure = "failed", got.start
+		}
 	}
 }
 

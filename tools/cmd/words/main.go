@@ -96,7 +96,7 @@ func run(root, list string, lower bool, find string, out io.Writer) (ok bool, er
 		}
 	}
 	if !ok {
-		fmt.Fprintln(out, "make words FIND='phrase' prints where")
+		fmt.Fprintln(out, "make words FIND='phrase' prints each line; if what you wrote is among them, use the better words")
 	}
 	if lower {
 		return ok, os.WriteFile(path, []byte(format(string(b), phrases)), 0o644)
@@ -189,25 +189,29 @@ func where(phrases []phrase, texts []text, find string, out io.Writer) error {
 		return fmt.Errorf("no phrase of the list matches %q", find)
 	}
 	slices.SortStableFunc(texts, func(a, b text) int { return cmp.Or(a.place-b.place, strings.Compare(a.file, b.file), a.line-b.line) })
+	found := 0
 	for _, t := range texts {
 		if n := phrases[i].in(t.text); n > 0 {
 			for _, m := range phrases[i].match.FindAllStringIndex(t.text, -1) {
-				fmt.Fprintf(out, "%s:%d: %s\n", t.file, t.line+strings.Count(t.text[:m[0]], "\n"), places[t.place])
+				found++
+				from := strings.LastIndexByte(t.text[:m[0]], '\n') + 1
+				line, _, _ := strings.Cut(t.text[from:], "\n")
+				fmt.Fprintf(out, "%s:%d: %s: %s\n", t.file, t.line+strings.Count(t.text[:m[0]], "\n"), places[t.place], strings.TrimSpace(line))
 			}
 		}
 	}
+	if found == 0 {
+		fmt.Fprintf(out, "%q is nowhere\n", phrases[i].text)
+	}
 	return nil
 }
-
-// generatedPages are written from code, where their words are counted.
-var generatedPages = []string{"docs/settings.md", "docs/errors.md"}
 
 // gather reads the texts of the files that git tracks.
 func gather(root string) ([]text, error) {
 	var texts []text
 	err := tracked.Each(root, func(name string, b []byte) {
 		switch {
-		case strings.Contains(name, "testdata/"), strings.HasPrefix(name, "tools/cmd/words/"), slices.Contains(generatedPages, name):
+		case strings.Contains(name, "testdata/"), strings.HasPrefix(name, "tools/cmd/words/"), slices.Contains(tracked.GeneratedPages, name):
 		case strings.HasSuffix(name, ".md"):
 			texts = append(texts, text{name, 1, pages, string(b)})
 		case !tracked.Generated(b):
@@ -225,7 +229,7 @@ func textsOf(name string, src []byte) []text {
 	var s scanner.Scanner
 	s.Init(file, src, nil, scanner.ScanComments)
 	var texts []text
-	lastComment := -1 // the line on which the last comment ended
+	lastComment := -1 // the line on which the last comment began
 	for {
 		pos, tok, lit := s.Scan()
 		line := file.Line(pos)
