@@ -51,10 +51,10 @@ func TestPagesNameRealCode(t *testing.T) {
 	}
 }
 
-// TestPagesNameCommands: the first page names every command of roost, and no other.
+// TestPagesNameCommands: the list of folders names every command of roost, and no other.
 func TestPagesNameCommands(t *testing.T) {
 	var row string
-	for line := range strings.Lines(readFile(t, filepath.Join(root, "README.md"))) {
+	for line := range strings.Lines(readFile(t, filepath.Join(root, "docs", "README.md"))) {
 		if after, ok := strings.CutPrefix(line, "| `cli/` | `roost`:"); ok {
 			row = after
 		}
@@ -74,7 +74,7 @@ func TestPagesNameCommands(t *testing.T) {
 	slices.Sort(named)
 	slices.Sort(real)
 	if !slices.Equal(named, real) {
-		t.Errorf("README.md names the commands\n%s\nthere are\n%s", named, real)
+		t.Errorf("docs/README.md names the commands\n%s\nthere are\n%s", named, real)
 	}
 }
 

@@ -131,17 +131,29 @@ func perService(texts map[string][]string, show func(string) string) string {
 
 const settingsIntro = `# Settings
 
-Every setting of the three services. This page is written by ` + "`make settings`" + ` from what ` + "`--help`" + ` of the
-binaries says, and a test compares it with them.
+Every setting of the three services. ` + "`make settings`" + ` writes this page from ` + "`--help`" + ` of the binaries, and a test
+compares it with them.
 
-A setting is given in a YAML file (` + "`--config FILE`" + `), in the environment, or as a flag. Flags override
-the environment, which overrides the file, which overrides the defaults. The key
-` + "`region.drain_timeout`" + ` is ` + "`ROOST_REGION_DRAIN_TIMEOUT`" + ` in the environment and
-` + "`--region.drain-timeout`" + ` as a flag. One file can serve all services: each ignores the keys of the
-others, and refuses keys that no service has. ` + "`--print-config`" + ` shows every value and where it comes
-from. Durations are written such as ` + "`250ms`" + `, ` + "`90s`" + ` or ` + "`1h30m`" + `, sizes such as ` + "`64KiB`" + ` or ` + "`1GiB`" + `.
+Flags override the environment, which overrides the YAML file (` + "`--config FILE`" + ` or ` + "`ROOST_CONFIG`" + `, at most 64 KiB),
+which overrides the defaults.
 
-What the settings of Akka Cluster are called here is in [settings of Akka](settings-of-akka.md).
+| where | spelling |
+|---|---|
+| file | ` + "`region: {drain_timeout: 5s}`" + ` or ` + "`region.drain_timeout: 5s`" + ` |
+| environment | ` + "`ROOST_REGION_DRAIN_TIMEOUT=5s`" + `. An empty value counts as unset |
+| flag | ` + "`--region.drain-timeout 5s`" + `, also with ` + "`=`" + ` or with underscores |
+
+- Durations are written ` + "`250ms`" + `, ` + "`90s`" + ` or ` + "`1h30m`" + `; sizes ` + "`64KiB`" + ` or ` + "`1GiB`" + `; lists ` + "`a,b`" + `; key=value lists ` + "`a=1,b=2`" + `. In
+  the file, lists and key=value lists can also be YAML lists and maps.
+- One file and one environment can serve all services: each ignores the keys of the others. A service does not start if the
+  file, the environment (` + "`ROOST_…`" + `) or the command line has another unknown key.
+- Where the table names a ` + "`ROOST_…_FILE`" + `, the value can be the content of that file instead. Set only one of the two.
+- ` + "`--help`" + ` lists the keys of a service. ` + "`--print-config`" + ` shows every value and where it comes from, without
+  secrets.
+- Telemetry follows the standard ` + "`OTEL_*`" + ` variables ([observability](observability.md)).
+- ` + "`/metrics`" + `, ` + "`/livez`" + `, ` + "`/readyz`" + ` and ` + "`/version`" + ` are served at ` + "`management.listen`" + ` ([health](health.md)).
+
+The names of Akka Cluster's settings are in [settings of Akka](settings-of-akka.md).
 `
 
 // TestSettingsPage: the page has every key of the binaries, with its default, unit and text.

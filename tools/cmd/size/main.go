@@ -192,13 +192,9 @@ func countLines(src []byte) lines {
 	return lines{bytes.Count(src, []byte("\n")), len(code), only}
 }
 
-// glossary returns the number of terms and of words in the glossary, which is a page or a section of ARCHITECTURE.md.
+// glossary returns the number of terms and of words in docs/glossary.md.
 func glossary(files map[string][]byte) (terms, words int) {
 	text := files["docs/glossary.md"]
-	if text == nil {
-		_, after, _ := bytes.Cut(files["ARCHITECTURE.md"], []byte("\n## Glossary\n"))
-		text, _, _ = bytes.Cut(after, []byte("\n## "))
-	}
 	for _, r := range glossRow.FindAll(text, -1) {
 		if !bytes.HasPrefix(r, []byte("| term ")) {
 			terms++
