@@ -43,8 +43,8 @@ func keysOf(t *testing.T) map[string][]string {
 var notKeys = map[string]bool{
 	"service.name": true, "service.version": true, "service.instance": true, "http.route": true, "http.request": true, "http.response": true, // OpenTelemetry's attributes
 	"memory.max": true, "memory.stat": true, "memory.limit_in_bytes": true, // files of control groups
-	"journal.append": true,                                                                                                   // a span
-	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, "health.md": true, // files
+	"journal.append": true,                                                                                                                                           // a span
+	"cluster.json":   true, "journal.db": true, "lease.db": true, "discovery.md": true, "memory.md": true, "health.md": true, "http.md": true, "gateway.proto": true, // files
 	"discovery.k8s": true, "coordinator.prod": true, "tls.crt": true, // names of Kubernetes
 }
 
@@ -108,7 +108,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 	if texts < 1000 {
 		t.Errorf("only %d texts were found", texts)
 	}
-	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md", "docs/settings-of-akka.md"} {
+	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md", "docs/settings-of-akka.md", "docs/http.md"} {
 		check(page, readFile(t, filepath.Join(root, page)))
 	}
 }

@@ -203,10 +203,7 @@ func (s *Runner) tryStored(id sharding.Entity, shard sharding.ShardID) (r readSt
 // maxFailureText is how much of an error is told to operators: more is in the log.
 const maxFailureText = 300
 
-func bounded(err error) string {
-	t := err.Error()
-	return t[:min(len(t), maxFailureText)]
-}
+func bounded(err error) string { return cut(err.Error(), maxFailureText) }
 
 // maxStacks bounds what is read of the stacks of all goroutines, and maxStack what is told of one.
 const maxStacks, maxStack = 16 << 20, 16 << 10

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -90,6 +92,11 @@ func TestRememberedIsStarted(t *testing.T) {
 		d.move(2)
 		if c := d.now(); c.st.Entities != 0 || c.starts.Failing != 1 {
 			t.Fatalf("it cannot be started: %+v", c.starts)
+		}
+		out := &inspectionv1.RegionObservation{}
+		d.observeEntity(t.Context(), drivenEntity, drivenShard, false, out)
+		if out.Stored != "failed" || !strings.Contains(out.Failure, "no luck") {
+			t.Errorf("explain does not know why it cannot be started: %v", out)
 		}
 		time.Sleep(7 * time.Second)
 		rememberTrouble.Store(false)
