@@ -56,7 +56,7 @@ $(BIN)/bench-region: pkg := ./e2e/bench/cmd/bench-region
 # The go command knows better than make what is out of date.
 .PHONY: $(addprefix $(BIN)/,$(binaries) $(shop) $(bank) $(benchmark))
 $(sort $(addprefix $(BIN)/,$(binaries) $(shop) $(bank) $(benchmark))):
-	go build -o $@ $(pkg)
+	go build $(if $(LDFLAGS),-ldflags='$(LDFLAGS)') -o $@ $(pkg)
 
 .PHONY: demo
 demo: build ## Carry the flights through a cluster under faults (FLIGHTS= TOTALS= ROUTES= REPORT= FAULTS=none)
@@ -69,7 +69,9 @@ shop: build $(addprefix $(BIN)/,$(shop)) ## Build the shop too: two versions of 
 .PHONY: bank
 bank: build $(addprefix $(BIN)/,$(bank)) ## Build the bank too: its region, and a caller (bin/roost dev --region bin/bank-region)
 
+# Without tables for debuggers, which are a third of a binary. Stacks of panics and profiles need none.
 .PHONY: images
+images: LDFLAGS := -s -w
 images: $(addprefix $(BIN)/,coordinator region gateway) ## Build container images of the services (needs Docker)
 	@revision=$$(git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null || echo unknown); \
 	for s in coordinator region gateway; do docker build -q -f deploy/Dockerfile --build-arg SERVICE=$$s \
