@@ -32,7 +32,7 @@ var entries = []Entry{
 		Number: InvalidRequest, Answers: []Answer{{"invalid_argument", 400}, {"malformed", 400}}, Executed: False, Repeat: Useless,
 		Meaning: "a name, a header or the payload is wrong",
 		Causes: "The name of a type, an id, a command, a key or a header is not allowed, a header is empty or given twice, the request " +
-			"has a query, a GET has a body, the input does not fit the command, or an AskMany has more items than gateway.max_items. " +
+			"has a query, a GET has a body, or the input does not fit the command. " +
 			"With the code malformed, a Twirp request cannot be read, or has a field that its message does not have.",
 		Action: "Correct what the message names. If it says that the body broke off, look at the network and at proxies, and send the request again.",
 	},
@@ -102,8 +102,9 @@ var entries = []Entry{
 	{
 		Number: TooLong, Answers: []Answer{{"invalid_argument", 413}}, Executed: False, Repeat: Useless,
 		Meaning: "the payload or the message is too long",
-		Causes:  "The payload is longer than gateway.max_body, or a Twirp message is too long, expands to too much, or has too many elements.",
-		Action:  "Send less, or send it in parts.",
+		Causes: "The payload is longer than gateway.max_body, an AskMany has more items than gateway.max_items, or a Twirp message " +
+			"is too long, expands to too much, or has too many elements.",
+		Action: "Send less, or send it in parts.",
 	},
 	{
 		Number: UnsupportedMedia, Answers: []Answer{{"invalid_argument", 415}}, Executed: False, Repeat: Useless,

@@ -28,7 +28,7 @@ The numbers of the errors with which Roost itself answers. This page is written 
 ` + "`libs/errornumber`" + `, from which the services take the numbers, and a test compares it with them.
 ` + "`roost errors NUMBER`" + ` prints the same.
 
-An error is ` + "`{\"code\",\"msg\",\"meta\"}`" + ` ([HTTP](http.md)). The number is in ` + "`meta.error`" + `. In an AskMany it is
+An error is ` + "`{\"code\",\"msg\",\"meta\"}`" + ` ([HTTP](http.md#errors)). The number is in ` + "`meta.error`" + `. In an AskMany it is
 in the field ` + "`number`" + ` of an item's error. The message says more than this page: it names what was wrong this time.
 An error without a number is the entity's own answer, or comes from something else than Roost, such as a proxy, if it has no
 ` + "`meta.executed`" + ` either.
