@@ -45,7 +45,7 @@ var (
 	Resolve  = entity.Command[Resolution, Status]("Account", "Resolve")
 	Show     = entity.Command[Nothing, Status]("Account", "Show").ReadOnly()
 
-	// Credit is what the source of a transfer sends to its target, and settle takes the answer.
+	// Credit is the command that the source of a transfer sends to its target, and settle takes the answer.
 	Credit = entity.Command[Incoming, Nothing]("Account", "Credit").Stored()
 	settle = entity.Command[entity.Answer[Nothing], Nothing]("Account", "Settle")
 )
@@ -94,7 +94,7 @@ type Order struct {
 
 // Closing is the input of Close.
 type Closing struct {
-	ID string `json:"id"` // of the transfer of what is left
+	ID string `json:"id"` // of the transfer of the remaining balance
 	To string `json:"to"` // the account that receives it
 }
 
@@ -117,8 +117,8 @@ type Status struct {
 	Balance int64 `json:"balance"`
 	// OnTheWay was debited, and the target has not yet answered.
 	OnTheWay int64 `json:"on_the_way"`
-	// InDoubt was debited, and the target has not answered in time: whether it was credited must
-	// be found out from the target, and said to Resolve.
+	// InDoubt was debited, and the target has not answered in time: an operator must find out from the
+	// target whether it was credited, and call Resolve.
 	InDoubt int64 `json:"in_doubt"`
 }
 
@@ -156,20 +156,20 @@ type Credited struct {
 	Amount   int64
 }
 
-// Settled says that the target has taken a transfer.
+// Settled records that the target has taken a transfer.
 type Settled struct{ ID string }
 
-// Refunded says that the target has refused a transfer, and that the source has it back.
+// Refunded records that the target has refused a transfer, and that the source has it back.
 type Refunded struct {
 	ID     string
 	Amount int64
 	Reason string
 }
 
-// Doubted says that the target has not answered a transfer in time. It may have taken it.
+// Doubted records that the target has not answered a transfer in time. It may have taken it.
 type Doubted struct{ ID string }
 
-// Closed says that an account takes no more commands and has sent away what was left.
+// Closed records that an account takes no more commands and has sent away its remaining balance.
 type Closed struct{}
 
 // Apply changes the state. Nothing else does.
@@ -191,7 +191,7 @@ func (a *Account) Apply(event any) {
 	case Refunded:
 		a.end(e.ID)
 		a.Balance += e.Amount
-		a.IsClosing = false // if it was what was left, somebody else has to get it
+		a.IsClosing = false // if it was the remaining balance, another account has to get it
 	case Doubted:
 		a.Doubtful = append(a.Doubtful, a.end(e.ID))
 		a.IsClosing = false
@@ -200,8 +200,8 @@ func (a *Account) Apply(event any) {
 	}
 }
 
-// find returns a transfer whose end is not known: it is on the way, or in doubt and an operator
-// has sent it again.
+// find returns a transfer without a known end: it is on the way, or in doubt; an operator may have sent it
+// again then.
 func (a *Account) find(id string) (d Debited, unused bool) {
 	for _, list := range [][]Debited{a.Out, a.Doubtful} {
 		if i := slices.IndexFunc(list, func(d Debited) bool { return d.ID == id }); i >= 0 {
@@ -321,9 +321,9 @@ func (a *Account) Credit(ctx *entity.Ctx, in Incoming) (Nothing, error) {
 	return Nothing{}, ctx.Persist(Credited(in))
 }
 
-// Settle takes the answer of a target. What was sent says to which transfer it belongs. The
-// oldest one would be wrong: an answer that could not be taken in time never comes, and each
-// later one would be booked on the transfer before it.
+// Settle takes the answer of a target. The sent input identifies the transfer. The oldest one would be
+// wrong: an answer that could not be taken in time never comes, and each later one would be booked on the
+// transfer before it.
 func (a *Account) Settle(ctx *entity.Ctx, answer entity.Answer[Nothing]) (Nothing, error) {
 	sent, err := Credit.Sent(answer)
 	if err != nil {
@@ -353,11 +353,11 @@ func (a *Account) settled(ctx *entity.Ctx, d Debited) error {
 	return err
 }
 
-// Resolve ends a transfer of which the account is not told any more what has become of it, by what
-// somebody has seen at the target: it is settled, or the money comes back. That is a transfer in
-// doubt, or one whose credit an operator has dropped (roost sends drop). Nothing here can tell the
-// latter from one that is on the way, and a refund of that would be paid twice: so whoever resolves
-// it makes sure first that no credit of it is pending (roost sends).
+// Resolve ends a transfer whose result will not reach the account any more, as the caller has seen it at
+// the target: it is settled, or the money comes back. That is a transfer in doubt, or one whose credit an
+// operator has dropped (roost sends drop). Nothing here can tell the latter from one that is on the way,
+// and a refund of that would be paid twice: so the caller makes sure first that no credit of it is pending
+// (roost sends).
 func (a *Account) Resolve(ctx *entity.Ctx, in Resolution) (Status, error) {
 	d, unused := a.find(in.ID)
 	var err error
@@ -372,10 +372,10 @@ func (a *Account) Resolve(ctx *entity.Ctx, in Resolution) (Status, error) {
 	return a.status(), err
 }
 
-// Close ends the account. What is left is sent to another one; when that has taken it, the
-// account is deleted. If it refuses, the account stays open. As long as transfers have no end the
-// account cannot be closed, because they may come back. Those that are on the way get an answer,
-// and those in doubt need a Resolve.
+// Close ends the account. It sends the remaining balance to another one; when that has taken it, the
+// account is deleted. If it refuses, the account stays open. As long as transfers have no end the account
+// cannot be closed, because they may come back. Those that are on the way get an answer, and those in doubt
+// need a Resolve.
 func (a *Account) Close(ctx *entity.Ctx, in Closing) (Status, error) {
 	if err := a.usable(); err != nil {
 		return Status{}, err

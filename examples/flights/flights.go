@@ -55,7 +55,7 @@ var (
 // RouteID returns the id of the route between two airports, such as "ORD-LAX".
 func RouteID(origin, destination string) string { return origin + "-" + destination }
 
-// AirportCount is what an airport has counted.
+// AirportCount holds the counts of an airport.
 type AirportCount struct {
 	Departures int64 `json:"departures"`
 	Arrivals   int64 `json:"arrivals"`
@@ -105,7 +105,7 @@ func (a *Airport) Arrive(ctx *entity.Ctx, _ Nothing) (Nothing, error) {
 // Totals returns what the airport has counted.
 func (a *Airport) Totals(*entity.Ctx, Nothing) (AirportCount, error) { return a.AirportCount, nil }
 
-// RouteCount is what a route has counted.
+// RouteCount holds the counts of a route.
 type RouteCount struct {
 	Flights int64 `json:"flights"`
 	Miles   int64 `json:"miles"`

@@ -1,6 +1,5 @@
-// Package pack has an allocation strategy of one's own: it packs the shards of a type into as
-// few regions as possible, so that the others can be turned off. Command pack-coordinator is
-// a coordinator that has it.
+// Package pack has a custom allocation strategy: it packs the shards of a type into as few regions as
+// possible, so that the others can be turned off. Command pack-coordinator is a coordinator that has it.
 //
 // # What this does not do
 //
@@ -19,7 +18,7 @@ import (
 // Strategy fills one region after the other, by their names. It is a value: strategies keep
 // nothing, so that a new coordinator decides as the one before it.
 type Strategy struct {
-	// PerRegion is how many shards of a type a region gets before the next region gets any. If
+	// PerRegion is the number of shards of a type that a region gets before the next region gets any. If
 	// all regions have that many, they share the rest evenly.
 	PerRegion int
 }
@@ -59,7 +58,7 @@ func (s Strategy) Rebalance(v allocation.View, inFlight []sharding.ShardID) []sh
 	return moves
 }
 
-// full is how many shards a region has when it is full, if there are some more to come.
+// full is the number of shards of a full region, if there are some more to come.
 func (s Strategy) full(regions []allocation.Region, more int) int {
 	shards := more
 	for _, r := range regions {

@@ -1,6 +1,5 @@
-// Package placer is a program that says where the shards of an entity type go: at the regions
-// with a certain label, in equal parts. Coordinators do as it says if the type's strategy is
-// external:
+// Package placer is a program that places the shards of an entity type: at the regions with a certain
+// label, in equal parts. Coordinators follow it if the type's strategy is external:
 //
 //	coordinator --allocation.types=Counter=external
 //	region --region.labels=disk=ssd
@@ -24,7 +23,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
-// Place has the shards of a type be at the regions with a label.
+// Place pins the shards of a type to the regions with a label.
 func Place(ctx context.Context, c *adminclient.Client, typ, label, value string) (adminclient.Assigned, error) {
 	members, err := c.Members(ctx)
 	if err != nil {
@@ -52,7 +51,8 @@ func Place(ctx context.Context, c *adminclient.Client, typ, label, value string)
 	})
 }
 
-// noRegion says why no region can be given shards, and which labels there are.
+// noRegion returns an error with the reason why no region can be given shards, and with the labels that
+// there are.
 func noRegion(members *adminv1.MembersResponse, label, value string) error {
 	labels := map[string]bool{}
 	for _, m := range members.Members {
@@ -67,8 +67,8 @@ func noRegion(members *adminv1.MembersResponse, label, value string) error {
 	return fmt.Errorf("no region with the label %s=%s can be given shards, so nothing is changed; %s; it must be up, and neither drained nor cordoned", label, value, there)
 }
 
-// spread gives each region an equal part of the shards. now is where each of them is; it stays
-// there if it can. There must be a region.
+// spread gives each region an equal part of the shards. now has the present region of each shard; the shard
+// stays there if it can. There must be a region.
 func spread(now, regions []string) map[uint32]string {
 	most := (len(now) + len(regions) - 1) / len(regions)
 	wanted, has := map[uint32]string{}, map[string]int{}

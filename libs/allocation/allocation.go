@@ -46,11 +46,11 @@ func (s Status) Going() bool { return s == Leaving || s == Exiting || s == Down 
 // Region is one region that hosts the view's entity type.
 type Region struct {
 	Node sharding.NodeID
-	// Name is what operators call the region. Unlike Node it survives a restart.
+	// Name is the name that operators use for the region. Unlike Node it survives a restart.
 	Name string
-	// Zone is where the region runs, such as an availability zone; "": it did not say.
+	// Zone is the region's location, such as an availability zone; "": it did not say.
 	Zone string
-	// Version is that of the application; "": it did not say. Versions have no order.
+	// Version is the application's version; "": it did not say. Versions have no order.
 	Version string
 	Status  Status
 	// Unreachable means that a failure detector suspects the region.
@@ -61,11 +61,11 @@ type Region struct {
 	// Capacity is the largest number of shards, of all types, that the region wants; 0:
 	// it did not say.
 	Capacity int
-	// Total is the number of shards, of all types, that the region owns or is about to
-	// own, and Load the sum of what is known of their load.
+	// Total is the number of shards, of all types, that the region owns or is about to own, and Load the
+	// sum of their known loads.
 	Total int
 	Load  Load
-	// Reads are those of the forms of the type that the region reads; see [View.Forms].
+	// Reads are the forms of the type that the region reads; see [View.Forms].
 	Reads sharding.FormSet
 	// Shards are the shards of the view's type that the region owns or is
 	// about to own, in the order in which they were allocated to it.
@@ -83,7 +83,7 @@ func (r *Region) label() string {
 	return r.Name
 }
 
-// Load is what a shard, or all shards of a region, take of it. What is a rate is smoothed.
+// Load is the load of a shard, or of all shards of a region. Rates are smoothed.
 type Load struct {
 	Processors   float64 // time of handlers, in seconds per second: see sharding.Load
 	Commands     float64 // per second
@@ -115,7 +115,7 @@ func (l Load) Minus(o Load) Load {
 	}
 }
 
-// ShardLoad is what is known of a shard's load.
+// ShardLoad is the known load of a shard.
 type ShardLoad struct {
 	Load
 	// Cooling means that the shard has moved less than [Config.LoadCooldown] ago. It does
@@ -140,8 +140,8 @@ type View struct {
 	Forms []sharding.FormSet
 	// Pins are the regions, by name, that shards are wanted at.
 	Pins map[sharding.ShardID]string
-	// ShardLoads are, by the index of the shard, what is known of its load. Nil: too little
-	// is known to move anything because of it.
+	// ShardLoads are the known loads, by the index of the shard. Nil: too little is known to move anything
+	// because of it.
 	ShardLoads []ShardLoad
 
 	// The shards and the candidates of the view that [Candidates] has narrowed.
@@ -156,7 +156,7 @@ func (v *View) formsOf(s sharding.ShardID) sharding.FormSet {
 	return ""
 }
 
-// loadOf returns what is known of a shard's load.
+// loadOf returns the known load of a shard.
 func (v *View) loadOf(s sharding.ShardID) ShardLoad {
 	if int(s.Index) < len(v.ShardLoads) {
 		return v.ShardLoads[s.Index]

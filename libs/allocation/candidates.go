@@ -36,13 +36,12 @@ func (b Broken) String() string {
 	return strings.Join(names, " ")
 }
 
-// Candidates returns the view with those regions only that may be given a shard, which none of
-// them has. All of them are up and reachable and read everything that may be stored in the
-// shard; if there are none, nobody can serve it. Of these regions those are kept, one
-// constraint after the other, that
+// Candidates returns the view with those regions only that may be given a shard, which none of them has.
+// All of them are up and reachable and read everything that may be stored in the shard; if there are none,
+// no region can serve it. Of these regions those are kept, one constraint after the other, that
 //
 //  1. have fewer shards than their capacity,
-//  2. have the name to which the shard is pinned,
+//  2. have the name that the shard is pinned to,
 //  3. are not cordoned,
 //  4. are in a zone with less than its share of the type's shards.
 //
@@ -50,17 +49,16 @@ func (b Broken) String() string {
 // constraint is broken only if a more important one would be broken otherwise, or the shard
 // would not be served at all.
 //
-// The share of a zone is the part that its regions have in the capacity of all regions of
-// the view that are up. If one of these has not said its capacity, it is the part that they
-// have in their number, but a region counts for no more shards than its capacity: what it has no
-// room for is divided among the others.
+// The share of a zone is its regions' part of the capacity of all regions of the view that are up. If one
+// of these has not said its capacity, it is their part of the number of regions, but a region counts for no
+// more shards than its capacity: the others divide the rest.
 func Candidates(v View, shard sharding.ShardID) (View, Broken) {
 	b := survey(v, 1)
 	indexes, broken := b.candidates(shard, make([]int, 0, len(v.Regions)))
 	return b.narrowed(indexes, make([]Region, 0, len(indexes))), broken
 }
 
-// zone is what a board knows of the regions of one zone.
+// zone is a board's knowledge of the regions of one zone.
 type zone struct {
 	shards int // of the type, with regions that are up
 	weight int // of these regions
@@ -120,7 +118,7 @@ func survey(v View, coming int) *board {
 	return b
 }
 
-// weigh computes the weights of the zones, from which their shares follow.
+// weigh computes the weights of the zones, which determine their shares.
 func (b *board) weigh(coming int) {
 	if len(b.zones) == 1 {
 		return

@@ -17,10 +17,9 @@ import (
 // ErrMove is wrapped by every error about a move.
 var ErrMove = errors.New("bad move")
 
-// CheckMove returns an error if a move that nobody must make, only for balance, steering or
-// load, is not allowed by the view of the type, or if the constraint that it repairs is not broken. The
-// view is that before the move. Whether a move for balance or load still makes sense only the strategy
-// knows, see [Prefers].
+// CheckMove returns an error if an optional move, only for balance, steering or load, is not allowed by the
+// view of the type, or if the constraint that it repairs is not broken. The view is the one before the
+// move. Only the strategy knows whether a move for balance or load still makes sense, see [Prefers].
 func CheckMove(v View, m Move) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w of %v from %v to %v: "+format, append([]any{ErrMove, m.Shard, m.From, m.To}, args...)...)
@@ -78,7 +77,7 @@ func CheckMove(v View, m Move) error {
 	return bad("%s breaks less", with.label())
 }
 
-// unable says why a region cannot serve a shard.
+// unable returns why a region cannot serve a shard, or "".
 func unable(v View, r *Region, s sharding.ShardID) string {
 	if r.Status != Up && !mutant.On("check-status") {
 		return "is " + r.Status.String() // none is unreachable, or the cluster would not be settled
@@ -100,7 +99,7 @@ const bitCapacity, bitPin, bitCordon, bitZone = 8, 4, 2, 1
 // the move is gone.
 var repaired = map[Reason]int{ReasonCapacity: bitCapacity, ReasonPin: bitPin, ReasonZone: bitZone}
 
-// penalty says which constraints a region breaks if it has the shard and its owner has not.
+// penalty returns the constraints that a region breaks if it has the shard and its owner has not.
 func penalty(v View, zones shares, r, owner *Region, s sharding.ShardID) int {
 	p, one := 0, 1
 	if r == owner {
@@ -121,7 +120,7 @@ func penalty(v View, zones shares, r, owner *Region, s sharding.ShardID) int {
 	return p
 }
 
-// shares are what the zones of a view have, and may have, without one shard of an owner.
+// shares are the present and the allowed sizes of the zones of a view, without one shard of an owner.
 type shares struct {
 	of           map[string]share
 	all, weights int
@@ -150,10 +149,10 @@ func sharesOf(v View, owner *Region) shares {
 	return list
 }
 
-// weightsOf returns what a region that is up counts in the share of its zone. If all say their
-// capacity, it is that. Otherwise all count the same, except those that are full before the others
-// have so many shards: in each pass, those are full that have less room than what is left for each. The
-// shards are those of all types.
+// weightsOf returns the weight of a region that is up in the share of its zone. If all say their capacity,
+// it is that. Otherwise all count the same, except those that are full before the others have so many
+// shards: in each pass, those are full that have less room than an equal part of the remaining shards. All
+// types' shards count.
 func weightsOf(v View) func(*Region) int {
 	up, said, left, full := 0, 0, 0, map[*Region]bool{}
 	for i := range v.Regions {

@@ -23,7 +23,7 @@
 // one. A choice returns the constraints that it had to break ([Broken]), so that operators see them.
 //
 //   - capacity: a region has set a capacity, and has at most this many shards, counted over all types.
-//   - pin: a shard is at the region to which an operator, or a program, has pinned it.
+//   - pin: a shard is at the region that an operator, or a program, has pinned it to.
 //   - cordon: a region that an operator has cordoned gets no more shards. It keeps its present shards.
 //   - zone: no zone has more than its share of a type's shards. If all regions have set a
 //     capacity, the share follows from the capacities of the zone's regions. Otherwise, every region
@@ -55,10 +55,10 @@
 //     region that has at least two shards fewer. It is the algorithm of Akka 2.6.10.
 //   - threshold, [Threshold], is the earlier algorithm of Akka. While the regions with the most and
 //     the fewest shards differ by more than a threshold, it moves a few shards between the two.
-//   - consistent-hashing, [ConsistentHashing], places a shard by its index on a ring of regions. If
-//     shards of several types have the same index, they are at the same region. The ring and its hash
-//     are those of Akka. A region's place on the ring follows from its name. The number of shards of
-//     a region is bounded: shards above the bound go to the next region on the ring.
+//   - consistent-hashing, [ConsistentHashing], places a shard by its index on a ring of regions. If shards of
+//     several types have the same index, they are at the same region. The ring and its hash are the same as
+//     Akka's. A region's place on the ring follows from its name. The number of shards of a region is
+//     bounded: shards above the bound go to the next region on the ring.
 //   - load, [LeastLoad], compares regions by the load of all their shards. If a region's load exceeds
 //     the average by more than a tolerance, the strategy moves shards away from it.
 //   - external, [External], moves nothing itself. A program places the shards by pins.
@@ -68,13 +68,13 @@
 //
 // # Plans
 //
-// [Plan] decides, for all types at once, which shards should move now, and to which regions. Nothing
-// moves while a region is unreachable or joining, or while the coordinator forbids moves
-// ([View.Settled]). If another placement would satisfy a broken constraint, a plan first repairs that
-// constraint: a pin, a capacity, or the share of a zone. Then the plan asks the strategy. Each move is
-// chosen as if the earlier moves of the plan were already made. A shard moves only if the move breaks no
-// constraint that the shard satisfies at its owner. Planning terminates: if all moves are made and nothing
-// else changes, later plans become empty.
+// [Plan] decides, for all types at once, which shards should move now, and their new regions. Nothing moves
+// while a region is unreachable or joining, or while the coordinator forbids moves ([View.Settled]). If
+// another placement would satisfy a broken constraint, a plan first repairs that constraint: a pin, a
+// capacity, or the share of a zone. Then the plan asks the strategy. Each move is chosen as if the earlier
+// moves of the plan were already made. A shard moves only if the move breaks no constraint that the shard
+// satisfies at its owner. Planning terminates: if all moves are made and nothing else changes, later plans
+// become empty.
 //
 // [CheckMove] and [CheckPlan] check the same rules by other code. When a move is about to begin, the
 // coordinator checks it again by [CheckMove], because the cluster may have changed since the plan.

@@ -7,11 +7,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A strategy that compares numbers of shards knows nothing of what keeps a shard from a
-// region. It would name the same shards again and again, or move one back and forth between
-// two regions. With constraints, strategies that count therefore move a shard only if the
-// best of its candidates has fewer shards than its owner by more than is tolerated, and so
-// at least two fewer. Each such move makes the sum of the squares smaller, so moving ends.
+// A strategy that compares numbers of shards does not know the constraints that keep a shard from a region.
+// It would name the same shards again and again, or move one back and forth between two regions. With
+// constraints, strategies that count therefore move a shard only if the best of its candidates has fewer
+// shards than its owner by more than is tolerated, and so at least two fewer. Each such move makes the sum
+// of the squares smaller, so moving ends.
 
 // evenOut returns shards to move, at most limit, and moves them on the board.
 func (b *board) evenOut(inFlight []sharding.ShardID, limit, tolerated int) []sharding.ShardID {
@@ -25,7 +25,7 @@ func (b *board) evenOut(inFlight []sharding.ShardID, limit, tolerated int) []sha
 			pin   string
 		}
 		stays := map[class]bool{}
-		stay := 0 // those of its shards that have stayed are the first of its list
+		stay := 0 // its shards that have stayed are the first of its list
 		for _, s := range slices.Clone(b.Regions[owner].Shards) {
 			if len(moves) >= limit {
 				return moves

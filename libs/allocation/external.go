@@ -7,8 +7,8 @@ import "github.com/roost-cluster/roost/libs/sharding"
 // the region with the fewest, and stays there: nothing moves for balance.
 type External struct{}
 
-// Allocate picks the region to which the shard is pinned. If the shard is not pinned, or the
-// region is not here or takes no shards, it picks the most suitable one.
+// Allocate picks the region that the shard is pinned to. If the shard is not pinned, or the region is not
+// here or takes no shards, it picks the most suitable one.
 func (s External) Allocate(v View, shard sharding.ShardID) sharding.NodeID {
 	if at := pinnedTo(v, shard); at != nil && at.candidate() {
 		return at.Node
@@ -16,11 +16,10 @@ func (s External) Allocate(v View, shard sharding.ShardID) sharding.NodeID {
 	return mostSuitable(v)
 }
 
-// Rebalance returns nothing: to bring shards to where they are pinned is no matter of strategies, see
-// [Plan].
+// Rebalance returns nothing: moving shards to their pins is not a matter of strategies, see [Plan].
 func (s External) Rebalance(View, []sharding.ShardID) []sharding.ShardID { return nil }
 
-// pinnedTo returns the region to which a shard is pinned, if it is here.
+// pinnedTo returns the region that a shard is pinned to, if it is here.
 func pinnedTo(v View, s sharding.ShardID) *Region {
 	pin := v.Pins[s]
 	if pin == "" {

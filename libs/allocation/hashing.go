@@ -8,12 +8,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ConsistentHashing allocates a shard by its index to the next region on a ring of virtual
-// nodes. So shards with the same index are at the same region, whatever their type: what
-// entities of several types have in common, such as a customer, is in one place if their ids
-// go to the same index. When regions come or go, few other shards move. It is the
-// consistent hashing strategy of Akka, with a bound of what one region may get: a shard for
-// which its region has no room continues to the next one.
+// ConsistentHashing allocates a shard by its index to the next region on a ring of virtual nodes. So shards
+// with the same index are at the same region, whatever their type: if entities of several types share
+// something, such as a customer, they are in one place if their ids go to the same index. When regions come
+// or go, few other shards move. It is the consistent hashing strategy of Akka, with a bound for one region:
+// if a shard's region has no room, the shard continues to the next one.
 type ConsistentHashing struct {
 	VirtualNodes  int     // of each region, see Config
 	BoundedLoad   float64 // above the average, see Config; 0: no bound
@@ -22,7 +21,7 @@ type ConsistentHashing struct {
 
 func hashKey(s sharding.ShardID) uint32 { return hashText(strconv.FormatUint(uint64(s.Index), 10)) }
 
-// bound is how many shards of the type one region may have.
+// bound is the largest number of shards of the type for one region.
 func (s ConsistentHashing) bound(shards, regions int) int {
 	if s.BoundedLoad == 0 || mutant.On("hash-bound") {
 		return math.MaxInt
@@ -75,7 +74,7 @@ func (s ConsistentHashing) Rebalance(v View, inFlight []sharding.ShardID) []shar
 	b, moving, ring := newBoard(v), setOf(inFlight), newRing(v.Regions, s.VirtualNodes)
 	allowed := make([]bool, len(b.Regions))
 	for owner := range b.Regions {
-		stay := 0 // those of its shards that have stayed are the first of its list
+		stay := 0 // its shards that have stayed are the first of its list
 		for _, sh := range v.Regions[owner].Shards {
 			if len(moves)+len(inFlight) >= s.AbsoluteLimit {
 				return moves

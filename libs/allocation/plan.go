@@ -7,29 +7,29 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TypePlan is what is planned for one entity type.
+// TypePlan is the input of a plan for one entity type.
 type TypePlan struct {
 	View View
 	// InFlight are the shards of the type that are on the move. They are left alone.
 	InFlight []sharding.ShardID
 	Strategy Strategy
-	// Target says where shards of regions that leave go first. Only [Propose] looks at it.
+	// Target names the regions that get the shards of leaving regions first. Only [Propose] looks at it.
 	Target Target
 }
 
-// PlanInput is what a plan is made from.
+// PlanInput is the input of a plan.
 type PlanInput struct {
 	// Types are planned in this order. A region that hosts several of them is in the view
 	// of each, with the same Total, Load and Capacity.
 	Types []TypePlan
 	// Budget is the largest number of moves.
 	Budget int
-	// Abandoned reports whether nobody waits for the plan any more. It is called again and again while a plan
-	// is made, which then ends at once, and is not complete. nil: the plan is made to its end.
+	// Abandoned reports whether no caller waits for the plan any more. It is called again and again while a
+	// plan is made, which then ends at once, and is not complete. nil: the plan is made to its end.
 	Abandoned func() bool
 }
 
-// Reason says what a move is good for.
+// Reason is the purpose of a move.
 type Reason uint8
 
 // The reasons.
@@ -80,12 +80,12 @@ func Plan(in PlanInput) []Move {
 	return p.moves
 }
 
-// Propose returns what [Plan] would if all regions that leave had been emptied before: the moves
-// off these regions, those of the plan, and the shards that no other region can be given. The
-// coordinator hands such shards off one by one, without a plan. Propose chooses regions for them as
-// the coordinator does, in the same order. So it tells what to expect if nothing else happens. Shards of
-// regions that leave go elsewhere even if the view is not settled, or if they are on the move, and do
-// not count for the budget.
+// Propose returns the result of [Plan] if all regions that leave had been emptied before: the moves off
+// these regions, the moves of the plan, and the shards that no other region can be given. The coordinator
+// hands such shards off one by one, without a plan. Propose chooses regions for them as the coordinator
+// does, in the same order. So it predicts the moves if nothing else happens. Shards of regions that leave
+// go elsewhere even if the view is not settled, or if they are on the move, and do not count for the
+// budget.
 func Propose(in PlanInput) (moves []Move, unplaced []sharding.ShardID) {
 	p := planner{budget: in.Budget, abandoned: in.Abandoned, changes: map[sharding.NodeID]change{}}
 	emptied := slices.Clone(in.Types)
@@ -102,7 +102,7 @@ func Propose(in PlanInput) (moves []Move, unplaced []sharding.ShardID) {
 	return p.moves, unplaced
 }
 
-// change is what the moves so far change about a region.
+// change is the effect of the moves so far on a region.
 type change struct {
 	total     int
 	took, had Load
@@ -172,7 +172,7 @@ func (p *planner) move(owner, place int, reason Reason, constraint Broken) bool 
 	return false
 }
 
-// ends reports whether nobody waits for the plan any more.
+// ends reports whether no caller waits for the plan any more.
 func (p *planner) ends() bool { return p.abandoned != nil && p.abandoned() }
 
 // note adds a move to the plan.
@@ -256,7 +256,7 @@ func (p *planner) refuge(s sharding.ShardID, room int) (to int, broken Broken) {
 	return p.indexOf(node), broken
 }
 
-// balanceAll makes the moves of all types that nobody must make.
+// balanceAll makes the optional moves of all types.
 func (p *planner) balanceAll(types []TypePlan) {
 	boards := make([]*board, len(types))
 	for i, t := range types {
@@ -281,7 +281,7 @@ func (p *planner) balanceAll(types []TypePlan) {
 	}
 }
 
-// pinned moves shards to the regions to which they are pinned.
+// pinned moves shards to the regions that they are pinned to.
 func (p *planner) pinned() {
 	if len(p.Pins) == 0 {
 		return
@@ -296,9 +296,9 @@ func (p *planner) pinned() {
 	}
 }
 
-// overCapacity moves shards off regions that have more than their capacity: those that are pinned to
-// their region, or all others. The others go first, those of all types. Otherwise they would take the
-// places of the pinned ones permanently.
+// overCapacity moves shards off regions that have more than their capacity: those that are pinned to their
+// region, or all others. The others go first, of all types. Otherwise they would take the places of the
+// pinned ones permanently.
 func (p *planner) overCapacity(pinned bool) {
 	for i := range p.Regions {
 		for place := 0; place < len(p.Regions[i].Shards); {

@@ -39,7 +39,7 @@ func finish(hash uint32) uint32 {
 	return hash ^ hash>>16
 }
 
-// hashText returns the point of a text, of which two bytes at a time are mixed in.
+// hashText returns the point of a text. It mixes in two bytes at a time.
 func hashText(text string) uint32 {
 	hash := uint32(len(text))*ringText ^ ringSeed
 	a, b := uint32(ringFactorA), uint32(ringFactorB)

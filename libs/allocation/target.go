@@ -7,11 +7,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Target says which regions a rollout prefers. The zero value says that no rollout is on.
+// Target describes the regions that a rollout prefers. In the zero value, no rollout is on.
 type Target struct {
-	// Version is that of the preferred regions; "": no rollout is on.
+	// Version is the version of the preferred regions; "": no rollout is on.
 	Version string
-	// Share is how many times its fair share of a type's shards a region gets before others are given
+	// Share is the multiple of its fair share of a type's shards that a region gets before others are given
 	// shards too.
 	Share float64
 }

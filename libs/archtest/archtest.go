@@ -1,8 +1,8 @@
-// Package archtest checks the architecture of Roost in the tests of its modules: which
-// packages may import which (layers), what pure cores must not use (purity), that every
-// core says what its driver must do (duties), and that every package has a comment
-// (docs). The house_test.go of every module has that module's rules and calls [Check].
-// [Memory] limits what decoders may allocate in their fuzz tests.
+// Package archtest checks the architecture of Roost in the tests of its modules: which packages may
+// import which (layers), what pure cores must not use (purity), that every core documents the
+// duties of its driver (duties), and that every package has a comment (docs). The house_test.go of
+// every module has that module's rules and calls [Check]. [Memory] limits what decoders may
+// allocate in their fuzz tests.
 //
 // # What this does not do
 //
@@ -40,10 +40,9 @@ const Prefix = "github.com/roost-cluster/roost/"
 // module needs, or that names something that does not exist, is an error: it could
 // permit a later violation.
 type Rules struct {
-	// May maps each directory to those of our packages that its package may
-	// import, without [Prefix]. "x/..." on either side stands for x and all
-	// below it; the longest match decides. A directory without a match is an
-	// error: a new package needs a layer. Test files are exempt.
+	// May maps each directory to our packages that its package may import, without [Prefix].
+	// "x/..." on either side stands for x and all below it; the longest match decides. A directory
+	// without a match is an error: a new package needs a layer. Test files are exempt.
 	May map[string][]string
 
 	// Never lists packages of ours, in the form of May, that no file of the

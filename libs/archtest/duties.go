@@ -59,7 +59,7 @@ func duties(rules Rules) []string {
 	return findings
 }
 
-// missingDuties says what a package comment lacks, or nothing.
+// missingDuties returns the part that a package comment lacks, or nothing.
 func missingDuties(doc string) string {
 	_, section, ok := strings.Cut(doc, "\n"+dutiesHeading)
 	switch {

@@ -27,8 +27,8 @@ var pureImports = []string{
 	"math/rand/v2", "net/netip", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
-// impureNames are what a pure core must not mention of packages that it may import.
-// For math/rand see seededRand.
+// impureNames are the names that a pure core must not mention, of packages that it may import. For
+// math/rand see seededRand.
 var impureNames = map[string][]string{
 	"fmt":  {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
 	"time": {"After", "AfterFunc", "LoadLocation", "Local", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"},
@@ -236,8 +236,8 @@ func (i *inspector) ranged(n *ast.RangeStmt) {
 	}
 }
 
-// underlying returns the underlying type of typ, or for a type parameter or an
-// interface those of all types in its type set.
+// underlying returns the underlying type of typ, or for a type parameter or an interface the
+// underlying types of its type set.
 func underlying(typ types.Type) []types.Type {
 	switch t := typ.(type) {
 	case *types.TypeParam:

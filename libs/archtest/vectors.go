@@ -29,9 +29,9 @@ func (v *Vector) Decode(t *testing.T, into any) {
 // vectorsEnv names a folder with more vectors.
 const vectorsEnv = "ROOST_VECTORS"
 
-// Vectors returns the cases of testdata/file, and those of the file of the same
-// name in the folder that ROOST_VECTORS names. That folder must exist, but need not
-// hold every file; the test logs which files were read.
+// Vectors returns the cases of testdata/file, and the cases of the file of the same name in the
+// folder that ROOST_VECTORS names. That folder must exist, but need not hold every file; the test
+// logs which files were read.
 func Vectors(t *testing.T, file string) []Vector {
 	t.Helper()
 	all := readVectors(t, filepath.Join("testdata", file), "")

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 )
 
-// Write writes a file with exactly these permissions. Whoever reads the file sees the old content or the new one. If
+// Write writes a file with exactly these permissions. A reader of the file sees the old content or the new one. If
 // the file is a link, the link is replaced, and not what it leads to.
 //
-// The content is first in a file with a name that nobody can guess: in a folder that others may write to, a known name
-// could be a link, by which the content, such as a private key, would get into another file.
+// The content is first in a file with a name that cannot be guessed: in a folder that others may write to, a known
+// name could be a link, and the content, for example a private key, would get into another file.
 func Write(path string, content []byte, mode os.FileMode) error {
 	fresh, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

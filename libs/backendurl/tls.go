@@ -31,7 +31,8 @@ func (u *URL) TLS() *TLS {
 	return t
 }
 
-// TrustedBy returns a TLS that trusts the authorities in a file, or those of the system if there is no file.
+// TrustedBy returns a TLS that trusts the authorities in a file, or the system's authorities if there is no
+// file.
 func TrustedBy(ca string) *TLS { return &TLS{ca: ca} }
 
 // Config reads the files, and returns the configuration of a connection; nil: it is plain.
@@ -59,7 +60,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// handshakeTimeout is that of http.DefaultTransport.
+// handshakeTimeout is the value of http.DefaultTransport.
 const handshakeTimeout = 10 * time.Second
 
 // Use has a transport connect in this way. A callback of one configuration would not do: while it verifies a server, it
@@ -68,7 +69,7 @@ func (t *TLS) Use(transport *http.Transport) {
 	if t == nil {
 		return
 	}
-	transport.TLSClientConfig, _ = t.Config() // it was checked, and the next connection says what is wrong
+	transport.TLSClientConfig, _ = t.Config() // it was checked, and the next connection reports errors
 	transport.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		config, err := t.Config()
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package backendurl parses the URLs by which backends are chosen at startup: where peers
-// are discovered, where leases are kept.
+// Package backendurl parses the URLs that choose backends at startup: for the discovery of peers,
+// and for leases.
 //
 // # What this does not do
 //
@@ -19,8 +19,8 @@ import (
 )
 
 // URL is the address of a backend taken apart, for the backend that reads it:
-// scheme://hosts/path?parameters. Every parameter is asked for by name; after that, Err
-// names those that are invalid or were not asked for.
+// scheme://hosts/path?parameters. A caller gets every parameter by name; after that, Err names
+// those that are invalid or unknown.
 type URL struct {
 	Scheme string
 	Hosts  string // what stands between // and /, such as "a:1,b:2"
@@ -57,7 +57,7 @@ func ParseURL(raw string) (*URL, error) {
 
 func (u *URL) bad(format string, args ...any) { u.errs = append(u.errs, fmt.Errorf(format, args...)) }
 
-// Text is a parameter, or what it is without being given.
+// Text returns a parameter, or the parameter otherwise if it is not given.
 func (u *URL) Text(name, otherwise string) string {
 	u.known = append(u.known, name)
 	values, ok := u.given[name]
@@ -108,8 +108,8 @@ func (u *URL) Port(name string) int {
 	return int(n)
 }
 
-// Err is what is wrong with the parameters, once all known ones have been asked
-// for. It names the parameter and the known ones.
+// Err returns the error of the parameters, once all known ones have been read. It names the
+// parameter and the known ones.
 func (u *URL) Err() error {
 	var names []string
 	for name := range u.given {

@@ -1,4 +1,4 @@
-// Package backoff says how long to wait between attempts that fail.
+// Package backoff computes the pauses between attempts that fail.
 package backoff
 
 import "time"

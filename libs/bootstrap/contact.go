@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ContactPoint is where a node can be asked.
+// ContactPoint is the address of a node that answers queries.
 type ContactPoint struct {
 	Host string     // a name or an IP, without brackets
 	Port uint16     // 0: not known

@@ -35,7 +35,7 @@ type Observation struct {
 	Seeds []string
 }
 
-// Choice is what a JoinDecider can choose from.
+// Choice is an option of a JoinDecider.
 type Choice uint8
 
 // The choices.
@@ -65,9 +65,9 @@ const maxSeeds = 5
 // LowestAddress is the default JoinDecider. Only the node with the lowest address
 // forms a cluster, and only when all others must see the same contact points.
 type LowestAddress struct {
-	// Required is how many contact points must have answered.
+	// Required is the number of contact points that must have answered.
 	Required int
-	// StableMargin is how long the list of contact points must be the same.
+	// StableMargin is the time that the list of contact points must be the same.
 	StableMargin time.Duration
 	// ContactAll requires an answer of every contact point.
 	ContactAll bool

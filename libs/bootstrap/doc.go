@@ -36,21 +36,21 @@
 //
 //  1. One goroutine steps the machine, with the time of a monotonic clock; [Start] comes
 //     first and once. A [Tick] comes at least twice per QueryInterval.
-//  2. Before each Tick, the machine is stepped with what discovery says: [Discovered] if the
-//     latest lookup succeeded, [LookupFailed] if it did not, and neither of them until the first
-//     lookup has ended. An old list must not be passed off as the result of a lookup that
-//     failed. Answers to queries that have arrived are stepped before all of these.
-//  3. A [Query] is made beside the loop and is bounded by QueryTimeout. It is answered
-//     once, by [Answered] or [QueryFailed] with the address that the Query has.
+//  2. Before each Tick, step the machine with the result of discovery: [Discovered] if the latest lookup
+//     succeeded, [LookupFailed] if it did not, and neither of them until the first lookup has ended. An old
+//     list must not be passed off as the result of a lookup that failed. Before all of these, step the answers
+//     to queries that have arrived.
+//  3. A [Query] runs concurrently with the loop and is bounded by QueryTimeout. It is answered once, by
+//     [Answered] or [QueryFailed] with the address that the Query has.
 //  4. The node answers all queries, its own included, with what [AnswerOf] returns for the
 //     current view of its membership. It does so from before Start until the process ends.
 //  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;
 //     FormCluster forms nothing if the node is in a cluster, or is being admitted to one.
-//  6. [Joined] is stepped when the membership reports that the node is in a cluster, and
-//     only then. After [Finished] the driver passes what discovery lists to the membership,
-//     which announces the cluster there; after [GaveUp] the process stops.
+//  6. Step [Joined] when the membership reports that the node is in a cluster, and only then. After [Finished]
+//     the driver passes what discovery lists to the membership, which announces the cluster there; after
+//     [GaveUp] the process stops.
 //
-// Package joiner, beside discovery, is that driver. The loop to write:
+// Package discovery/joiner is that driver. The loop to write:
 //
 //	out = m.Step(time.Now(), bootstrap.Start{}, nil)
 //	for !done(out) {

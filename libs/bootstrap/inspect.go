@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Status is where the search is, for people. It encodes as JSON.
+// Status is the state of the search, for people. It encodes as JSON.
 type Status struct {
 	// Phase is searching, told, finished, gave-up or, before Start, idle.
 	Phase string `json:"phase"`
 	// Waiting says for what, while searching.
 	Waiting string `json:"waiting,omitempty"`
-	// Warning is what is wrong outside, if anything.
+	// Warning describes an external problem, if any.
 	Warning string `json:"warning,omitempty"`
-	// LookupFailure says why discovery does not know, if it does not.
+	// LookupFailure is the error of discovery, if the peers are unknown.
 	LookupFailure string `json:"lookupFailure,omitempty"`
 	// Joining are the members that were told to join through, last.
 	Joining []string `json:"joining,omitempty"`
@@ -30,17 +30,17 @@ type Status struct {
 	ContactPoints []ContactStatus `json:"contactPoints"`
 }
 
-// ContactStatus is what is known about one contact point.
+// ContactStatus is the state of one contact point.
 type ContactStatus struct {
 	Addr string `json:"addr"`
 	// Node is the address that it gives itself, if it has answered.
 	Node string `json:"node,omitempty"`
-	// Confirmed says that its answer is not too old; AgeMS is how old it is.
+	// Confirmed is true if its answer is not too old; AgeMS is the answer's age.
 	Confirmed bool  `json:"confirmed"`
 	AgeMS     int64 `json:"ageMs,omitempty"`
 	// Seeds are the members that it knows.
 	Seeds []string `json:"seeds,omitempty"`
-	// Problem says why the latest question got no good answer.
+	// Problem is the reason why the latest question got no good answer.
 	Problem string `json:"problem,omitempty"`
 }
 

@@ -44,7 +44,7 @@ type Machine struct {
 	warning    string   // of the last Warning
 }
 
-// contact is what is known about one contact point.
+// contact is the state of one contact point.
 type contact struct {
 	addr      string       // as listed
 	point     ContactPoint // addr, parsed
@@ -282,8 +282,7 @@ func (m *Machine) decide() {
 	}
 }
 
-// silentContacts says why contact points that are waited for do not answer, or
-// give no good answer.
+// silentContacts describes why contact points that are waited for do not answer, or give no good answer.
 func (m *Machine) silentContacts() (text string) {
 	for i := range m.contacts {
 		if c := &m.contacts[i]; c.forms && c.problem != "" && !m.fresh(c) {
@@ -351,7 +350,7 @@ func (m *Machine) fresh(c *contact) bool {
 	return !c.answerAt.IsZero() && (m.now.Sub(c.answerAt) <= m.cfg.QueryTimeout || mutant.On("stale-observation"))
 }
 
-// veto says why no cluster may be formed, whatever the decider decides, or "".
+// veto returns why no cluster may be formed, whatever the decider decides, or "".
 func (m *Machine) veto() string {
 	if !m.listed {
 		return m.lookupFailure

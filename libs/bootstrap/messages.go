@@ -2,16 +2,15 @@ package bootstrap
 
 import "github.com/roost-cluster/roost/libs/gossip"
 
-// Answer is what a contact point answers, as JSON. UIDs are signed there.
+// Answer is a contact point's answer, as JSON. UIDs are signed there.
 type Answer struct {
-	// SelfNode is the address that the node gives itself, SelfUID its
-	// incarnation, SelfRoles what it is for.
+	// SelfNode is the address that the node gives itself, SelfUID its incarnation, SelfRoles its roles.
 	SelfNode  string   `json:"selfNode"`
 	SelfUID   int64    `json:"selfUid"`
 	SelfRoles []string `json:"selfRoles"`
 	// Cluster is the name of the cluster that it belongs to, or wants to.
 	Cluster string `json:"cluster"`
-	// InCluster says that it is a member itself.
+	// InCluster is true if it is a member itself.
 	InCluster bool `json:"inCluster"`
 	// SeedNodes are members that it can reach; empty while it is none itself, and
 	// when all of them are about to leave.
@@ -26,7 +25,7 @@ type SeedNode struct {
 	Roles   []string `json:"roles"`
 }
 
-// AnswerOf is what the node with the given view answers.
+// AnswerOf returns the answer of the node with the given view.
 func AnswerOf(v *gossip.View, cluster string, roles []string) Answer {
 	a := Answer{SelfNode: v.Self.Addr, SelfUID: int64(v.Self.UID), SelfRoles: roles, Cluster: cluster, SeedNodes: []SeedNode{}}
 	if a.InCluster = v.InCluster; !v.InCluster {
@@ -43,7 +42,7 @@ func AnswerOf(v *gossip.View, cluster string, roles []string) Answer {
 	return a
 }
 
-// Input is what [Machine.Step] takes.
+// Input is an input of [Machine.Step].
 type Input interface{ input() }
 
 type (
@@ -53,16 +52,16 @@ type (
 	Tick struct{}
 	// Discovered is the result of each successful lookup in discovery.
 	Discovered struct{ Peers []Peer }
-	// LookupFailed says that a lookup in discovery failed, and why.
+	// LookupFailed reports that a lookup in discovery failed, and why.
 	LookupFailed struct{ Reason string }
 	// Answered is the answer to a [Query].
 	Answered struct {
 		Addr   string
 		Answer Answer
 	}
-	// QueryFailed says that a [Query] got no answer, and why.
+	// QueryFailed reports that a [Query] got no answer, and why.
 	QueryFailed struct{ Addr, Reason string }
-	// Joined says that this node is a member, however it became one.
+	// Joined reports that this node is a member, however it became one.
 	Joined struct{}
 	// ExplicitJoin is an operator's request to join through these members. It takes
 	// precedence over discovery.
@@ -78,7 +77,7 @@ func (QueryFailed) input()  {}
 func (Joined) input()       {}
 func (ExplicitJoin) input() {}
 
-// Output is what [Machine.Step] returns.
+// Output is an output of [Machine.Step].
 type Output interface{ output() }
 
 type (
@@ -91,14 +90,14 @@ type (
 	// FormCluster forms a cluster of this node alone, unless it is in one or being
 	// admitted to one.
 	FormCluster struct{}
-	// Waiting says what the machine waits for, whenever that changes.
+	// Waiting describes what the machine waits for, whenever that changes.
 	Waiting struct{ Why string }
 	// Warning reports an external problem that an operator should fix, whenever it
 	// changes.
 	Warning struct{ Problem string }
-	// GaveUp says that GiveUp is over, and what the machine was waiting for.
+	// GaveUp reports that GiveUp is over, and what the machine was waiting for.
 	GaveUp struct{ Why string }
-	// Finished says that this node is a member. The machine does nothing any more.
+	// Finished reports that this node is a member. The machine does nothing any more.
 	Finished struct{}
 )
 

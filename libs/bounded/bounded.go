@@ -3,16 +3,16 @@
 // element of a growing slice, and another struct that it is converted to: a body
 // of 4 MiB can take 500 MiB. [Limits.Check] walks over the bytes before anything is
 // allocated and adds up how much memory they would take; [Limits.Handler] and
-// [Limits.Transport] do so for the requests and answers of Twirp services, and expand
-// compressed requests, within the same limits. A [Budget] bounds the bodies of all
-// requests, and what they are decoded to, together.
+// [Limits.Transport] do so for the requests and answers of Twirp services, and expand compressed
+// requests, within the same limits. A [Budget] bounds the bodies of all requests, and the decoded
+// messages, together.
 //
 // # What this does not do
 //
 // It does not validate messages; that is the decoder's responsibility. Only names of fields in JSON are
 // checked, if [Limits.KnownFields] is set, because Twirp's decoder ignores those that it does not know. [Limits] bounds
 // one message; a [Budget] bounds what all messages that are decoded at once take. Error responses, and responses from
-// other paths than those of Twirp services, are bounded in length alone.
+// paths outside Twirp services, are bounded in length alone.
 package bounded
 
 import (
@@ -23,9 +23,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Factor is how many bytes of memory a byte of input may take, beyond
-// [Limits.Slack]. The messages of Roost's services take less: rows of the route table
-// six, members seven.
+// Factor is the number of bytes of memory that a byte of input may take, beyond [Limits.Slack]. The
+// messages of Roost's services take less: rows of the route table six, members seven.
 const Factor = 8
 
 // Limits bounds what is decoded. The zero Limits allows nothing but small
@@ -33,9 +32,9 @@ const Factor = 8
 type Limits struct {
 	// Body is the longest body, in bytes, after expansion of a compressed one.
 	Body int64
-	// Slack is how many bytes a message may take beyond [Factor] times its length, for
-	// legitimate lists of very short elements. Default 2 MiB: little for a process, and
-	// enough for 10,000 empty elements.
+	// Slack is the number of bytes that a message may take beyond [Factor] times its length, for
+	// legitimate lists of very short elements. Default 2 MiB: little for a process, and enough for
+	// 10,000 empty elements.
 	Slack int64
 	// Lists bounds the elements of lists by the full name of their field, such
 	// as roost.cluster.v1.State.members, each time such a list occurs. In JSON, only lists of messages

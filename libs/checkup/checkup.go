@@ -14,12 +14,12 @@ import (
 // Process is how a process has described itself.
 type Process struct {
 	*inspectionv1.Process
-	// Clock is how far the clock of the process is ahead of the clock of the process that asked, at least. It cannot
-	// be known exactly, because the answer took some time. Negative: the clock is behind.
+	// Clock is the lead of the process's clock over the clock of the process that asked, at least. It cannot be
+	// known exactly, because the answer took some time. Negative: the clock is behind.
 	Clock time.Duration
 }
 
-// storeAhead returns how far the clock of the journal's store is ahead of the clock of the process that asked.
+// storeAhead returns the lead of the clock of the journal's store over the clock of the process that asked.
 func (p *Process) storeAhead() (ahead time.Duration, known bool) {
 	return p.Clock + time.Duration(p.StoreNowUnixMs-p.NowUnixMs)*time.Millisecond, p.StoreNowUnixMs != 0
 }
@@ -41,7 +41,7 @@ type Lost struct {
 	Reason string // empty: not known
 }
 
-// Evidence is what was found out about a cluster.
+// Evidence holds the observations of a cluster.
 type Evidence struct {
 	Processes []Process
 	Silent    []Silent
@@ -53,7 +53,7 @@ type Evidence struct {
 	// was RowsDeletedAgo; empty: none.
 	RowsDeleted    string
 	RowsDeletedAgo time.Duration
-	// Quarantined are entities that do not run. Suspects run, but not beside each other.
+	// Quarantined are entities that do not run. Suspects run, but not concurrently.
 	Quarantined, Suspects []string
 	Unreadable            []Unreadable
 	// Homeless is the number of shards that have no region. HomelessLongest is the shard that has had none for the
@@ -62,12 +62,12 @@ type Evidence struct {
 	HomelessLongest string
 	HomelessFor     time.Duration
 	// Rollout is the target version while regions of another version run too; empty: no rollout is on. RolloutStill
-	// is how long no region has come or gone.
+	// is the time since a region last came or went.
 	Rollout      string
 	RolloutStill time.Duration
 	Lost         []Lost
-	// Regions is how many regions have reported their load. Load is the sum of these loads, in processors. Shards are
-	// the shards with the highest loads.
+	// Regions is the number of regions that have reported their load. Load is the sum of these loads, in processors.
+	// Shards are the shards with the highest loads.
 	Regions int
 	Load    float64
 	Shards  []LoadedShard
@@ -88,8 +88,8 @@ const (
 
 // Thresholds of the rules.
 const (
-	// clockSkew is how far clocks may differ. Synchronized clocks differ by some milliseconds, and idempotency keys
-	// and tokens are judged by clocks.
+	// clockSkew is the largest difference of clocks without advice. Synchronized clocks differ by some
+	// milliseconds, and idempotency keys and tokens are judged by clocks.
 	clockSkew = 500 * time.Millisecond
 	// nearMemory, nearConnections and nearDisk are shares of a limit that leave little room for a peak.
 	nearMemory, nearConnections, nearDisk = 0.9, 0.8, 0.9
@@ -98,19 +98,22 @@ const (
 	HotShard, hotShare = 0.5, 1.25
 	// certificateSoon is long enough that a certificate which is renewed automatically has been renewed by then.
 	certificateSoon = 14 * 24 * time.Hour
-	// certificateLast is when somebody must act on the same day.
+	// certificateLast is the rest of a certificate's life that makes an operator act on the same
+	// day.
 	certificateLast = 24 * time.Hour
-	// namedEntities is how many entities a text names at most.
+	// namedEntities is the largest number of entities that a text names.
 	namedEntities = 5
-	// homelessLong is how long a shard may have no region. A move, or the loss of a region, takes some seconds.
+	// homelessLong is the time that a shard may have no region. A move, or the loss of a region, takes some
+	// seconds.
 	homelessLong = time.Minute
-	// rolloutLong is how long a rollout may stand still. Most pauses between two regions, or after a canary, are shorter.
+	// rolloutLong is the time that a rollout may stand still. Most pauses between two regions, or after a canary, are
+	// shorter.
 	rolloutLong = time.Hour
-	// lostLately is how long a lost region is mentioned: over a weekend.
+	// lostLately is the time that a lost region is mentioned: over a weekend.
 	lostLately = 72 * time.Hour
 )
 
-// rule finds one kind of advice. The order of the rules is that of advice with the same severity.
+// rule finds one kind of advice. Advice with the same severity comes in the order of the rules.
 type rule struct {
 	name string
 	find func(*exam)
@@ -205,7 +208,7 @@ func (x *exam) sayOf(processes []string, severity, next, text string) {
 	}
 }
 
-// which returns the names of the processes to which a condition applies.
+// which returns the names of the processes that meet a condition.
 func (x *exam) which(applies func(p *Process) bool) (names []string) {
 	for i := range x.Processes {
 		if p := &x.Processes[i]; applies(p) {

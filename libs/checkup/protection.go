@@ -125,7 +125,7 @@ func (x *exam) certificates() {
 }
 
 // refused reports certificates that have expired, by what other processes remember: the process itself may have been
-// removed from the cluster, so that nobody can ask it.
+// removed from the cluster, so it cannot answer any more.
 func (x *exam) refused() {
 	by, ends := map[string][]string{}, map[string]int64{}
 	for i := range x.Processes {

@@ -56,7 +56,8 @@ func (x *exam) lease() {
 	}
 }
 
-// clocks compares the clocks of all processes with each other, and with that of the journal's store: reminders are due by the latter.
+// clocks compares the clocks of all processes with each other, and with the clock of the journal's store: reminders are due by
+// the latter.
 func (x *exam) clocks() {
 	type clock struct {
 		of        string

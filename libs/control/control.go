@@ -24,8 +24,8 @@ func Name(m Message) string {
 	return m.name()
 }
 
-// About is what a message is about; fields that do not apply are zero. Code that carries
-// messages without knowing their kinds uses only this.
+// About is the subject of a message; fields that do not apply are zero. Code that carries messages without
+// knowing their kinds uses only this.
 type About struct {
 	// Term is the term in which a coordinator sent the message; 0: the message does not come
 	// from a coordinator that is active.
@@ -53,7 +53,7 @@ const (
 	Gateway
 )
 
-// Anybody is the role of a process of which no role is known: it may be what it says.
+// Anybody is the role of a process with an unknown role: it may be any.
 const Anybody = Coordinator | Region | Gateway
 
 // String is "a coordinator", "a region" or "a gateway".
@@ -73,7 +73,7 @@ func (r Role) String() string {
 	return fmt.Sprintf("role %d", uint8(r))
 }
 
-// Kind is what all messages of one type have in common.
+// Kind describes all messages of one type.
 type Kind struct {
 	// Zero is an empty message of the kind.
 	Zero Message
@@ -100,7 +100,7 @@ func IsCall(m Message) bool {
 	return k != nil && k.Answers != nil
 }
 
-// CheckOneWay refuses what is no one-way message for a role.
+// CheckOneWay refuses a message that is not a one-way message for a role.
 func CheckOneWay(to Role, m Message) error {
 	if k := kindOf(m); k == nil || k.To&to == 0 || k.Answers != nil {
 		return fmt.Errorf("%s is no one-way message for %s", Name(m), to)
@@ -108,7 +108,7 @@ func CheckOneWay(to Role, m Message) error {
 	return nil
 }
 
-// CheckCall refuses what is no call of a role.
+// CheckCall refuses a message that is not a call of a role.
 func CheckCall(to Role, m Message) error {
 	if k := kindOf(m); k == nil || k.To&to == 0 || k.Answers == nil {
 		return fmt.Errorf("%s is no call that %s answers", Name(m), to)
@@ -131,7 +131,8 @@ func senders(m Message) Role {
 	return k.From
 }
 
-// Receivers returns the roles of the processes for which messages are that are sent together; 0: there are none.
+// Receivers returns the roles of the processes that may receive all of these messages, sent together; 0:
+// there are none.
 func Receivers(msgs ...Message) Role {
 	roles := Anybody
 	for _, m := range msgs {
@@ -148,7 +149,7 @@ func Receivers(msgs ...Message) Role {
 	return roles
 }
 
-// Identity says which process of a cluster one is.
+// Identity identifies a process of a cluster.
 type Identity struct {
 	// Roles are those that it may have: one if that is known; 0: nothing is known of it.
 	Roles Role
@@ -176,8 +177,8 @@ func (i Identity) MaySpeakAs(other Identity) error {
 	return nil
 }
 
-// CheckSender refuses a message that its sender may not send: by is what the certificate of the sender says, and
-// as is what the membership says of the node in whose name it sends the message.
+// CheckSender refuses a message that its sender may not send: by is the identity in the sender's
+// certificate, and as is the membership's identity for the node in whose name it sends the message.
 func CheckSender(by, as Identity, m Message) error {
 	may := senders(m)
 	if may&by.Roles == 0 || as.Roles != 0 && may&as.Roles == 0 {

@@ -4,8 +4,8 @@
 //
 // # Who sends what to whom
 //
-// Each line below shows a sender, a message and the receiver. ◀ marks an answer. The right column
-// says when the sender sends the message, and how long it repeats the message.
+// Each line below shows a sender, a message and the receiver. ◀ marks an answer. The right column has the
+// time of the message, and how long the sender repeats it.
 //
 // A region watches the route table, finds the active coordinator in this way, and registers there:
 //
@@ -37,10 +37,10 @@
 //	             ◀ LoadAck
 //	             ◀ NotActive                     as for Register
 //
-// A gateway watches the table, too. From time to time, its WatchTable carries a [Card]. A Card says how
-// the clients of the gateway have fared since the last Card. If the call gets lost, the gateway does not
-// send its Card again. While no coordinator is alive, the gateway asks a region for the region's copy of
-// the table. If a shard has no owner, a gateway asks the coordinator to allocate the shard. So does a
+// A gateway watches the table, too. From time to time, its WatchTable carries a [Card]. A Card describes
+// how the clients of the gateway have fared since the last Card. If the call gets lost, the gateway does
+// not send its Card again. While no coordinator is alive, the gateway asks a region for the region's copy
+// of the table. If a shard has no owner, a gateway asks the coordinator to allocate the shard. So does a
 // region whose entities send commands. Below, "router" is a gateway or such a region:
 //
 //	gateway      WatchTable        coordinator   as for a region
@@ -83,23 +83,23 @@
 // A region that leaves asks the coordinator to take its shards. A region whose journal does not answer
 // reports this to the coordinator:
 //
-//	region       GracefulShutdown  coordinator   repeated until an answer says that no shard remains
+//	region       GracefulShutdown  coordinator   repeated until an answer counts no remaining shard
 //	             ◀ ShutdownAck
 //	region       JournalReport     coordinator   at every change; repeated until the journal answers
 //
 // # One-way messages and calls
 //
-// A message is either one-way or a call. The sender of a call waits for an answer. [Kinds] says which
+// A message is either one-way or a call. The sender of a call waits for an answer. [Kinds] lists which
 // messages are calls. Every message may get lost. A one-way message may also arrive twice. If a message
 // must arrive, the core that has sent it repeats it, as listed above. No other layer repeats messages.
-// One-way messages from one process to another arrive in the order in which they were sent. An answer
-// may arrive before or after other messages.
+// One-way messages from one process to another arrive in the order in which they were sent. An answer may
+// arrive before or after other messages.
 //
 // If the receiver does not know the kind of a one-way message, it ignores and logs the message. It
 // still processes the messages that came in the same request. The receiver refuses a call of a kind
 // that it does not know.
 //
-// The receiver learns which incarnation of which process has sent a message. A message to a region names
+// The receiver learns the process that has sent a message, and its incarnation. A message to a region names
 // the receiving incarnation. Other incarnations refuse the message.
 //
 // # Terms and epochs

@@ -24,7 +24,7 @@ var Kinds = []Kind{
 	{Zero: JournalReport{}, From: Region, To: Coordinator},
 }
 
-// MaxFindShards is how many shards a FindShards names at most; a region does not answer for more.
+// MaxFindShards bounds the shards that a FindShards names; a region does not answer for more.
 const MaxFindShards = 1024
 
 // The watch of the table.
@@ -33,25 +33,25 @@ type (
 	// its table is newer, at the latest after about a second. A region answers at once.
 	WatchTable struct {
 		Version sharding.Version
-		// Copy says that the copy of a region will do. Without it only a coordinator
-		// answers with the table, and a region answers NotActive, as a standby does. So a
-		// region at an address where a coordinator was expected is never taken for one.
+		// Copy is true if the copy of a region will do. Without it only a coordinator answers with the
+		// table, and a region answers NotActive, as a standby does. So a region at an address where a
+		// coordinator was expected is never taken for one.
 		Copy bool
-		// Card is a gateway's, now and then.
+		// Card is a gateway's, periodically.
 		Card Card
 	}
-	// Card is how the clients of a gateway have fared since its last card. Span is how long
-	// that is; 0: there is no card.
+	// Card describes how the clients of a gateway have fared since its last card. Span is the length of
+	// that time; 0: there is no card.
 	Card struct {
 		// Management is the address at which operators reach the gateway.
 		Management string
 		// Peers is the address at which the gateway answers other processes by TLS. Empty: it does not.
 		Peers string
 		Span  time.Duration
-		// Commands are those that have ended. Refused are those of them that were not
-		// executed for lack of room, of a region or of time, or whose outcome is not known.
+		// Commands counts commands that have ended. Refused counts the ended commands that were not
+		// executed for lack of room, of a region or of time, or that ended with an unknown outcome.
 		Commands, Refused uint64
-		// Latencies are those of commands whose client has waited for a region.
+		// Latencies are the latencies of commands whose client has waited for a region.
 		Latencies latency.Sketch
 	}
 	// TableChanged answers WatchTable.
@@ -78,7 +78,7 @@ type (
 		// a coordinator tells a cluster that runs from one that starts.
 		Last    sharding.Term
 		Journal JournalOwner
-		// Zone is where the region runs, such as an availability zone, or empty.
+		// Zone is the region's location, such as an availability zone, or empty.
 		Zone string
 		// Labels say more about the region, sorted by name.
 		Labels []Label
@@ -91,12 +91,12 @@ type (
 	// Crash is how a process of a region has ended without leaving. A zero Of: that is not known.
 	Crash struct {
 		Of sharding.NodeUID
-		// Ago is how long ago that was when the region registered.
+		// Ago is the time between that end and the region's registration.
 		Ago time.Duration
-		// Cause is what the runtime wrote when it ended the process, such as "panic: ...". Empty: nothing.
+		// Cause is the runtime's message when it ended the process, such as "panic: ...". Empty: nothing.
 		Cause string
-		// Evidence is what shows, without a Cause, that nobody killed the process from outside: its exit status, or how full
-		// its memory was, if the kernel may have ended it for that reason.
+		// Evidence shows, without a Cause, that the process was not killed from outside: its exit status,
+		// or the fill level of its memory, if the kernel may have ended it for that reason.
 		Evidence string
 		// Turns are those that ran then.
 		Turns []CrashedTurn
@@ -106,27 +106,27 @@ type (
 		Entity sharding.Entity
 		// Command is empty if the entity was brought to life, or stopped.
 		Command string
-		// Alone says that the entity was a suspect, and that no other suspect ran beside it: see
+		// Alone is true if the entity was a suspect, and no other suspect ran at the same time: see
 		// sharding.Quarantined.
 		Alone bool
-		// Clean is how many turns of the same command the suspect had run alone before, in that process.
+		// Clean is the number of turns of the same command that the suspect had run alone before, in that
+		// process.
 		Clean uint32
-		// Ended says that the turn had just ended. A goroutine that it has started may have ended the
+		// Ended is true if the turn had just ended. A goroutine that it has started may have ended the
 		// process.
 		Ended bool
 	}
 	// Label is one thing that a region says about itself, such as disk: ssd.
 	Label struct{ Name, Value string }
-	// JournalOwner is the cluster to which a region's journal belongs, by the last
-	// journal heartbeat there; 0: there is none.
+	// JournalOwner is the cluster that a region's journal belongs to, by the last journal heartbeat there;
+	// 0: there is none.
 	JournalOwner struct {
 		Known   bool
 		Cluster sharding.ClusterID
-		// Generation is that of the journal, even if its cluster is not known; 0: not
-		// known.
+		// Generation is the journal's, even if its cluster is not known; 0: not known.
 		Generation sharding.Generation
 	}
-	// RegisterAck answers Register. A Refusal says what to change, and is final.
+	// RegisterAck answers Register. A Refusal names the necessary change, and is final.
 	RegisterAck struct {
 		Term    sharding.Term
 		Refusal string
@@ -142,16 +142,15 @@ type (
 	// CountDue asks how many shards are about to come to the region because of a rollout.
 	// A region asks until there are none, and is then ready.
 	CountDue struct{}
-	// DueAck answers CountDue. It counts the rows that are starting at the region, and
-	// those of leaving or lost regions that the region could take. It is 0 if no rollout
-	// is on, or if the coordinator does not allocate shards yet.
+	// DueAck answers CountDue. It counts the rows that are starting at the region, and the rows of leaving
+	// or lost regions that the region could take. It is 0 if no rollout is on, or if the coordinator does
+	// not allocate shards yet.
 	DueAck struct {
 		Term sharding.Term
 		Due  int
 	}
-	// ReportLoad is what the shards of a region take of it: those that take most, each by
-	// itself, and all others together. A report with a lower Number than an earlier one is
-	// outdated and is ignored.
+	// ReportLoad reports the load of a region's shards: the busiest ones individually, and all others
+	// together. A report with a lower Number than an earlier one is outdated and is ignored.
 	ReportLoad struct {
 		Number uint64
 		// Full: Shards are all that are reported by themselves. Otherwise they are those that
@@ -169,7 +168,7 @@ type (
 		Shard sharding.ShardID
 		Load  sharding.Load
 	}
-	// NodeLoad is what the process of a region has and uses.
+	// NodeLoad is the load and the limits of a region's process.
 	NodeLoad struct {
 		Processors  uint32 // that its code may use
 		MilliGC     uint32 // thousandths of its processor time that go to collecting garbage
@@ -208,15 +207,15 @@ type (
 		Epoch sharding.Epoch
 		// Previous has the states of the entities, if their type keeps them on moves.
 		Previous Previous
-		// Released says that the sender is the region that has released the shard. Term is that
-		// of the HandOff then.
+		// Released is true if the sender is the region that has released the shard. Term is the HandOff's
+		// term then.
 		Released bool
 		// Table: the region takes the shard only when its copy of the table is at least this new. So
 		// it knows which entities are quarantined before it runs any. The sender repeats the message.
 		Table sharding.Version
 	}
-	// Previous is the region that has kept the states of a shard's entities, and the epoch
-	// at which it stopped the shard. Zero: nobody has.
+	// Previous is the region that has kept the states of a shard's entities, and the epoch at which it
+	// stopped the shard. Zero: no region has.
 	Previous struct {
 		Owner sharding.NodeID
 		Epoch sharding.Epoch
@@ -237,7 +236,7 @@ type (
 		Above sharding.Epoch
 		Row   sharding.Row
 	}
-	// HandOff asks the owner of a row to finish what it has accepted, and to stop and
+	// HandOff asks the owner of a row to finish all accepted work, and to stop and
 	// release the shard. If it names a successor, the owner then sends HostShard to it.
 	HandOff struct {
 		Term  sharding.Term
@@ -255,11 +254,10 @@ type (
 	ShardStopped struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
-		// Wrote are the forms that this incarnation has stored in the shard, or has tried
-		// to, as indexes into the Writes with which it has registered the type.
+		// Wrote are the forms that this incarnation has stored in the shard, or has tried to, as indexes
+		// into the Writes of its registration of the type.
 		Wrote sharding.FormSet
-		// Keeps says that the region has kept the states of the shard's entities, for the
-		// next owner.
+		// Keeps is true if the region has kept the states of the shard's entities, for the next owner.
 		Keeps bool
 	}
 )
@@ -285,53 +283,53 @@ func (HostRefused) name() string      { return "HostRefused" }
 func (HandOff) name() string          { return "HandOff" }
 func (ShardStopped) name() string     { return "ShardStopped" }
 
-// About is of no shard.
+// About returns no shard.
 func (WatchTable) About() About { return About{} }
 
-// About shows the rows that changed.
+// About returns the rows that changed.
 func (m TableChanged) About() About { return About{Term: m.Delta.Version.Term, Rows: m.Delta.Rows} }
 
-// About is of no term: a standby speaks in none.
+// About returns no term: a standby has none.
 func (NotActive) About() About { return About{} }
 
-// About is of no shard.
+// About returns no shard.
 func (Register) About() About { return About{} }
 
-// About is of the term that took the region in.
+// About returns the term that took the region in.
 func (m RegisterAck) About() About { return About{Term: m.Term} }
 
-// About is of no shard.
+// About returns no shard.
 func (GracefulShutdown) About() About { return About{} }
 
-// About is of the term that hands the shards off.
+// About returns the term that hands the shards off.
 func (m ShutdownAck) About() About { return About{Term: m.Term} }
 
-// About is of no shard.
+// About returns no shard.
 func (CountDue) About() About { return About{} }
 
-// About is of the term that counts.
+// About returns the term that counts.
 func (m DueAck) About() About { return About{Term: m.Term} }
 
-// About is of no shard: loads are estimates.
+// About returns no shard: loads are estimates.
 func (ReportLoad) About() About { return About{} }
 
-// About is of the term that has taken the report.
+// About returns the term that has taken the report.
 func (m LoadAck) About() About { return About{Term: m.Term} }
 
-// About is of no shard.
+// About returns no shard.
 func (JournalReport) About() About { return About{} }
 
-// About is of the shard, whatever its row says.
+// About returns the shard, whatever the state of its row.
 func (m GetShardHome) About() About { return About{Shard: m.Shard, Epoch: m.Refused} }
 
-// About is of several shards.
+// About returns no shard: the message names several.
 func (FindShards) About() About { return About{} }
 
-// About shows the rows that are known.
+// About returns the rows that are known.
 func (m ShardsFound) About() About { return About{Rows: m.Rows} }
 
-// About is of a row that is given to the region. If a region sends the message, it is of no term,
-// and the row may be handed off at a lower epoch still.
+// About returns the row that is given to the region. If a region sends the message, it has no term, and the
+// row may be handed off at a lower epoch still.
 func (m HostShard) About() About {
 	if m.Released {
 		return About{Shard: m.Shard, Epoch: m.Epoch}
@@ -339,22 +337,22 @@ func (m HostShard) About() About {
 	return About{Term: m.Term, Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Starting}
 }
 
-// About is of a row that starts: it serves from then on.
+// About returns the row that the message concerns while it starts: it serves from then on.
 func (m ShardStarted) About() About {
 	return About{Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Starting}
 }
 
-// About is of a row that starts or serves.
+// About returns the row that the message concerns while it starts or serves.
 func (m HostRefused) About() About {
 	return About{Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Serving}
 }
 
-// About is of a row that is handed off.
+// About returns the row that is handed off.
 func (m HandOff) About() About {
 	return About{Term: m.Term, Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.HandingOff}
 }
 
-// About is of a row in any phase.
+// About returns the row that the message concerns, in any phase.
 func (m ShardStopped) About() About {
 	return About{Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.HandingOff}
 }

@@ -99,7 +99,8 @@ func Of(e *Evidence) []*adminv1.Finding {
 	return out
 }
 
-// find adds a finding. blocks says that it keeps commands from being executed. next is what an operator can do.
+// find adds a finding. blocks is true if it keeps commands from being executed. next is the next step for an
+// operator.
 func (q *inquest) find(c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
 	q.list = append(q.list, ranked{&adminv1.Finding{
 		Cause: string(c), Blocks: blocks, SinceMs: since.Milliseconds(), Next: next, Text: fmt.Sprintf(format, args...),

@@ -6,7 +6,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Role is what a party is.
+// Role is the role of a party.
 type Role string
 
 // The roles.
@@ -23,7 +23,7 @@ type Result string
 // The results.
 const (
 	Answered Result = "answered"
-	// Refused: its host refuses connections, because nobody listens. The process has ended.
+	// Refused: its host refuses connections, because no process listens. The process has ended.
 	Refused Result = "refused"
 	// Silent: its host accepts connections for it, but the process does not answer. It is paused, or gets no processor
 	// time.
@@ -47,24 +47,24 @@ type Party struct {
 	Said   *inspectionv1.Observation
 }
 
-// Evidence is what the processes know about an entity.
+// Evidence is the knowledge of the processes about an entity.
 type Evidence struct {
 	Type, ID string
 	Parties  []Party
 }
 
-// What counts as slow. Below these times, everything waits now and then.
+// Thresholds of slowness. Below these times, everything waits occasionally.
 const (
-	// StuckAfter is how long a turn may run before it counts as stuck. Turns take milliseconds, and senders wait 10 s by
-	// default.
+	// StuckAfter is the time that a turn may run before it counts as stuck. Turns take milliseconds, and senders wait
+	// for 10 s by default.
 	StuckAfter = time.Second
-	// SlowAfter is how long a commit or a load may take before the journal counts as slow: ten times as long as on a
-	// busy disk.
+	// SlowAfter is the time that a commit or a load may take before the journal counts as slow: ten times as long as
+	// on a busy disk.
 	SlowAfter = 500 * time.Millisecond
-	// StaleAfter is how long a gateway may hear nothing about the route table before its table counts as stale. It
-	// normally hears something every second, and looks for another coordinator after two.
+	// StaleAfter is the time that a gateway may get no news of the route table before its table counts as stale.
+	// It normally hears something every second, and looks for another coordinator after two.
 	StaleAfter = 3 * time.Second
-	// BehindAfter is how long a gateway's row may be older than that of the coordinator. A change arrives within
+	// BehindAfter is the time that a gateway's row may be older than the coordinator's. A change arrives within
 	// milliseconds.
 	BehindAfter = 500 * time.Millisecond
 )

@@ -163,7 +163,8 @@ func storedText(found string) string {
 	return "it cannot be brought to life" // "failed"
 }
 
-// because says why a shard is where it is, in the words of the other commands; nothing without a cause.
+// because returns the reason for the place of a shard, in the words of the other commands; nothing
+// without a cause.
 func because(before, cause string) string {
 	if cause == "" {
 		return ""

@@ -8,7 +8,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// reach reports that a region does not answer, and what the membership says of it.
+// reach reports that a region does not answer, and its state in the membership.
 func (q *inquest) reach(p *Party, m *inspectionv1.ObservedMember) {
 	verdict, since := "", time.Duration(0)
 	switch {
@@ -50,7 +50,7 @@ func (q *inquest) region(p *Party) {
 		if !q.said.GetReleased() { // else it is the next owner's turn
 			q.reach(p, q.said.GetMember())
 		}
-		q.journalOf(q.coordinator) // nobody else can say anything about the journal
+		q.journalOf(q.coordinator) // no other party can report on the journal
 		return
 	}
 	q.journalOf(p)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// probes is how many keepalive probes go unanswered before a connection is dead.
+// probes is the number of unanswered keepalive probes that make a connection dead.
 const probes = 4
 
 // Dialer returns a dialer whose connections fail when the peer has acknowledged nothing

@@ -5,16 +5,14 @@ import (
 	"time"
 )
 
-// Driver is what a backend implements: it knows where peers may be. [Watch] does
-// the rest for all of them.
+// Driver is the interface of a backend: it knows where peers may be. [Watch] does the rest for all of them.
 //
 // The duties of a driver:
 //
 //  1. Peers returns what is listed now, in any order; duplicates are allowed. The
 //     caller owns the slice.
-//  2. An empty list is an answer: nobody is listed. An error says that the peers are
-//     unknown, never that there are none. It names the place; if the credentials are
-//     refused it wraps ErrDenied.
+//  2. An empty list is an answer: no peer is listed. An error means that the peers are unknown, never that
+//     there are none. It names the place; if the credentials are refused it wraps ErrDenied.
 //  3. What is listed and makes no sense, or belongs to another cluster, is an error
 //     and is not left out.
 //  4. It does not cache, retry or wait: that is left to Watch.
@@ -58,6 +56,6 @@ type Registrar interface {
 	// Remove removes the entry that this Registrar has added. It is not an error
 	// if there is none.
 	Remove(ctx context.Context, self Peer) error
-	// TTL is how long an entry lasts without renewal.
+	// TTL returns the lifetime of an entry without renewal.
 	TTL() time.Duration
 }

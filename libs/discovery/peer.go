@@ -45,9 +45,8 @@ var (
 // maxHost is the longest name of a host in the DNS, in bytes.
 const maxHost = 253
 
-// ParsePeer reads "host:port" or "role@host:port". The port is a number from 1
-// to 65535; an IPv6 address stands in brackets. The error says what is wrong
-// and wraps nothing.
+// ParsePeer reads "host:port" or "role@host:port". The port is a number from 1 to 65535; an IPv6 address
+// stands in brackets. The error describes the fault and wraps nothing.
 func ParsePeer(s string) (Peer, error) {
 	role, addr, ok := strings.Cut(s, "@")
 	if !ok {

@@ -13,12 +13,12 @@ import (
 // ErrRegister: a process could not register itself, or remove its entry.
 var ErrRegister = errors.New("discovery registration")
 
-// renewals is how often an entry is renewed within its TTL: two may fail.
+// renewals is the number of renewals of an entry within its TTL: two may fail.
 const renewals = 3
 
 // RegistrationStats describes a Registration.
 type RegistrationStats struct {
-	// Entered says that the entry exists, as far as we know.
+	// Entered is true if the entry exists, as far as we know.
 	Entered  bool
 	Renewals uint64 // that succeeded
 	Failures uint64

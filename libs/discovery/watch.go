@@ -19,8 +19,8 @@ type Config struct {
 	// Default 15 s: a backend that is down is not hammered, and its recovery is
 	// noticed soon.
 	MaxBackoff time.Duration
-	// Jitter is the fraction, in [0, 1], by which every interval may be lengthened
-	// at random. Default 0.2, so that processes do not look up in lockstep.
+	// Jitter is the largest random extension of every interval, as a fraction in [0, 1]. Default 0.2, so
+	// that processes do not look up in lockstep.
 	Jitter float64
 	// Timeout bounds one lookup. Default 3 s.
 	Timeout time.Duration
@@ -92,11 +92,11 @@ func (c Config) delay(failures int, random float64) time.Duration {
 	return d + time.Duration(random*c.Jitter*float64(d))
 }
 
-// Answer is what is known about the peers.
+// Answer is the state of knowledge about the peers.
 type Answer struct {
 	// Peers is the result of the last lookup that succeeded, sorted and without duplicates.
 	Peers []Peer
-	// Known says that at least one lookup has succeeded.
+	// Known is true if at least one lookup has succeeded.
 	Known bool
 	// Age is the time since that lookup.
 	Age time.Duration

@@ -1,5 +1,6 @@
 // Package entitylist puts lists of entities together that are read in parts: a region reads its shard
-// cores, and a coordinator its regions. The order is that of the shards, and in a shard that of the ids.
+// cores, and a coordinator its regions. The list is in the order of the shards, and within a shard in
+// the order of the ids.
 package entitylist
 
 import (
@@ -23,13 +24,14 @@ func (p Position) Compare(o Position) int {
 // Page is a part of a list.
 type Page[R any] struct {
 	Rows []R
-	// Next is where the list continues: Rows has all that there is up to Next. nil: nothing is left.
+	// Next is the position where the list continues: Rows has all that there is up to Next. nil:
+	// nothing is left.
 	Next *Position
 }
 
-// Merge returns the first rows of what several pages have, at most limit of them. at returns the
-// position of a row. While one page continues somewhere, nothing behind that position is returned:
-// otherwise the rows that the page does not have yet would never be listed.
+// Merge returns the first rows of several pages, at most limit of them. at returns the position of
+// a row. While one page continues somewhere, nothing after that position is returned: otherwise the
+// rows that the page does not have yet would never be listed.
 func Merge[R any](pages []Page[R], limit int, at func(R) Position) (all Page[R]) {
 	for i := range pages {
 		all.Rows = append(all.Rows, pages[i].Rows...)

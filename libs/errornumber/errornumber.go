@@ -5,9 +5,9 @@
 // Services take their numbers from here, and so does who recognizes one: the Go client, and the command
 // roost errors. docs/errors.md is written from [All] by make errors.
 //
-// A number keeps its meaning forever: a new meaning gets a new number, and the number of one that is
-// gone is not used again. The numbers from 1001 on are of commands that were definitely not applied, or of which
-// the outcome is known. Those from 1101 on are of commands whose outcome is unknown.
+// A number keeps its meaning forever: a new meaning gets a new number, and the number of one that is gone is not
+// used again. The numbers from 1001 on are of commands that were definitely not applied, or have another known
+// outcome. Those from 1101 on are of commands whose outcome is unknown.
 //
 // # What this does not do
 //
@@ -27,10 +27,10 @@ type Number string
 // Prefix begins all numbers.
 const Prefix = "ROOST-"
 
-// Executed is what an answer says of the command's effects, in meta.executed.
+// Executed describes the command's effects in an answer, in meta.executed.
 type Executed string
 
-// What is known of the command's effects.
+// The known effects of the command.
 const (
 	True    Executed = "true"    // it ran
 	False   Executed = "false"   // it was definitely not applied
@@ -42,13 +42,13 @@ type Repeat string
 
 // Whether a repeat helps.
 const (
-	Useless   Repeat = "no"           // the answer stays the same until somebody has changed something
+	Useless   Repeat = "no"           // the answer stays the same until something was changed
 	Later     Repeat = "yes"          // after Retry-After, if the answer has it
 	WithKey   Repeat = "with its key" // only under the same idempotency key
 	IfAborted Repeat = "if aborted"   // if the code is aborted, otherwise not
 )
 
-// Text says what the value means.
+// Text returns the meaning of the value.
 func (e Executed) Text() string {
 	switch e {
 	case True:
@@ -59,7 +59,7 @@ func (e Executed) Text() string {
 	return "the command may or may not have been applied"
 }
 
-// Text says what the value means.
+// Text returns the meaning of the value.
 func (r Repeat) Text() string {
 	switch r {
 	case Useless:
@@ -81,7 +81,7 @@ type Answer struct {
 // Entry says all about a number.
 type Entry struct {
 	Number Number `json:"number"`
-	// Answers are the codes with which the number comes; none: any.
+	// Answers are the codes that the number comes with; none: any.
 	Answers  []Answer `json:"answers"`
 	Executed Executed `json:"executed"`
 	Repeat   Repeat   `json:"repeat"`

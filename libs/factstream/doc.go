@@ -1,17 +1,17 @@
-// Package factstream has the rules by which damaged facts of the coordinators are found and repaired. Facts are damaged
-// if records of the fact stream cannot be read or are missing, or if facts contradict each other. No coordinator
-// becomes active with unreadable facts, because it would not know what it has forgotten.
+// Package factstream has the rules for finding and repairing damaged facts of the coordinators. Facts are
+// damaged if records of the fact stream cannot be read or are missing, or if facts contradict each other.
+// No coordinator becomes active with unreadable facts, because it would not know the forgotten ones.
 //
-// [Examine] finds what is damaged. [Examination.Repair] returns the facts of the stream that takes the place of the
-// damaged one. The caller claims the stream at a term above all that were used, and stores these facts after the
-// damaged ones. Then it stores a snapshot that says that reading begins after the damaged ones. So a repair does what a
-// coordinator does that takes over and stores a checkpoint, and it has the same protection: a coordinator that was
-// active before is fenced.
+// [Examine] finds the damage. [Examination.Repair] returns the facts of the stream that replaces the
+// damaged one. The caller claims the stream at a term above all that were used, and stores these facts
+// after the damaged ones. Then it stores a snapshot that makes reading begin after the damaged ones. So a
+// repair does the same as a coordinator that takes over and stores a checkpoint, and it has the same
+// protection: a coordinator that was active before is fenced.
 //
 // # What remains
 //
-// The order of facts matters only among facts about the same thing, of which the newest counts. If a fact is lost,
-// this follows:
+// The order of facts matters only among facts about the same thing, where the newest counts. If a fact is
+// lost, this follows:
 //
 //   - The row of a shard may be older than what regions and gateways have heard of it. So if any row may be lost, all
 //     shards are given out anew. The new rows have no owner, and an epoch of the repair's term, so they are newer than

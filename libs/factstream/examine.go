@@ -23,12 +23,12 @@ type Stream struct {
 	// Start is the record after which reading begins. A snapshot, the mark, says so. Last is the last record.
 	Start, Last uint64
 	Records     []Record // those after Start, by number; some may be missing
-	// Mark is why the mark cannot be read; nil: it can be read.
+	// Mark is the error of reading the mark; nil: it can be read.
 	Mark error
 	// Fence is the epoch at which the stream was last claimed; 0: not known.
 	Fence sharding.Epoch
-	// Used says that a coordinator was active with this journal at some time. Shards are the numbers of shards of the
-	// types, as the journal itself has them.
+	// Used is true if a coordinator was active with this journal at some time. Shards are the numbers of
+	// shards of the types, as the journal itself has them.
 	Used   bool
 	Shards map[sharding.EntityType]uint32
 }
@@ -38,11 +38,11 @@ type Stream struct {
 type Finding struct {
 	Record uint64 `json:"record,omitempty"` // 0: the finding is about no record
 	Fact   int    `json:"fact,omitempty"`   // the place of the fact in the record, from 1; 0: the whole record
-	// Form is what is damaged: "record", "snapshot", "stream", or the name of the fact.
+	// Form is the kind of the damaged thing: "record", "snapshot", "stream", or the name of the fact.
 	Form  string `json:"form"`
 	About string `json:"about,omitempty"` // such as a shard
 	Wrong string `json:"wrong"`
-	// Cost is what a repair loses with it.
+	// Cost describes the loss that its repair causes.
 	Cost string `json:"cost"`
 }
 
@@ -343,10 +343,10 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// NextTerm returns the term of a repair, above all terms that were used. highest is the highest epoch of all fences of
-// the journal, and heartbeat the term of its last heartbeat. known says that all fences could be read. If they could
-// not, or if the stream has no fence, the epochs in the facts are considered too, and the term is higher by margin,
-// because terms may have been used that nothing shows any more.
+// NextTerm returns the term of a repair, above all terms that were used. highest is the highest epoch of
+// all fences of the journal, and heartbeat the term of its last heartbeat. known is true if all fences
+// could be read. If they could not, or if the stream has no fence, the epochs in the facts are considered
+// too, and the term is higher by margin, because terms may have been used that nothing shows any more.
 func (x *Examination) NextTerm(highest sharding.Epoch, heartbeat sharding.Term, known bool, margin sharding.Term) (sharding.Term, error) {
 	term := max(highest.Term(), x.stream.Fence.Term(), heartbeat)
 	if !known || x.stream.Fence == 0 && (x.stream.Last > 0 || x.stream.Used) {

@@ -14,10 +14,11 @@ import (
 // RepairedName is the name of the fact [Repaired].
 const RepairedName = "repaired"
 
-// MaxRepairs is how many facts [Repaired] a repair keeps, the newest ones. A journal should never have so many.
+// MaxRepairs is the number of facts [Repaired] that a repair keeps, the newest ones. A journal should never
+// have so many.
 const MaxRepairs = 16
 
-// MaxDropped is how many damaged facts a fact [Repaired] names. It counts all of them.
+// MaxDropped bounds the damaged facts that a fact [Repaired] names. It counts all of them.
 const MaxDropped = 32
 
 // Repaired: the facts were repaired.
@@ -26,9 +27,9 @@ type Repaired struct {
 	At         time.Time
 	// Record is the number of the last record that was left behind.
 	Record uint64
-	// All says that everything that can be made anew was left behind.
+	// All is true if everything that can be made anew was left behind.
 	All bool
-	// Damaged is how many records and facts were damaged, and Dropped names the first of them.
+	// Damaged is the number of damaged records and facts, and Dropped names the first of them.
 	Damaged int
 	Dropped []string
 }
@@ -69,7 +70,8 @@ const lossKey = "loss"
 // asked is a fact that is neither a row nor a type.
 type asked struct {
 	event sharding.Event
-	// key says what the fact is about. Of the facts with one key, the newest counts. "": the fact is of a later release.
+	// key identifies the subject of the fact. Of the facts with one key, the newest counts. "": the fact comes
+	// from a later release.
 	key   string
 	about string           // for people
 	ended bool             // it ends what an earlier fact with its key has begun

@@ -32,7 +32,8 @@ type Options struct {
 // Remainder is the stream after a repair.
 type Remainder struct {
 	Facts []sharding.Event // in their order
-	// Kept counts the facts that remain, by their names. GivenOut is how many shards are given out anew.
+	// Kept counts the facts that remain, by their names. GivenOut is the number of shards to be assigned
+	// anew.
 	Kept     map[string]int
 	GivenOut int
 	// Dropped says, for operators, which intact facts are dropped.
@@ -64,7 +65,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 	for _, r := range append(slices.Clone(x.Repairs), repaired)[max(0, len(x.Repairs)+1-MaxRepairs):] {
 		keep(r.event())
 	}
-	// Regions declare lost types anew, and nobody knows any more which of their shards were allocated.
+	// Regions declare lost types anew, and no record shows any more which of their shards were allocated.
 	if _, before := x.at[lossKey]; (before || len(x.Lost) > 0) && !mutant.On("facts-loss") {
 		keep(event(wire.LossFactName, &coordinatorv1.LossFact{}))
 	}

@@ -24,14 +24,13 @@
 // to up, leaving to exiting, exiting and down to removed. The leader is not
 // elected: it is a function of the state.
 //
-// Every node sends heartbeats to a few others, the next ones on a hashed ring. It
-// judges these peers by their answers, which are replies or, where two nodes watch each
-// other, their own heartbeats, with a phi accrual failure detector or a deadline
-// ([Profile]). If all or most of a node's peers fall silent at the same time, it suspects
-// itself first. Being unreachable is reversible, and within the membership it only delays
-// convergence. Being down is final: a [Downing] provider or an operator decides it, and
-// the downed node stops as soon as it learns of that. Every node asks its own provider;
-// the provider's rule says which node decides for its side of a partition.
+// Every node sends heartbeats to a few others, the next ones on a hashed ring. It judges these peers by
+// their answers, which are replies or, where two nodes watch each other, their own heartbeats, with a phi
+// accrual failure detector or a deadline ([Profile]). If all or most of a node's peers fall silent at the
+// same time, it suspects itself first. Being unreachable is reversible, and within the membership it only
+// delays convergence. Being down is final: a [Downing] provider or an operator decides it, and the downed
+// node stops as soon as it learns of that. Every node asks its own provider; the provider's rule determines
+// which node decides for its side of a partition.
 //
 // A node is an address and an incarnation number. A process that comes back at
 // the same address is another node; a heartbeat reply from the new incarnation
@@ -84,20 +83,18 @@
 //  3. A message that arrives becomes [Receive], with From and To as they were sent, and
 //     Waited, the time that it waited in the process. A message from a process that names
 //     another cluster, or is not trusted, is refused and never stepped.
-//  4. A [Send] is sent once, without waiting for the network. It may be lost, but must
-//     not go to any other address than that of To; UID 0 in To means any incarnation at
-//     that address.
-//  5. [Evidence] that a node is gone is stepped only if a connection to the node had been
-//     open, was ended by the other side, and the next dial was refused.
+//  4. A [Send] is sent once, without waiting for the network. It may be lost, but must not go to any address
+//     other than To's; UID 0 in To means any incarnation at that address.
+//  5. Step [Evidence] that a node is gone only if a connection to the node was open, was ended by the other
+//     side, and the next dial was refused.
 //  6. Events are passed on in order. When an event is delivered, the [View] already
 //     shows it.
 //  7. After [SelfDowned] or [JoinFailed] the process stops. After [LeaveRequested] it
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
-//  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder of
-//     the lease, or the time until which the holder may act, has changed. On [YieldLease]
-//     the process gives the lease up. From then on it competes behind all other
-//     candidates: its rank is higher than theirs, and the candidate with the lowest rank
-//     acquires a free lease (see package lease).
+//  8. With a [Downing] that relies on a lease, step [Lease] whenever the holder of the lease, or the time
+//     until which the holder may act, has changed. On [YieldLease] the process gives the lease up. From then
+//     on it competes behind all other candidates: its rank is higher than theirs, and the candidate with the
+//     lowest rank acquires a free lease (see package lease).
 //
 // Package agent is that driver. The loop to write:
 //

@@ -31,11 +31,11 @@ type LeaderDowning interface {
 	OnLeaderOnly()
 }
 
-// Decision names members to declare down, and says why in a few words for the
-// operator. The zero Decision does nothing.
+// Decision names members to declare down, and gives the operator the reason in a few words. The zero
+// Decision does nothing.
 type Decision struct {
 	Down []sharding.NodeID
-	// YieldLease says that this node should give up the lease that it holds.
+	// YieldLease asks this node to give up the lease that it holds.
 	YieldLease bool
 	Reason     string
 }
@@ -45,7 +45,7 @@ type Decision struct {
 // both continue; afterwards the nodes of the junior side stop (see [Claim]). If
 // only the link between two nodes is cut, both of them are downed.
 type AutoDown struct {
-	// After is how long a member must have been unreachable.
+	// After is the time that a member must have been unreachable.
 	After time.Duration
 }
 

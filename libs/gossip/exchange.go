@@ -13,10 +13,9 @@ import (
 // status then sends its parts that differ, and gets back what these lack. Nodes that hold
 // the same state only tell each other which members have seen it.
 
-// round gossips with one member when it is time, and with a second one while a
-// change spreads. Now and then it also tries an unreachable member and a seed:
-// otherwise parts of the cluster that do not know each other any more would never
-// meet (Akka Cluster specification 2.0, "Gossip protocol").
+// round gossips with one member when it is time, and with a second one while a change spreads. Periodically
+// it also tries an unreachable member and a seed: otherwise parts of the cluster that do not know each
+// other any more would never meet (Akka Cluster specification 2.0, "Gossip protocol").
 func (m *Machine) round() {
 	if m.phase != member || m.now.Before(m.nextGossip) {
 		return
@@ -149,10 +148,10 @@ func (m *Machine) drawMember(unseen bool) (sharding.NodeID, bool) {
 	return m.state.Members[places[m.draw(len(places))]].Node, true
 }
 
-// preference returns the probability with which a round goes to a member that has not seen
-// the state. It is p in clusters of up to upTo members, and then falls to a tenth of p at
-// three times that size: in large clusters too many nodes would otherwise choose the same
-// few members that have not seen it (Akka Cluster, gossip-different-view-probability).
+// preference returns the probability that a round goes to a member that has not seen the state. It is p in
+// clusters of up to upTo members, and then falls to a tenth of p at three times that size: in large
+// clusters too many nodes would otherwise choose the same few members that have not seen it (Akka Cluster,
+// gossip-different-view-probability).
 func preference(p float64, upTo, members int) float64 {
 	beyond := float64(members-upTo) / float64(2*upTo)
 	return p * (1 - 0.9*min(max(beyond, 0), 1))
@@ -189,13 +188,13 @@ func (s *State) whole() Gossip {
 	return Gossip{State: *s, Digest: s.digest(), Parts: 1, Which: allBits(1)}
 }
 
-// sendPartOf sends, without being asked, the part of the state to which subject belongs.
+// sendPartOf sends, without being asked, the part of the state that contains subject.
 func (m *Machine) sendPartOf(subject, to sharding.NodeID) {
 	m.sendParts(to, maxParts, Bits(nil).With(partOf(subject.UID)), false)
 }
 
-// expired reports whether gossip has waited too long in this process, so that it must be
-// dropped. A node that cannot keep up skips it, because newer gossip waits behind it.
+// expired reports whether gossip has waited too long in this process, so that it must be dropped. A node
+// that cannot keep up skips it, because newer gossip is queued after it.
 func (m *Machine) expired(in Receive) bool {
 	if in.Waited <= m.cfg.GossipTTL || mutant.On("gossip-ttl") {
 		return false
@@ -204,8 +203,8 @@ func (m *Machine) expired(in Receive) bool {
 	return true
 }
 
-// rejectOutsider reports whether gossip comes from outside the cluster: from an
-// excluded node or another cluster. Its sender is told.
+// rejectOutsider reports whether gossip comes from outside the cluster: from an excluded node or another
+// cluster. It notifies the sender.
 func (m *Machine) rejectOutsider(from sharding.NodeID, cluster Founding) bool {
 	if m.phase != member {
 		return true
@@ -246,8 +245,8 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 	}
 }
 
-// sameState handles the seen set of a node that holds the same state: the sets
-// are united, and the sender is told if it lacked something.
+// sameState handles the seen set of a node that holds the same state: it unites the sets, and replies to
+// the sender if the sender lacked something.
 func (m *Machine) sameState(from sharding.NodeID, seen Bits) {
 	if !seen.Below(len(m.state.Members)) {
 		m.emit(Refused{from, "gossip: seen by more than there are members"})
@@ -320,7 +319,7 @@ func lacks(theirs, ours *State, msg *Gossip) Bits {
 	return out
 }
 
-// check says what is wrong with gossip from another node, or "".
+// check describes the fault in gossip from another node, or returns "".
 func (g *Gossip) check(maxMembers int) string {
 	if g.Parts < 1 || g.Parts > maxParts || g.Parts&(g.Parts-1) != 0 || !g.Which.Below(g.Parts) {
 		return "these are no parts of a state"
@@ -348,7 +347,7 @@ func (m *Machine) adopt(s State, p *sums, seen Bits) {
 	}
 }
 
-// status is this node's own, 0 if it is no member.
+// status is this node's own, 0 if it is not a member.
 func (m *Machine) status() Status {
 	if self, ok := m.state.Member(m.self); ok {
 		return self.Status

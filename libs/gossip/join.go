@@ -68,8 +68,8 @@ func (m *Machine) otherSeeds() []string {
 	return slices.DeleteFunc(slices.Clone(m.cfg.Seeds), func(s string) bool { return s == m.self.Addr })
 }
 
-// mayForm reports whether this node forms a cluster by itself if it finds none: it is the first
-// seed or has no seeds, and neither Wait nor JoinVia leaves the choice to others.
+// mayForm reports whether this node forms a cluster on its own if it finds none: it is the first seed or
+// has no seeds, and neither Wait nor JoinVia leaves the choice to others.
 func (m *Machine) mayForm() bool {
 	return !m.cfg.DriverDecides && m.viaAddr == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
 }
@@ -138,7 +138,7 @@ func (m *Machine) seek() {
 	}
 }
 
-// giveUp ends the search. Its event says how far the search got.
+// giveUp ends the search. Its event describes how far the search got.
 func (m *Machine) giveUp() {
 	why := fmt.Sprintf("no member answered at %s", strings.Join(m.joinAddrs(), ", "))
 	switch {
@@ -185,7 +185,7 @@ func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
 	return c.Era.Number, true
 }
 
-// joinThrough asks a node to admit this one. claim is that of the node's cluster. Hearing of a
+// joinThrough asks a node to admit this one. claim is the claim of the node's cluster. Learning of a
 // cluster also delays forming one.
 func (m *Machine) joinThrough(target sharding.NodeID, claim Claim) {
 	if m.viaAddr != "" && target.Addr != m.viaAddr {
@@ -267,8 +267,8 @@ func (m *Machine) admit(from sharding.NodeID, msg Join) {
 	m.send(from, Welcome{m.state})
 }
 
-// rejectReason returns why a joiner is not admitted, or "" if it is. final says that it is of
-// no use to ask again.
+// rejectReason returns why a joiner is not admitted, or "" if it is. final is true if it is of no use to
+// ask again.
 func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, final bool) {
 	if why := cmp.Or(joiner.check(), checkSettings(settings)); why != "" {
 		return why, true
@@ -301,7 +301,7 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 	m.delayForming(m.now) // a node that refuses is in a cluster
 	if from != m.joinTarget {
-		return // the refusal is of an earlier target
+		return // the refusal comes from an earlier target
 	}
 	if msg.Final && !m.cfg.RetryRefused {
 		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
@@ -313,7 +313,7 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 	if msg.Final {
 		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
-		m.delayForming(m.nextJoin) // the wait begins when this node asks again: until then nobody answers
+		m.delayForming(m.nextJoin) // the wait begins when this node asks again: until then no answer comes
 	}
 }
 
@@ -336,7 +336,7 @@ func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay boo
 		if m.state.Reach.Of(m.self, p.node) != Terminated {
 			m.seq++
 			m.sendHeartbeat(p, 0)
-			m.addDispute(joiner, m.seq) // whoever answers this heartbeat is not the joiner: see settleDisputes
+			m.addDispute(joiner, m.seq) // the node that answers this heartbeat is not the joiner: see settleDisputes
 		}
 	}
 	// They need not be receivers of this node's heartbeats: they are watched until they answer.
@@ -370,10 +370,9 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 	m.sendStatus(from)
 }
 
-// announce tells seed addresses that there is a cluster, so that a seed that was restarted
-// does not form another one. It skips the address of a member that is reachable. It does not
-// skip that of an unreachable one: the seed may have been restarted there, although its old
-// incarnation is not down yet.
+// announce tells seed addresses that there is a cluster, so that a seed that was restarted does not form
+// another one. It skips the address of a reachable member, but not of an unreachable one: the seed may have
+// been restarted there, although its old incarnation is not down yet.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return
@@ -393,7 +392,7 @@ func (m *Machine) announce() {
 	}
 }
 
-// notMember handles a message that says that, for its sender, this node is not a member.
+// notMember handles a message from a node that does not have this node as a member.
 //
 //   - It is ignored if it is about an era that this node has left.
 //   - A node that was not admitted yet stops.
@@ -428,13 +427,13 @@ func (m *Machine) hasNotDown(n sharding.NodeID) bool {
 	return ok && mem.Status != Down
 }
 
-// resolveClaims settles who stops when two clusters, or two halves of one, meet: this node,
-// unless its claim is senior. Then it sends its claim to the other node, which does the same.
-// answer says that theirs was such a claim; it is not answered again.
+// resolveClaims settles who stops when two clusters, or two halves of one, meet: this node, unless its
+// claim is senior. Then it sends its claim to the other node, which does the same. answer is true if theirs
+// was such a claim; it is not answered again.
 func (m *Machine) resolveClaims(from sharding.NodeID, theirs Claim, answer bool) {
 	mine := m.state.claim()
 	if !mine.Senior(theirs) {
-		// The peers are told before this node stops. They may never meet the senior side
+		// The peers learn of the claim before this node stops. They may never meet the senior side
 		// themselves, and would keep admitting nodes that the senior side stops.
 		for i := range m.peers {
 			m.send(m.peers[i].node, NotMember{Claim: theirs, Answer: true})

@@ -9,8 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// exitNotices is how many members a node tells that it is down or exiting, before
-// it stops.
+// exitNotices is the number of members that a node informs that it is down or exiting, before it stops.
 const exitNotices = 5
 
 // down declares members gone permanently, and tells them; this node stops last, if

@@ -33,11 +33,11 @@ type Machine struct {
 	formAtIfNacked  time.Time       // when it does so if all other seeds are in nacks
 	lastHeardAt     time.Time       // when this node last heard of any cluster
 	nacks           []string        // seeds that said, after lastHeardAt, that they are in no cluster
-	joinTarget      sharding.NodeID // the member that is asked to admit this node; zero: the seeds are asked
+	joinTarget      sharding.NodeID // the member that gets the request to admit this node; zero: the seeds get it
 	heardIn         uint64          // the number of the era in which this node first heard of joinTarget's cluster
 	joinTargetUntil time.Time       // when joinTarget is given up
 	knownClusters   []knownCluster  // in the order in which this node first heard of them
-	nextJoin        time.Time       // when seeds or joinTarget are asked next; as member: the next announcement
+	nextJoin        time.Time       // time of the next request to seeds or joinTarget; as member: of the next announcement
 	viaAddr         string          // asked instead of the seeds, see JoinVia
 	seekingSince    time.Time
 	refusal         string // the last reason for not being admitted
@@ -57,7 +57,7 @@ type Machine struct {
 	nextHeartbeat           time.Time
 	nextGossip              time.Time
 	relayAt                 time.Time     // the earliest time to pass on news from others
-	nextDowning             time.Time     // when the downing provider is asked again
+	nextDowning             time.Time     // time of the next call of the downing provider
 	notConvergedSince       time.Time     // since when this leader waits for convergence
 	quarantined             []Quarantine  // oldest first
 	disputes                []dispute     // oldest first
@@ -67,7 +67,7 @@ type Machine struct {
 	downing                 Downing       // nil: only operators down members
 	hadUnreachable          bool          // a member was unreachable at the last look at downing
 	lease                   Lease         // the last one reported by the driver
-	paused                  time.Duration // total time for which this process was found paused
+	paused                  time.Duration // total time that this process was found paused
 
 	observed     tallies   // of the state
 	suspects     []suspect // the members that some observation in the state calls unreachable
@@ -76,7 +76,7 @@ type Machine struct {
 	// What the events so far have announced.
 	unpublished       bool // the state has changed since the last publish
 	published         []*Member
-	publishedSuspects []suspect // the suspects at the last publish, including those for which no event was emitted
+	publishedSuspects []suspect // the suspects at the last publish, including those without an emitted event
 	// unreachableSince has, for each of publishedSuspects, since when it is unreachable for the
 	// cluster; zero: it is reachable for the cluster (suspect.forCluster).
 	unreachableSince []time.Time
@@ -307,7 +307,7 @@ func (m *Machine) isExcluded(n sharding.NodeID) bool {
 	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.isQuarantined(n)
 }
 
-// rejectExcluded reports whether a node is excluded, and if so, tells that node.
+// rejectExcluded reports whether a node is excluded, and if so, notifies that node.
 func (m *Machine) rejectExcluded(n sharding.NodeID) bool {
 	if !m.isExcluded(n) {
 		return false
@@ -349,8 +349,8 @@ func (m *Machine) publish() {
 	}
 }
 
-// nodeChanges are the nodes whose status or reachability has changed. peers says that this
-// may change which members this node watches.
+// nodeChanges are the nodes whose status or reachability has changed. peers is true if this may change
+// which members this node watches.
 type nodeChanges struct {
 	nodes []sharding.NodeID
 	peers bool

@@ -70,7 +70,7 @@ func (s Status) CanBecome(next Status) bool {
 	return false
 }
 
-// Limits of what a member may say about itself.
+// Limits for a member's description of itself.
 const (
 	maxNameLen = 128
 	maxRoles   = 16
@@ -82,13 +82,13 @@ const (
 // Member is one node of the cluster.
 type Member struct {
 	Node sharding.NodeID
-	// Name is what people call the node: "region-2". It stays the same when
-	// the process is started again.
+	// Name is the name that people use for the node: "region-2". It stays the same when the process is
+	// started again.
 	Name string
 	// Roles say what the node is for: "coordinator", "region". Sorted.
 	Roles []string
-	// Zone is where the node runs: a data center or an availability zone. It is
-	// told to others and changes nothing about the membership. May be empty.
+	// Zone is the data center or availability zone that the node runs in. Others learn it; it does not
+	// affect the membership. May be empty.
 	Zone string
 	// Version is the version of the application that the node runs; may be empty.
 	Version string

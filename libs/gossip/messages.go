@@ -12,11 +12,10 @@ type Msg interface{ msg() }
 type (
 	// InitJoin asks a seed whether it is in a cluster.
 	InitJoin struct{}
-	// InitJoinAck says that the sender is in a cluster, which the receiver may join
-	// through it. Members also send it, unasked, to seed addresses that are not
-	// members.
+	// InitJoinAck reports that the sender is in a cluster, which the receiver may join through it. Members
+	// also send it, unasked, to seed addresses that are not members.
 	InitJoinAck struct{ Claim Claim }
-	// InitJoinNack says that the sender is in no cluster itself.
+	// InitJoinNack reports that the sender is in no cluster itself.
 	InitJoinNack struct{}
 	// Join asks a member to admit the sender. It is repeated until the Welcome.
 	Join struct {
@@ -24,21 +23,20 @@ type (
 		Roles   []string // sorted
 		Zone    string
 		Version string
-		// Settings are compared with those of the cluster; sorted by name.
+		// Settings are compared with the cluster's; sorted by name.
 		Settings []Setting
 		// HeardIn is the number of the era in which the sender first heard of the
 		// cluster, before it asked any member to admit it.
 		HeardIn uint64
 	}
-	// JoinRefused tells a joiner why it is not admitted. Final says that asking
-	// again is useless.
+	// JoinRefused tells a joiner why it is not admitted. Final is true if asking again is useless.
 	JoinRefused struct {
 		Reason string
 		Final  bool
 	}
 	// Welcome tells the joiner that it is a member, and brings it up to date.
 	Welcome struct{ State State }
-	// GossipStatus says which state the sender holds, without the state.
+	// GossipStatus identifies the state that the sender holds, without the state.
 	GossipStatus struct {
 		Cluster Founding
 		Era     Era
@@ -46,9 +44,9 @@ type (
 		// Seen are the members known to have seen the state, by their places. Only
 		// a node with the same state can make use of it.
 		Seen Bits
-		// Parts, if any, are hashes of the parts of the state. They answer a status
-		// with another digest and ask for the parts that differ. Their number, a
-		// power of two, says how finely the state is divided.
+		// Parts, if any, are hashes of the parts of the state. They answer a status with another digest and
+		// ask for the parts that differ. Their number, a power of two, determines how finely the state is
+		// divided.
 		Parts []uint32
 	}
 	// Gossip is the sender's state, or the parts of it that differ.
@@ -66,8 +64,8 @@ type (
 	// address: a HeartbeatReply at once, or the Answer of a later Heartbeat.
 	Heartbeat struct {
 		Seq uint64
-		// Patience is how often the sender needs an answer. A receiver that sends heartbeats
-		// to it at least as often answers with the next of them. 0: at once.
+		// Patience is the interval in which the sender needs an answer. A receiver that sends heartbeats to
+		// it at least that often answers with the next of them. 0: at once.
 		Patience time.Duration
 		// Answer is the Seq of the newest heartbeat of the receiver that is answered with this
 		// one; 0: none is. It is repeated until there is a newer one.
@@ -76,8 +74,7 @@ type (
 	// HeartbeatReply answers a Heartbeat and repeats its number. Its sender proves
 	// which incarnation lives at its address.
 	HeartbeatReply struct{ Seq uint64 }
-	// ExitingConfirmed says that the sender saw itself exiting and may be
-	// removed.
+	// ExitingConfirmed reports that the sender saw itself exiting and may be removed.
 	ExitingConfirmed struct{}
 	// LeaveRequest asks a member to leave gracefully.
 	LeaveRequest struct{}
@@ -87,9 +84,8 @@ type (
 		Claim Claim
 		// Answer marks an answer to another NotMember. It is not answered in turn.
 		Answer bool
-		// Outdated says that the receiver is excluded only because its gossip was of
-		// Era, which ended too long ago. If the receiver is in another era by now, that
-		// gossip was late.
+		// Outdated reports that the receiver is excluded only because its gossip was of Era, which ended
+		// too long ago. If the receiver is in another era by now, that gossip was late.
 		Outdated bool
 		Era      Era
 	}
@@ -109,7 +105,7 @@ func (HeartbeatReply) msg()   {}
 func (ExitingConfirmed) msg() {}
 func (NotMember) msg()        {}
 
-// Input is what [Machine.Step] takes.
+// Input is an input of [Machine.Step].
 type Input interface{ input() }
 
 type (
@@ -153,9 +149,9 @@ type (
 	// Evidence reports that a connection to the node was reset and the next
 	// dial refused: its process is gone. UID 0 means any member at that address.
 	Evidence struct{ Node sharding.NodeID }
-	// Lease says which node holds the lease that a [Downing] may rely on, as far as
-	// this node knows: Holder may act until Until, by this node's clock. The zero
-	// Lease, or one that has expired, says nothing about the holder.
+	// Lease names the holder of the lease that a [Downing] may rely on, as far as this node knows: Holder
+	// may act until Until, by this node's clock. A Lease that is zero or has expired leaves the holder
+	// unknown.
 	Lease struct {
 		Holder sharding.NodeID
 		Until  time.Time
@@ -175,7 +171,7 @@ func (DownNode) input()   {}
 func (Evidence) input()   {}
 func (Lease) input()      {}
 
-// Output is what [Machine.Step] returns: a [Send] or an [Event].
+// Output is an output of [Machine.Step]: a [Send] or an [Event].
 type Output interface{ output() }
 
 // Send is a message to a node. UID 0 in To means any node at that address. The
@@ -249,8 +245,8 @@ type (
 	// JoinFailed: this node has stopped trying to join. The machine does nothing
 	// any more.
 	JoinFailed struct{ Reason string }
-	// LeaveRequested: this node is asked to leave. The driver steps [Leave] when
-	// the process is ready. Emitted once.
+	// LeaveRequested: this node should leave. The driver steps [Leave] when the process is ready. Emitted
+	// once.
 	LeaveRequested struct{ By sharding.NodeID }
 	// Quarantined: this node refuses an incarnation from now on, see [Quarantine].
 	Quarantined struct {

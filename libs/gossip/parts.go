@@ -21,8 +21,8 @@ import (
 // maxParts is the finest division: sums of 4 bytes make 1 KiB.
 const maxParts = 256
 
-// membersPerPart balances the sums of parts, 4 bytes each, with what is sent
-// for a part in which one entry differs, some 60 bytes for each member.
+// membersPerPart balances the sums of parts, 4 bytes each, with the data sent for a part in which one entry
+// differs, some 60 bytes for each member.
 const membersPerPart = 8
 
 // partsFor is the division for a number of members: a power of two.
@@ -215,8 +215,8 @@ func identical[S ~[]T, T any](a, b S) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// fragment is what a state holds in some parts of a division, as a state that can
-// be merged. Its verdicts may be about nodes of other parts.
+// fragment returns the content of some parts of a division, as a state that can be merged. Its verdicts may
+// be about nodes of other parts.
 func (s *State) fragment(parts int, which Bits) State {
 	return State{
 		Cluster:    s.Cluster,
@@ -228,8 +228,8 @@ func (s *State) fragment(parts int, which Bits) State {
 	}
 }
 
-// within is what a list holds in some parts of a division: one range for each run
-// of neighbouring parts.
+// within returns the elements of a list that are in some parts of a division: one range for each run of
+// neighbouring parts.
 func within[S ~[]T, T any](list S, parts int, which Bits, uid func(T) sharding.NodeUID) S {
 	at := 0
 	begin := func(part int) int { // the place in the list at which a part begins
@@ -262,7 +262,7 @@ type Bits []byte
 // Has reports whether a number is in the set.
 func (b Bits) Has(i int) bool { return i>>3 < len(b) && b[i>>3]&(1<<(i&7)) != 0 }
 
-// count is how many numbers are in the set.
+// count returns the size of the set.
 func (b Bits) count() int {
 	n := 0
 	for _, x := range b {

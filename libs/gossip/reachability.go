@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Verdict is what one node observes about another.
+// Verdict is one node's observation of another.
 type Verdict uint8
 
 const (
@@ -41,8 +41,8 @@ type SubjectVerdict struct {
 	Version uint64 // of the observer, when it was made
 }
 
-// Observer is what one node observes about others. Only that node changes it, and
-// adds 1 to Version with every change, so the higher version is the newer one.
+// Observer holds one node's observations of others. Only that node changes it, and adds 1 to Version with
+// every change, so the higher version is the newer one.
 type Observer struct {
 	Node     sharding.NodeID
 	Version  uint64
@@ -61,7 +61,7 @@ type Reachability []*Observer
 
 func compareVerdict(r SubjectVerdict, n sharding.NodeID) int { return byUID(r.Subject, n) }
 
-// place is where an observer is, or would be.
+// place returns the position of an observer, present or not.
 func (t Reachability) place(observer sharding.NodeID) (int, bool) {
 	return placeIn(t, 0, observer, func(r *Observer, n sharding.NodeID) int { return byUID(r.Node, n) })
 }
@@ -107,7 +107,7 @@ func (t Reachability) replace(i int, exists bool, obs Observer) Reachability {
 	return slices.Insert(out, i, &obs)
 }
 
-// Of is what observer observes about subject.
+// Of returns the observer's verdict about subject.
 func (t Reachability) Of(observer, subject sharding.NodeID) Verdict {
 	return verdictIn(t.verdictsBy(observer), subject)
 }
@@ -127,8 +127,8 @@ func (t Reachability) verdictsBy(observer sharding.NodeID) []SubjectVerdict {
 	return nil
 }
 
-// Aggregate is the worst verdict about subject of the observers for which counts
-// returns true. With a nil counts, all of them count.
+// Aggregate is the worst verdict about subject of the observers that count: those with counts(observer)
+// true. With a nil counts, all of them count.
 func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sharding.NodeID) bool) Verdict {
 	worst := Reachable
 	for i := range t {

@@ -10,8 +10,7 @@ import (
 // ringHash is the place of a node on the ring of observers, as in Akka.
 func ringHash(u sharding.NodeUID) uint32 { return uint32(u) ^ uint32(u>>32) }
 
-// distance is how far a node is from another, clockwise; ties are in the order
-// of nodes.
+// distance is the clockwise distance between two nodes; ties are in the order of nodes.
 func distance(from, to sharding.NodeID) uint64 {
 	d := uint64(ringHash(to.UID) - ringHash(from.UID))
 	if d == 0 && to.Compare(from) < 0 {

@@ -30,10 +30,9 @@ type Tombstone struct {
 	Era  uint64 // the number of the [Era] in which it was removed
 }
 
-// State is what nodes gossip about. It is a value: a change makes a new state and a
-// new entry in it, so states and their entries may be shared freely. All its lists
-// are sorted by uid. Every part of a state (see [GossipStatus]) is therefore a
-// contiguous range of each list, and places are cheap to find.
+// State is the content of gossip. It is a value: a change makes a new state and a new entry in it, so
+// states and their entries may be shared freely. All its lists are sorted by uid. Every part of a state
+// (see [GossipStatus]) is therefore a contiguous range of each list, and places are cheap to find.
 type State struct {
 	Cluster    Founding
 	Era        Era
@@ -108,7 +107,7 @@ func (s *State) HasSeen(n sharding.NodeID) bool {
 	return ok && s.Seen.Has(i)
 }
 
-// seenBy returns the seen set that has those of the nodes that are members.
+// seenBy returns the seen set with all of the given nodes that are members.
 func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 	out := make(Bits, (len(s.Members)+7)/8)
 	for _, n := range nodes {
@@ -119,10 +118,9 @@ func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 	return out
 }
 
-// merge returns the state that includes both: the later entry of every member, the
-// newer one of every observer, and only the tombstone of every removed node.
-// Nobody is known to have seen the result. Lists that do not change are shared
-// with s.
+// merge returns the state that includes both: the later entry of every member, the newer one of every
+// observer, and only the tombstone of every removed node. No node is known to have seen the result. Lists
+// that do not change are shared with s.
 //
 // The other state must be of the same [Era]. It may be a [State.fragment]. If an observer
 // in it has a verdict about an unknown node, the observer's entry is left out, because
@@ -147,7 +145,7 @@ func (s *State) merge(o *State) State {
 	if removes {
 		out.Members = excluding(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	at, namesRemoved := 0, false // namesRemoved says that a verdict is about a removed node
+	at, namesRemoved := 0, false // namesRemoved is true if a verdict is about a removed node
 	observers := excluding(o.Reach, func(r *Observer) bool {
 		i, ok := placeIn(s.Reach, at, r, observerOrder)
 		if at = i; ok && newerObserver(s.Reach[i], r) == s.Reach[i] || !isMember(r.Node) {
@@ -307,8 +305,8 @@ func appendNode(b []byte, n sharding.NodeID) []byte {
 	return binary.AppendUvarint(sharding.AppendString(b, n.Addr), uint64(n.UID))
 }
 
-// check says what is wrong with a state, or a fragment of one, from another node,
-// or "". It does not check the seen set, which refers to the whole state.
+// check describes the fault in a state, or a fragment of one, from another node, or returns "". It does not
+// check the seen set, which refers to the whole state.
 func (s *State) check(maxMembers int) string {
 	if len(s.Members) > maxMembers {
 		return "too many members"
@@ -399,8 +397,8 @@ func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, bot
 	return append(out, into[done:]...)
 }
 
-// excluding returns the list without the elements for which drop returns true, or the list
-// itself if there are none such. It calls drop once for every element, in order.
+// excluding returns the list without the elements that drop selects, or the list itself if there are none
+// such. It calls drop once for every element, in order.
 func excluding[S ~[]T, T any](list S, drop func(T) bool) S {
 	for i := range list {
 		if !drop(list[i]) {

@@ -13,8 +13,8 @@ import (
 type View struct {
 	// Self is the node whose view this is.
 	Self sharding.NodeID
-	// InCluster says that the node is a member: false before it was admitted and
-	// after it left or was downed.
+	// InCluster is true if the node is a member: false before it was admitted and after it left or was
+	// downed.
 	InCluster bool
 	Cluster   Founding
 	// Members are sorted by node, Self included.
@@ -28,24 +28,23 @@ type View struct {
 	Quarantined []Quarantine
 	// Leader is the current leader in the eyes of this node; zero if none.
 	Leader sharding.NodeID
-	// Converged says that every relevant member is reachable and known to have
-	// seen exactly this state. Members that are up or leaving are relevant; while
-	// there are none, all that are not down.
+	// Converged is true if every relevant member is reachable and known to have seen exactly this state.
+	// Members that are up or leaving are relevant; while there are none, all that are not down.
 	Converged bool
-	// Observations say which members observe others as unreachable, without those
-	// of members that are down: sorted by observer, then by subject.
+	// Observations name the members that observe others as unreachable, except observers that are down:
+	// sorted by observer, then by subject.
 	Observations []Observation
-	// Lease is what the driver last reported about the lease.
+	// Lease is the driver's last report on the lease.
 	Lease Lease
-	// Paused is the total time for which this process was found paused since it
-	// started. During that time it could not hear other nodes.
+	// Paused is the total time that this process was found paused since it started. During that time it
+	// could not hear other nodes.
 	Paused time.Duration
 	// Version counts the changes that the view includes, by the node that made
 	// them: of two views of a cluster the later one has the higher counts.
 	Version Clock
 }
 
-// Observation says that one member observes another as unreachable.
+// Observation reports that one member observes another as unreachable.
 type Observation struct{ Observer, Subject sharding.NodeID }
 
 // MemberView is a member and its reachability.
@@ -65,7 +64,7 @@ type MemberView struct {
 	// UnreachableSince is the time at which the viewing node noticed that
 	// Reachable became false, moved by its own pauses since; zero if Reachable.
 	UnreachableSince time.Time
-	// Seen says that the member is known to hold exactly this state.
+	// Seen is true if the member is known to hold exactly this state.
 	Seen bool
 }
 

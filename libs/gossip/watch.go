@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// peer is what this node alone knows about a member that it watches.
+// peer holds this node's own knowledge about a member that it watches.
 type peer struct {
 	node     sharding.NodeID
 	detector phi.Detector
@@ -21,8 +21,7 @@ type peer struct {
 	repeated                   bool // the last answer has counted twice, see answeredAgain
 	// The number of the peer's newest heartbeat that is answered with those to it; 0: none.
 	heardSeq uint64
-	// Until when a node outside the ring is watched because somebody wants to
-	// join at its address.
+	// Until when a node outside the ring is watched because a joiner wants to join at its address.
 	askedUntil time.Time
 }
 

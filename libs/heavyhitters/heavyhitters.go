@@ -41,10 +41,10 @@ type Config struct {
 	// two thousandths of a processor, and of an entity with a hundredth of the turns, some 400
 	// are counted within a half-life or two, which is right to a tenth or so.
 	Samples int
-	// Long is how long the handler of a turn runs that is always counted. Default 1 ms: such turns
-	// are too few per second for their counting to matter.
+	// Long is the shortest run of the handler of a turn that is always counted. Default 1 ms: such
+	// turns are too few per second for their counting to matter.
 	Long time.Duration
-	// HalfLife is the age at which a turn counts half. Default 15 s, as that of the loads of shards.
+	// HalfLife is the age at which a turn counts half. Default 15 s, as for the loads of shards.
 	HalfLife time.Duration
 }
 
@@ -65,14 +65,14 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Use is what an entity takes per second.
+// Use is the consumption of an entity per second.
 type Use struct {
 	Commands float64
 	Handlers float64 // seconds
 }
 
-// commandCost is what a turn takes in addition to its handler, in seconds. It ranks entities with many
-// short turns among those with few long turns. The strategy "load" counts as much by default.
+// commandCost is the cost of a turn in addition to its handler, in seconds. It ranks entities with
+// many short turns among those with few long turns. The strategy "load" counts as much by default.
 const commandCost = 20e-6
 
 // Weight returns by what entities are ranked: about the processor time, in seconds per second.
@@ -84,8 +84,8 @@ type Entry struct {
 	Use
 }
 
-// entryBytes is what an entry takes in addition to the names: its place in entries, in the heap and in
-// the map, the latter with free places.
+// entryBytes is the memory of an entry in addition to the names: its place in entries, in the heap and
+// in the map, the latter with free places.
 const entryBytes = 160
 
 // entry is an entity in the sketch. All sums are scaled as of Sketch.base.

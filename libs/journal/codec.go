@@ -24,15 +24,14 @@ import (
 //
 // The flags are there if any is set: 1, the record deletes its entity.
 //
-// A reply is kept apart from its record, because it may be large and only a
-// repeat of the command asks for it: a replay does not read it. A record without
-// one (see [AppendReply]) has none stored. Behind the events of a record are its
-// wake-ups and its sends (at most [MaxWakes] and [MaxSends]). The bits of due-ms are those of a signed
-// number: that of a remembered entity is negative.
+// A reply is kept apart from its record, because it may be large and only a repeat of the command asks
+// for it: a replay does not read it. A record without one (see [AppendReply]) has none stored. After
+// the events of a record come its wake-ups and its sends (at most [MaxWakes] and [MaxSends]). The bits
+// of due-ms encode a signed number, which is negative for a remembered entity.
 //
-// A record with more than 1,024 events has seven bytes for each at least, their
-// names and payloads with lengths and encodings: an event takes 48 bytes in
-// memory, and what is read may take eight times what is stored.
+// A record with more than 1,024 events has seven bytes for each at least, their names and
+// payloads with lengths and encodings: an event takes 48 bytes in memory, so a record may take
+// eight times its stored size.
 //
 // crc is CRC-32C (Castagnoli) over type, id, sequence number and the rest of
 // the form, so that a record in the wrong place is found as well.

@@ -31,7 +31,7 @@ type Damaged struct {
 	Err    error
 }
 
-// subject is what an operation works on: the fence of a shard, or an entity.
+// subject is the target of an operation: the fence of a shard, or an entity.
 type subject struct {
 	shard  sharding.ShardID // of claims and reads of the fence
 	entity sharding.Entity  // of appends and snapshots

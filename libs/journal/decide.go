@@ -19,7 +19,7 @@ type Head struct {
 	// Dropped is the newest time of a key whose dedupe entry was dropped; the
 	// zero time if there is none.
 	Dropped time.Time
-	// Duplicate says that a command of the given records is stored already.
+	// Duplicate is true if a command of the given records is already stored.
 	Duplicate bool
 }
 

@@ -24,7 +24,7 @@ const (
 	Forever                 // never dropped
 )
 
-// Dropping says what must be done with a dedupe entry.
+// Dropping is the decision about a dedupe entry.
 type Dropping uint8
 
 // Drop decides whether the dedupe entry of a command, stored at some time, may be
@@ -32,13 +32,13 @@ type Dropping uint8
 // keys without one). It is the caller's responsibility to keep the newest
 // [Config.DedupeCount] entries.
 //
-// Its age is measured by [Age], so that it does not matter how clocks are set. The
-// time inside a key comes from another clock, which may be ahead. If the entity
-// remembered a time in the future, it would refuse new keys as expired. So an entry
-// is kept until the key's own time is old as well, by the clock of the process that
-// drops it. An entry whose key was ahead of the storing process's clock by more than
-// DedupeAge is kept forever, like its record. A key can expire early only if two
-// clocks, read DedupeAge apart, are wrong; no wrong clock makes a key forgotten early.
+// Its age is measured by [Age], so that it does not matter how clocks are set. The time inside
+// a key comes from another clock, which may be ahead. If the entity remembered a time in the
+// future, it would refuse new keys as expired. So an entry is kept until the key's own time is
+// old as well, by the clock of the process that drops it. If the time in a key was more than
+// DedupeAge later than the storing process's clock, its entry is kept forever, like its record.
+// A key can expire early only if two clocks, read DedupeAge apart, are wrong; no wrong clock
+// makes a key forgotten early.
 func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.CommandID) (remember time.Time, d Dropping) {
 	if c.Ahead(storedWall, id) && !mutant.On("ahead-kept") {
 		return time.Time{}, Forever

@@ -31,32 +31,33 @@
 //
 // # Outcomes
 //
-// A [Result] says what happened. Durable means that it survives a power cut. A refusal means
-// that nothing was written. UnknownOutcome means that the operation may have happened, or may
-// still happen later. An append with an unknown outcome is settled by a write, never by a read.
-// The settling write is an append of one empty record at the same sequence number, repeated
-// until it is durable (then the first append did not happen and never will) or refused by
-// sequence number (then a record is stored there: load the entity to see which one).
+// A [Result] reports the outcome of an operation. Durable means that it survives a power cut. A
+// refusal means that nothing was written. UnknownOutcome means that the operation may have
+// happened, or may still happen later. An append with an unknown outcome is settled by a write,
+// never by a read. The settling write is an append of one empty record at the same sequence
+// number, repeated until it is durable (then the first append did not happen and never will) or
+// refused by sequence number (then a record is stored there: load the entity to see which one).
 //
 // # Generations
 //
-// A journal has a generation: a random number, drawn when the journal is created and again
-// when it is restored. A process that opened the journal in an earlier generation must stop:
-// what the process remembers is perhaps no longer stored. So every transaction compares the
-// generation that the process knows with the journal's, and in every handshake two processes
-// compare theirs.
+// A journal has a generation: a random number, drawn when the journal is created and again when
+// it is restored. A process that opened the journal in an earlier generation must stop: the
+// data that it remembers is perhaps no longer stored. So every transaction compares the
+// generation that the process knows with the journal's, and two processes compare theirs in
+// every handshake.
 //
-// A journal also says which format a program must know to read it ([Facts.MinReader]), and which to
-// write to it ([Facts.MinWriter]). An operator raises these formats by activating the journal for a later release, perhaps while a process of an
-// earlier release still runs. That process must stop too, so every transaction compares the formats as
+// A journal also stores the lowest formats that a program must know to read it ([Facts.MinReader]) and to write to it
+// ([Facts.MinWriter]). An operator raises these formats by activating the journal for a later release, perhaps while a
+// process of an earlier release still runs. That process must stop too, so every transaction compares the formats as
 // well: see [Facts.CheckOpened].
 //
 // # Wake-ups and sends
 //
-// Beside the records are two kinds of rows. An append changes them in its own transaction. Nothing
-// else changes them, except that a [Purge] changes or removes the [sharding.PurgeWake] of its entity.
+// In addition to the records, there are two kinds of rows. An append changes them in its own
+// transaction. Nothing else changes them, except that a [Purge] changes or removes the
+// [sharding.PurgeWake] of its entity, and a [Repair] may remove them.
 //
-// A *wake-up* says when its entity must come to life although nobody calls it. A record sets or
+// A *wake-up* sets the time at which its entity must start without being called. A record sets or
 // removes it. The *setting* of a wake-up stands until the wake-up is set again or removed, or has
 // fired for the last time. When the command of a wake-up has run, an append reports that the wake-up
 // has fired ([sharding.Fired]). This append is refused unless the setting stands, so the command
@@ -64,15 +65,15 @@
 //
 // There is one row of *sends* for each record that sends commands to other entities. It has the
 // state of each of these commands: pending, done, or a *dead letter*, which is not delivered any
-// more and stays until somebody deals with it.
-// An append reports that a send is done or a dead letter ([sharding.Delivered]). Reporting this a
-// second time changes nothing. An append that only reports ends of sends may be in one batch with
-// another append of its entity; other appends of one entity may not share a batch.
+// more and stays until an operator deals with it. An append reports that a send is done or a dead
+// letter ([sharding.Delivered]). Reporting this a second time changes nothing. An append that
+// only reports ends of sends may be in one batch with another append of its entity; other appends
+// of one entity may not share a batch.
 //
 // The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
-// The cost of a page grows with the rows in it, and not with what is stored. The command that
-// a wake-up runs, or that is sent, is stored in the record, not in the row; the store adds it
-// to the page (see [WakeRow] and [SendRow]).
+// The cost of a page grows with the rows in it, and not with the size of the journal. The
+// command that a wake-up runs, or that is sent, is stored in the record, not in the row; the
+// store adds it to the page (see [WakeRow] and [SendRow]).
 //
 // # Group commit
 //
@@ -100,8 +101,8 @@
 //
 // # What this does not do
 //
-// Records lose their events only if a snapshot says so ([WriteSnapshot.Cut], [TrimMarks]). They are removed
+// Records lose their events only if a snapshot requests it ([WriteSnapshot.Cut], [TrimMarks]). They are removed
 // only then, or when their entity was deleted, and only when their idempotency keys are forgotten. There are no
-// transactions over several entities. Payloads are not interpreted. A damaged record is detected
-// and reported; what is right then, an operator decides. Nothing here decides who should own a shard.
+// transactions over several entities. Payloads are not interpreted. A damaged record is detected and reported;
+// an operator decides how to repair it. Nothing here decides which region should own a shard.
 package journal

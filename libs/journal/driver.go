@@ -6,50 +6,50 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Driver is what a backend implements: one handle on a store. [Journal] does the
-// rest for all of them. Several handles, in several processes, may share one store.
+// Driver is implemented by a backend: it is one handle on a store. [Journal] does the rest for
+// all of them. Several handles, in several processes, may share one store.
 //
-// The duties of a driver, those of a [Reader] among them:
+// The duties of a driver, including the duties of a [Reader]:
 //
 //  1. Commit decides all ops, in their order, in one transaction, exactly as
 //     [Decide] does.
 //  2. What Commit reports without an error is on disk: it survives a power cut.
-//  3. An error of Commit is about all ops. ErrNotCommitted, ErrFull and ErrCorrupt
-//     say that nothing was written and never will be; ErrBroken that the process
-//     must stop; any other error says that nothing is known: the transaction may
-//     have been committed, or may still be.
+//  3. An error of Commit is about all ops. ErrNotCommitted, ErrFull and ErrCorrupt mean that
+//     nothing was written and never will be; ErrBroken that the process must stop; any other
+//     error that the outcome is unknown: the transaction may have been committed, or may still
+//     be.
 //  4. Everything that Commit reads, it reads after it was called.
 //  5. Load returns one entity as it is at one moment not before the call. An error
 //     that wraps ErrCorrupt names entity and sequence number, and is never returned
 //     for an entity that is intact.
 //  6. Declare checks d against the stored facts with [Facts.Merge], stores what is
 //     new, and returns all facts, in one transaction.
-//  7. A handle is about one generation of the store: that which it found when it was
-//     opened. Commit and Declare compare it, and the lowest formats, with what is stored,
-//     in their transaction, and return the error of [Facts.CheckOpened]; Load, Wakes, Sends
-//     and History return that of [Facts.CheckOpenedReader].
+//  7. A handle is bound to one generation of the store: the one that it found when it was
+//     opened. Commit and Declare compare it, and the lowest formats, with the stored facts in
+//     their transaction, and return the error of [Facts.CheckOpened]; Load, Wakes, Sends and
+//     History return the error of [Facts.CheckOpenedReader].
 //  8. Every call returns soon after ctx ends. A commit that is in progress then may
 //     still happen.
 //  9. Close releases resources. Afterwards only Close may be called, and does nothing.
-//  10. List returns the entities that have records, in the order of
-//     [sharding.Entity.Compare], as [ListRequest] says. It costs as much as what it
-//     returns, however much is stored. An entity that was stored before the first page was
-//     asked for is in one of the pages, and none is in two.
+//  10. List returns the entities that have records, in the order of [sharding.Entity.Compare],
+//     as [ListRequest] specifies. It costs as much as what it returns, however much is stored.
+//     An entity that was stored before the first page was requested is in one of the pages, and
+//     no entity is in two.
 //  11. Facts returns the stored facts without MaxEpoch, and writes nothing. It wraps
 //     ErrIdentity for another format.
 //  12. Wakes and Sends return the rows that stand at one moment not before the call, as
-//     [WakesRequest] and [SendsRequest] say. They cost as much as what they return, however
-//     much is stored. Of records they read about Config.PageBytes at most, and one in any
-//     case: a page that is full for that reason has More like any other, and the rows that
-//     it has are the first ones of their shard. A damaged record is an Err of its rows. An
-//     error that wraps ErrCorrupt says that the rows of some shard cannot be read.
-//  13. History returns records as [HistoryRequest] says. It reads little more than what it
+//     [WakesRequest] and [SendsRequest] specify. They cost as much as what they return, however
+//     much is stored. Of records they read about Config.PageBytes at most, and one in any case:
+//     a page that is full for that reason has More like any other, and the rows that it has are
+//     the first ones of their shard. A damaged record is an Err of its rows. An error that
+//     wraps ErrCorrupt means that the rows of some shard cannot be read.
+//  13. History returns records as [HistoryRequest] specifies. It reads little more than what it
 //     returns, however much is stored. A damaged record is an Err of its row.
 //
-// The races it has to stand: handles of other processes that commit, claim and
-// declare at the same time, and loads that run beside a commit. What it need not
-// stand: per handle, Commit and Declare are called by one caller at a time, and
-// Close when nothing else is in progress.
+// A driver must be safe for handles of other processes that commit, claim and declare
+// concurrently, and for loads that run during a commit. It need not be safe for more: per
+// handle, Commit and Declare are called by one caller at a time, and Close when nothing else is
+// in progress.
 //
 // Package journaltest checks all of this but the power cut.
 type Driver interface {
@@ -58,8 +58,8 @@ type Driver interface {
 	Declare(ctx context.Context, d Declaration) (Facts, error)
 }
 
-// Reader is the part of a handle that only reads. A backend also opens handles that are
-// nothing else, for tools that run beside a cluster: such a handle creates and changes
+// Reader is the part of a handle that only reads. A backend also opens handles that are nothing
+// else, for tools that run while a cluster is running: such a handle creates and changes
 // nothing in the store, takes no lock that a writer waits for, and needs no right to write.
 type Reader interface {
 	Load(ctx context.Context, req LoadRequest) (Loaded, error)
@@ -73,18 +73,18 @@ type Reader interface {
 
 // WriteLocker is implemented by drivers whose handles write one after the other.
 type WriteLocker interface {
-	// LockWrites waits until no other handle writes, and keeps the others waiting until the next
-	// Commit or Declare of this handle has ended, or UnlockWrites is called. If it returns an error,
-	// it keeps nobody waiting. It need not wait for a handle that does not go on: Commit is safe without it.
-	// A [Journal] calls it before it takes a batch, so that what is submitted during the wait is in the batch.
+	// LockWrites waits until no other handle writes, and blocks the other handles until the next Commit or
+	// Declare of this handle ends, or UnlockWrites is called. If it returns an error, no handle is blocked. It
+	// need not wait for a handle that makes no progress: Commit is safe without it. A [Journal] calls it
+	// before it takes a batch, so that what is submitted during the wait is in the batch.
 	LockWrites(ctx context.Context) error
-	// UnlockWrites keeps nobody waiting any more. A [Journal] calls it after each batch: a batch may
+	// UnlockWrites unblocks the other handles. A [Journal] calls it after each batch: a batch may
 	// end without a Commit, because the journal is broken. It does nothing if nothing is locked.
 	UnlockWrites()
 }
 
-// Upkeep is implemented by drivers that have work to do beside the calls, such as copying
-// a log. It may fail while every call succeeds.
+// Upkeep is implemented by drivers that do work in the background, for example copying a log.
+// It may fail while every call succeeds.
 type Upkeep interface {
 	// NotifyUpkeep makes the driver call notify with the error of every attempt that
 	// failed, and with nil when one has succeeded after that. It must not block.

@@ -98,7 +98,7 @@ func (e *each[P, R]) run(from []P) error {
 	return nil
 }
 
-// page visits the rows of a page, and returns the positions from which on there is more.
+// page visits the rows of a page, and returns the positions after which there are more rows.
 func (e *each[P, R]) page(at []P, page *Page[R]) (left []P, err error) {
 	rows := page.Rows
 	for i := range at {

@@ -17,14 +17,13 @@ const Mark = 'R'
 // ErrUnmarked: the store, or a backup of one, lacks the mark of today's formats.
 var ErrUnmarked = fmt.Errorf("%w: a development version made it before the formats began again at 1, and this program would misread it; give the cluster a new journal", ErrIdentity)
 
-// NewFacts returns the facts of a journal that is being created, which nobody has
-// declared.
+// NewFacts returns the facts of a new journal, without declarations.
 func NewFacts(g sharding.Generation) Facts {
 	return Facts{Format: Format, MinReader: Format, MinWriter: Format, Generation: g}
 }
 
-// Check returns why this program must not use the journal. The error wraps ErrIdentity
-// and says what to do.
+// Check returns why this program must not use the journal. The error wraps ErrIdentity and
+// names the remedy.
 func (f Facts) Check() error { return f.check(max(f.MinReader, f.MinWriter)) }
 
 // CheckReader is Check for a program that only reads.

@@ -63,8 +63,8 @@ func Reason(err error) string {
 // failingEvery is the time between two calls of Observer.Failing about one path that keeps failing for the same reason.
 const failingEvery = 10 * time.Second
 
-// failureLapses is how long a path that nobody uses any more counts as failing. A coordinator that stands by commits nothing,
-// so that it would never learn that the database is well again. Whoever uses a path fails more often than that.
+// failureLapses is the duration after which an unused path no longer counts as failing. A standby coordinator commits
+// nothing, so it would never learn that the database has recovered. A path that is in use fails more often than that.
 const failureLapses = time.Minute
 
 // failure is the state of a path that has failed since its last success.
@@ -75,7 +75,8 @@ type failure struct {
 	told  time.Time // when Observer.Failing was called
 }
 
-// note notes how a commit or a read has ended. Failures that have an observer of their own (no room, damage) are answers of the database.
+// note notes how a commit or a read has ended. Failures that have an observer of their own (no room, damage) are
+// answers of the database.
 func (j *Journal) note(l *lane, p Path, err error) {
 	if err != nil {
 		switch Reason(err) {
@@ -116,8 +117,8 @@ func (j *Journal) note(l *lane, p Path, err error) {
 	}
 }
 
-// Failure returns why commits or reads fail, with the error of the last one. It returns nil if the last ones have succeeded,
-// or if nobody has tried for [failureLapses].
+// Failure returns why commits or reads fail, with the error of the last one. It returns nil if the last ones succeeded,
+// or if there was no failure within [failureLapses].
 func (j *Journal) Failure() error { return j.failure(time.Now().Add(-failureLapses), j.lanes...) }
 
 // failure is Failure for some lanes, without paths that have not failed since a time.

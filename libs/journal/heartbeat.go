@@ -16,14 +16,14 @@ var HeartbeatEntity = sharding.Entity{Type: "roost.coordinator", ID: "active"}
 type heartbeat struct {
 	Addr    string             `json:"addr"`
 	UID     sharding.NodeUID   `json:"uid,string"`
-	Cluster sharding.ClusterID `json:"cluster,string,omitempty"` // missing in those of earlier versions
+	Cluster sharding.ClusterID `json:"cluster,string,omitempty"` // missing in heartbeats of earlier versions
 	Term    sharding.Term      `json:"term"`
 	N       uint64             `json:"n"`
 }
 
-// HeartbeatOps returns what writes a heartbeat, one operation after the other: the first
-// heartbeat of a term makes sure that the record exists. That it does already
-// (RefusedSeq) is as good as Durable. The fence is that of the coordinators' facts.
+// HeartbeatOps returns the operations that write a heartbeat, in order. The first heartbeat of
+// a term makes sure that the record exists: RefusedSeq means that it does, and is as good as
+// Durable. The fence is the fence of the coordinators' facts.
 func HeartbeatOps(h sharding.JournalHeartbeat) []Op {
 	shard, epoch := sharding.ShardID{Type: HeartbeatEntity.Type}, sharding.MakeEpoch(h.Term, 0)
 	record := Op{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}}

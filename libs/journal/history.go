@@ -7,12 +7,12 @@ type HistoryRequest struct {
 	Entity sharding.Entity
 	// Before asks for records with lower numbers only; 0: from the newest one on.
 	Before uint64
-	// Limit is the largest number of records, above 0. The answer also ends with the record with
-	// which the stored forms of all its records have Bytes bytes or more.
+	// Limit is the largest number of records, above 0. The answer also ends once the stored
+	// forms of its records have Bytes bytes or more in total.
 	Limit, Bytes int
 }
 
-// History is a part of what is stored of an entity, as it was at one moment after it was asked for.
+// History is a part of the stored data of an entity, as it was at one moment after the request.
 type History struct {
 	LastSeq, Life, Cut uint64 // as in [Loaded]
 	// SnapshotSeq is the number of the record after which the snapshot was taken; 0: there is no
@@ -20,8 +20,8 @@ type History struct {
 	SnapshotSeq   uint64
 	SnapshotBytes int
 	Records       []HistoryRecord // the newest first
-	// More says that there are earlier records. Records of earlier lives are among them until they
-	// are purged, and records without the events that were trimmed.
+	// More is true if there are earlier records. Records of earlier lives are among them until
+	// they are purged, and records without the events that were trimmed.
 	More bool
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Journal is what services use; it wraps a [Driver] of any backend. Group commit, retries,
-// limits and the handling of errors are implemented here once. Its methods may be called
-// from any goroutine.
+// Journal is the type that services use; it wraps a [Driver] of any backend. Group commit,
+// retries, limits and error handling are implemented here once. Its methods may be called from
+// any goroutine.
 type Journal struct {
 	driver Driver
 	cfg    Config
@@ -24,7 +24,7 @@ type Journal struct {
 	closed    bool
 	brokenErr error // set once, when broken is closed
 
-	lanes      []*lane // one for each database; the facts are in that of the first
+	lanes      []*lane // one for each database; the first one's has the facts
 	broken     chan struct{}
 	stopped    chan struct{} // closed when the committing goroutines have ended
 	damage     damage
@@ -66,11 +66,11 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 	return j, nil
 }
 
-// Submit hands over an operation. It never waits. done is called exactly once,
-// with the result, from the committing goroutine or, if the operation is
-// refused at once, before Submit returns; it must not block. Except for operations that
-// are refused at once, results of one database come in the order in which operations were submitted. The
-// memory to which op points must not be changed before done is called.
+// Submit hands over an operation. It never waits. done is called exactly once, with the result, from the
+// committing goroutine or, if the operation is refused at once, before Submit returns; it must not
+// block. Except for operations that are refused at once, results of one database come in the order in
+// which operations were submitted. The memory that op points to must not be changed before done is
+// called.
 //
 // At most one append of an entity may be in progress: a second one in the same
 // batch is refused by sequence.
@@ -182,14 +182,14 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 	return none, err
 }
 
-// List returns one page of the stored entities, see [Driver]. The limits and timeouts are those of
-// [Journal.Load].
+// List returns one page of the stored entities, see [Driver]. The limits and timeouts of
+// [Journal.Load] apply.
 func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity, error) {
 	return read(ctx, j, j.lane(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
 
-// History returns the newest records of an entity. Nobody waits for the entity: it takes its turn
-// as a load with Background does. A damaged record is an Err of its row.
+// History returns the newest records of an entity. No command waits for it, so it takes its turn
+// like a load with Background. A damaged record is an Err of its row.
 func (j *Journal) History(ctx context.Context, req HistoryRequest) (History, error) {
 	l := j.lane(req.Entity.Type)
 	return readWith(ctx, j, l, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
@@ -300,8 +300,8 @@ func (j *Journal) Heartbeat(ctx context.Context) (sharding.JournalHeartbeat, err
 // from then on.
 func (j *Journal) Generation() sharding.Generation { return j.generation }
 
-// Broken returns a channel that is closed when the store must no longer be used:
-// the process must stop. Err says why.
+// Broken returns a channel that is closed when the store must no longer be used: the process
+// must stop. Err returns the reason.
 func (j *Journal) Broken() <-chan struct{} { return j.broken }
 
 // Err returns the reason why the journal is broken, nil if it is not.
@@ -318,9 +318,9 @@ func (j *Journal) noteUpkeep(err error) {
 	}
 }
 
-// Warning returns a problem that an operator must solve although the journal works: one of several databases
-// does not answer, the last write found no room, or the work that the driver does between calls fails (see [Upkeep]). It returns nil
-// if there is no problem.
+// Warning returns a problem that an operator must solve although the journal works: one of several databases does not
+// answer, the last write found no room, or the work that the driver does between calls fails (see [Upkeep]). It returns
+// nil if there is no problem.
 func (j *Journal) Warning() error {
 	var warnings []error
 	for _, l := range j.lanes {

@@ -7,14 +7,14 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Lanes is implemented by drivers that combine several databases, each with the entities of some types.
-// A [Journal] has one lane for each of them: operations of different lanes are committed and read at the same
-// time, and the limits of a [Config] hold for each lane. So what waits for one database keeps nothing of the others.
-// All operations of a commit are of one lane. The driver takes commits of different lanes, and
-// a declaration beside commits of all lanes but the first, at the same time.
+// Lanes is implemented by drivers that combine several databases, each with the entities of some types. A [Journal]
+// has one lane for each of them: operations of different lanes are committed and read concurrently, and the limits
+// of a [Config] hold for each lane. So operations that wait for one database do not delay the others. All operations
+// of a commit belong to one lane. The driver accepts concurrent commits of different lanes, and a declaration during
+// commits of all lanes but the first.
 type Lanes interface {
-	// Lanes returns the numbers of the databases, by lane, and Lane returns which lane has the entities of a type. The first lane, 0, is
-	// that of the facts.
+	// Lanes returns the numbers of the databases, by lane, and Lane returns the lane of an entity type. The first lane,
+	// 0, has the facts.
 	Lanes() []int
 	Lane(sharding.EntityType) int
 	// NotifyDown makes the driver call notify with the number of a lane and an error when its database does not
@@ -22,7 +22,8 @@ type Lanes interface {
 	NotifyDown(notify func(lane int, err error))
 }
 
-// lane is what waits for one database. Its queue and pace belong to Journal.mu.
+// lane holds the operations that wait for one database. Its queue and pace are guarded by
+// Journal.mu.
 type lane struct {
 	number int // of the database
 	queue  []pending

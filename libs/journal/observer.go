@@ -17,12 +17,12 @@ type Observer struct {
 	// Damage is called when a load, a page or a commit meets damage, at most once a minute
 	// for the same entity or fence.
 	Damage func(Damaged)
-	// Upkeep is called when work that the driver does beside the calls has failed, which
-	// harms nothing yet and is tried again, and with nil when it succeeds again.
+	// Upkeep is called when background work of the driver has failed, which harms nothing yet
+	// and is retried, and with nil when it succeeds again.
 	Upkeep func(error)
-	// Failing is called when the commits or the reads of a database begin to fail, when the reason changes, and now and again while they fail. It is
-	// called with nil when they succeed again. Full and damaged data are not failures in this sense, nor is a commit that has to be repeated because
-	// of a concurrent one.
+	// Failing is called when the commits or the reads of a database begin to fail, when the reason changes, and now and
+	// again while they fail. It is called with nil when they succeed again. Full and damaged data are not failures in
+	// this sense, nor is a commit that has to be repeated because of a concurrent one.
 	Failing func(database int, p Path, err error)
 	// Down is called with the number of each database and nil when the journal is opened. With several, it is called again
 	// with an error when one of them does not answer, and with nil when it answers again.

@@ -9,9 +9,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Errors that callers distinguish. A driver's Commit wraps ErrNotCommitted,
-// ErrFull, ErrBroken or ErrCorrupt to say what is known about the batch; any other
-// error means that its outcome is unknown.
+// Errors that callers distinguish. A driver's Commit wraps ErrNotCommitted, ErrFull, ErrBroken
+// or ErrCorrupt if it knows the outcome of the batch; any other error means that the outcome is
+// unknown.
 var (
 	// ErrConfig: a Config or a URL makes no sense.
 	ErrConfig = errors.New("bad journal config")
@@ -65,31 +65,31 @@ type WriteSnapshot struct {
 	Epoch    sharding.Epoch
 	Entity   sharding.Entity
 	Snapshot Snapshot
-	// Cut is the sequence number of a record, that of the snapshot at most. From now on nobody
-	// needs the events of that record and of those before it, and the journal removes them, a
-	// bounded number with each snapshot: see [TrimMarks]. What else is in these records stays as
-	// long as it is needed. 0: nothing is removed.
+	// Cut is the sequence number of a record, at most the snapshot's. The events up to and
+	// including that record are no longer needed, and the journal removes them, a bounded number
+	// with each snapshot: see [TrimMarks]. The rest of these records stays as long as it is
+	// needed. 0: nothing is removed.
 	Cut uint64
 }
 
 // DropSnapshot removes the snapshot of an entity, so that the next load rebuilds the entity from its
-// records. It is refused by sequence number in three cases: no snapshot is stored, the snapshot is of a
-// record above Seq, or events of this life were trimmed ([WriteSnapshot.Cut]). It needs no claim: the
-// records stay, and a snapshot only repeats what they say, so the shard's owner may make it again at any
-// time.
+// records. It is refused by sequence number in three cases: no snapshot is stored, the snapshot's
+// sequence number is above Seq, or events of this life were trimmed ([WriteSnapshot.Cut]). It needs no
+// claim: the records stay, and a snapshot only repeats them, so the shard's owner may make it again at
+// any time.
 type DropSnapshot struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
-	// Seq is the sequence number up to which the program that drops the snapshot has read the entity's
-	// records.
+	// Seq is the sequence number of the last record of the entity that was read by the program that
+	// drops the snapshot.
 	Seq uint64
 }
 
-// Purge removes what is left of a life of an entity that has ended, as far as its keys are old
-// enough to be forgotten, and the entity itself if it has no newer record. It is refused by
-// epoch unless Epoch is the stored epoch of the shard, and by wake-up unless the row of kind
-// [sharding.PurgeWake] stands that says that something is left of that life. It removes
-// MaxPurge records at most. What is left then, if anything, has a row that is due again.
+// Purge removes the rest of an ended life of an entity, as far as its keys are old enough to be
+// forgotten, and the entity itself if it has no newer record. It is refused by epoch unless
+// Epoch is the stored epoch of the shard, and by wake-up unless the row of kind
+// [sharding.PurgeWake] stands for that life. It removes MaxPurge records at most. If records
+// remain, their row becomes due again.
 type Purge struct {
 	Shard  sharding.ShardID
 	Epoch  sharding.Epoch
@@ -212,24 +212,24 @@ func (o *Op) Check() error {
 	return nil
 }
 
-// Result is what happened to one operation.
+// Result is the result of one operation.
 type Result struct {
 	Verdict sharding.Verdict
-	// Fence is what was stored before the operation; with a claim, a fence read
-	// or a refusal by epoch. So a new owner learns from its claim which claim it has replaced.
+	// Fence is the fence before the operation; it is set by a claim, a fence read or a refusal
+	// by epoch. So a new owner learns which claim its own claim has replaced.
 	Fence sharding.Fence
 	// Err is the reason in words, with RefusedFull, RefusedDamaged and
 	// UnknownOutcome.
 	Err error
-	// At is when the records of an append were stored, as [SendRow.At] says it later.
+	// At is the time at which the records of an append were stored, as in [SendRow.At] later.
 	At time.Time
 }
 
 // LoadRequest asks for everything that is needed to activate an entity.
 type LoadRequest struct {
 	Entity sharding.Entity
-	// Shard is that of the entity. With it, old keys of an entity that was purged are known to
-	// have expired; without, they are absent.
+	// Shard is the shard of the entity. With it, old keys of an entity that was purged are
+	// known to have expired; without it, they are absent.
 	Shard sharding.ShardID
 	// Lookup are the commands to look up: have they been stored?
 	Lookup []sharding.CommandID
@@ -240,7 +240,7 @@ type LoadRequest struct {
 	WithoutSnapshot bool
 	// Wakes asks which wake-ups the entity has: Loaded.Remembered and Loaded.Reminders.
 	Wakes bool
-	// Background says that nobody waits for the entity. Such loads take at most half of
+	// Background is true if no command waits for the entity. Such loads take at most half of
 	// Config.Loads, or one, so that the others need not wait for them.
 	Background bool
 }
@@ -273,7 +273,7 @@ type Loaded struct {
 	Life     uint64
 	Snapshot Snapshot
 	// Cut: the events of this life's records up to this one may be gone. 0: none are. It is
-	// never above that of the snapshot.
+	// never above the snapshot's sequence number.
 	Cut uint64
 	// Records are those after the snapshot, in order and without gaps, those
 	// without events included. Without a snapshot they are all records of this life. They
@@ -282,13 +282,14 @@ type Loaded struct {
 	// Stored holds the looked-up commands that are stored, with their replies, or
 	// expired; the others are absent.
 	Stored map[sharding.CommandID]sharding.Stored
-	// Pending is how many sends of all records are pending. With LookupOnly it is not set.
+	// Pending is the number of pending sends of all records. With LookupOnly it is not set.
 	Pending int
-	// Remembered is when the entity was last active, in Unix milliseconds, as its wake-up of
-	// the kind sharding.RememberWake says; 0: it has none, or was not asked for.
+	// Remembered is the time at which the entity was last active, in Unix milliseconds, taken
+	// from its wake-up of the kind sharding.RememberWake; 0: it has none, or the request did
+	// not ask for it.
 	Remembered int64
-	// Reminders is how many wake-ups of the kind sharding.ReminderWake the entity has; 0 if that was
-	// not asked for.
+	// Reminders is the number of the entity's wake-ups of the kind sharding.ReminderWake; 0 if the
+	// request did not ask for it.
 	Reminders int
 }
 
@@ -311,7 +312,7 @@ func (l *Loaded) Fresh() bool {
 // may have.
 const RememberName = ""
 
-// Declaration is what a process expects of the journal.
+// Declaration holds the expectations of a process about the journal.
 type Declaration struct {
 	// Cluster is the cluster's name. The first declaration sets it. Empty
 	// asks for the facts without declaring anything.
@@ -324,7 +325,7 @@ type Declaration struct {
 // Facts describe the journal: whose it is, its format and its types.
 type Facts struct {
 	Cluster string // empty: nothing was declared yet
-	// Format is what the schema has been expanded to. MinReader and MinWriter are the
+	// Format is the format that the schema was expanded to. MinReader and MinWriter are the
 	// lowest formats that a program must know to read, and to write. See [Facts.Check].
 	Format, MinReader, MinWriter int
 	// Generation is drawn when the journal is created.

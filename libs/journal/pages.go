@@ -51,8 +51,8 @@ type pageReader[P, R any] struct {
 	read    func(context.Context, []P) (Page[R], error)
 }
 
-// lanes reads the shards of each lane as a page, at the same time. The shards of a lane that cannot be read are
-// damaged if those of another one can.
+// lanes reads the shards of each lane as a page, concurrently. If a lane cannot be read and another one can,
+// the shards of the former are damaged.
 func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (Page[R], error) {
 	parts := map[*lane][]P{}
 	var order []*lane
@@ -98,7 +98,8 @@ func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (Page[R], erro
 	return JoinPages(ids, pages, r.row), nil
 }
 
-// JoinPages makes one page of pages of different shards, in the order of the shards. shard returns that of a row.
+// JoinPages makes one page of pages of different shards, in the order of the shards. shard returns the shard of a
+// row.
 func JoinPages[R any](shards []sharding.ShardID, pages []Page[R], shard func(*R) sharding.ShardID) (all Page[R]) {
 	for i := range pages {
 		all.add(&pages[i])

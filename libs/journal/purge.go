@@ -12,35 +12,33 @@ import (
 // at the first one that stays.
 type Purging struct {
 	Config *Config
-	// Age is the entity's own time now: that of the newest stamp of the entity that was
-	// stored, at a record or by an earlier purge, and what has passed since by [Stamp.Next].
+	// Age is the entity's own time now: the time in its newest stored stamp, set by a record or
+	// an earlier purge, plus the time since then by [Stamp.Next].
 	Age  Age
 	Wall time.Time
 	// Newest is the newest time in a key that is forgotten, the zero time if there is none.
 	Newest time.Time
-	// Again is when the rest is looked at again, if a record stays.
+	// Again is the time of the next look at the rest, if a record stays.
 	Again time.Time
 }
 
-// Remains is what is left of a record.
+// Remains describes a record of an ended life.
 type Remains struct {
-	// Command is that of the record if its key is still remembered, else empty.
+	// Command is the command of the record if its key is still remembered, else empty.
 	Command sharding.CommandID
 	Age     Age       // when it was stored, in the entity's own time
 	Wall    time.Time // and on the wall
-	// Sending says that not all of its sends are done: some are pending, or dead letters.
+	// Sending is true if not all of its sends are done: some are pending, or dead letters.
 	Sending bool
 }
 
-// looks is how many times an entity is looked at while [Config.DedupeAge] passes. What passes
-// between two looks of one process counts for its age, and the rest does not: a process that is
-// replaced costs two such pauses at most. So entities are purged where processes are replaced as
-// often as keys are forgotten, or a few times more often. A look that removes nothing writes two
-// rows.
+// looks is the number of looks at an entity during [Config.DedupeAge]. The time between two
+// looks of one process counts for its age, and other time does not: a process that is replaced
+// costs two such pauses at most. So entities are purged even if processes are replaced as often
+// as keys are forgotten, or a few times more often. A look that removes nothing writes two rows.
 const looks = 8
 
-// LookAt returns when an entity of which something is left after a delete is looked at again,
-// at the latest.
+// LookAt returns the latest time of the next look at a deleted entity that is not fully purged.
 func (c *Config) LookAt(wall time.Time) time.Time {
 	if mutant.On("purge-looks") {
 		return wall.Add(c.DedupeAge)

@@ -9,10 +9,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Limits of what a repair reads of one entity, all of which it holds in memory.
+// Limits on the data of one entity that a repair reads and holds in memory.
 const (
-	// MaxRepairRecords is the largest number of records, and of rows beside them, of an entity that is
-	// looked at or repaired: a few hundred MiB of memory.
+	// MaxRepairRecords is the largest number of records, and of other rows, of an entity that is
+	// examined or repaired: a few hundred MiB of memory.
 	MaxRepairRecords = 200_000
 	// MaxRepairBytes is the largest size of their stored forms.
 	MaxRepairBytes = 256 << 20
@@ -104,7 +104,7 @@ func (e *RawEntity) read(seq uint64) (Entry, error) {
 	return DecodeRecord(e.Entity, seq, r.Body)
 }
 
-// Finding is something that is wrong with what is stored of an entity.
+// Finding is a defect in the stored data of an entity.
 type Finding struct {
 	Kind FindingKind
 	// Seq is the number of the record, or of the snapshot. Of missing records it is the first one,
@@ -112,11 +112,11 @@ type Finding struct {
 	Seq, To uint64
 	Name    string // of a wake-up
 	Err     error  // what is wrong
-	// Blocks says that the entity cannot be loaded: all of its commands are refused.
+	// Blocks is true if the entity cannot be loaded: all of its commands are refused.
 	Blocks bool
 }
 
-// FindingKind says what is damaged.
+// FindingKind is the kind of damage.
 type FindingKind string
 
 // The kinds of findings.
@@ -131,8 +131,8 @@ const (
 	DamagedSends    FindingKind = "kept sends"
 )
 
-// Examine returns what is wrong with what is stored of the entity, in the order of the records: what blocks it
-// and what does not.
+// Examine returns the defects in the stored data of the entity, in the order of the records: those that block
+// it, and others.
 func (e *RawEntity) Examine() []Finding {
 	base := max(e.SnapshotSeq, e.Life)
 	found := e.examineRecords(base)
@@ -234,7 +234,7 @@ func (e *RawEntity) examineSends(s *RawSends) error {
 	return err
 }
 
-// digest is a hash of what is set aside, or deleted: it is another one if anything of that is.
+// digest hashes the data to be set aside or deleted, so it changes whenever that data does.
 func (p *RepairPlan) digest() [sha256.Size]byte {
 	h := sha256.New()
 	part := func(n uint64, parts ...[]byte) {

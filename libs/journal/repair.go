@@ -11,23 +11,23 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A repair changes what is stored of one entity, as an operator has decided. It never removes or renumbers a record. To
-// set a record aside is to replace it by a record of the same number without events. So a reference to a record by its
-// number never refers to another one later. The originals are in a file, which the operator has before anything is
+// A repair changes the stored data of one entity, as an operator has decided. It never removes or renumbers a record.
+// To set a record aside is to replace it by a record of the same number without events. So a reference to a record by
+// its number never refers to another one later. The originals are in a file, which the operator has before anything is
 // changed.
 //
 // A repair claims the shard at the next epoch, as a new owner does. From then on, the region that has the shard can
 // neither write nor answer. It gives the shard up, and with it the instance of the entity in its memory. The claim, the
 // audit line and the change are one transaction.
 
-// ErrRepair: a repair is refused, and nothing was changed. The error says why, and what to do instead.
+// ErrRepair: a repair is refused, and nothing was changed. The error names the reason and the remedy.
 var ErrRepair = errors.New("the repair is refused")
 
 // RepairOwner is the owner of a shard between a repair of one of its entities and the next claim by a region. No process
 // has this UID.
 const RepairOwner = sharding.NodeUID(math.MaxUint64)
 
-// RepairKind says what a repair does.
+// RepairKind is the kind of a repair.
 type RepairKind string
 
 const (
@@ -35,7 +35,8 @@ const (
 	GoBack RepairKind = "go back"
 	// SkipRecord sets only record Seq aside.
 	SkipRecord RepairKind = "skip"
-	// LoseReply replaces the damaged reply of record Seq by one that says that the reply is lost.
+	// LoseReply replaces the damaged reply of record Seq by one that reports that the reply is
+	// lost.
 	LoseReply RepairKind = "lose reply"
 	// DropRows removes the wake-ups and kept sends whose records cannot be read.
 	DropRows RepairKind = "drop rows"
@@ -47,13 +48,14 @@ const (
 	DeleteEntity RepairKind = "delete"
 )
 
-// ErrChanged: what is stored of an entity gives another plan than the one that the operator has seen.
+// ErrChanged: the stored data of an entity gives another plan than the one that the operator has
+// seen.
 var ErrChanged = errors.New("has changed")
 
-// Repair is what an operator has decided about an entity.
+// Repair is an operator's decision about an entity.
 type Repair struct {
 	Entity sharding.Entity
-	Shard  sharding.ShardID // that of the entity
+	Shard  sharding.ShardID // the entity's shard
 	Do     RepairKind
 	Seq    uint64 // of GoBack, SkipRecord and LoseReply
 	Name   string // of DropReminder
@@ -63,12 +65,12 @@ type Repair struct {
 	// By and Reason are for the audit line. File is the name of the file that has what is set aside, and SHA256 its hash
 	// in hexadecimal. Both are empty if nothing is set aside.
 	By, Reason, File, SHA256 string
-	// Expect is the digest of the plan that the operator has seen ([RepairPlan.Digest]). The repair is refused if what is
-	// stored by now gives another plan.
+	// Expect is the digest of the plan that the operator has seen ([RepairPlan.Digest]). The repair is refused if the
+	// data stored by now gives another plan.
 	Expect string
 }
 
-// RepairPlan is what a repair does.
+// RepairPlan lists the changes of a repair.
 type RepairPlan struct {
 	Before, After []Finding // what is damaged before the repair, and what still is after it
 	// SetAside are the records that are set aside, as they were stored. Wakes and Sends are the rows that are removed.
@@ -91,7 +93,8 @@ type RepairPlan struct {
 	Deletes uint64
 }
 
-// PlanRepair returns what a repair changes in what is stored of an entity. Errors wrap ErrRepair.
+// PlanRepair returns the changes of a repair to the stored data of an entity. Errors wrap
+// ErrRepair.
 func PlanRepair(e *RawEntity, r *Repair, now time.Time) (RepairPlan, error) {
 	p := RepairPlan{Before: e.Examine()}
 	if len(e.Records) == 0 && len(e.Wakes) == 0 && e.SnapshotSeq == 0 {

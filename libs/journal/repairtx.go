@@ -98,8 +98,8 @@ func (r *Repair) Check() error {
 	return nil
 }
 
-// RepairTx is a driver inside the transaction of a repair. Nobody else can change what it has read until the transaction
-// ends.
+// RepairTx is a driver inside the transaction of a repair. No other process can change the data that it has read until
+// the transaction ends.
 type RepairTx interface {
 	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
 	Fence(shard sharding.ShardID) (sharding.Fence, error)
@@ -113,7 +113,8 @@ type RepairTx interface {
 	Apply(entity sharding.Entity, p *RepairPlan) error
 }
 
-// RawReader is a handle that reads what is stored of an entity as it is stored, whether it can be decoded or not.
+// RawReader is a handle that reads the stored data of an entity without decoding it, so that it also reads
+// damaged data.
 type RawReader interface {
 	Raw(ctx context.Context, entity sharding.Entity) (RawEntity, error)
 }
@@ -121,8 +122,8 @@ type RawReader interface {
 // Repairer is a driver that can repair an entity. It is for operators: services do not need it, and in PostgreSQL only
 // the owner of the schema has the rights.
 //
-// Repair runs [DecideRepair] in one transaction. If it returns no error, the repair is on disk. Errors are those of
-// Commit. An error wraps ErrRepair if the repair is refused.
+// Repair runs [DecideRepair] in one transaction. If it returns no error, the repair is on disk. It returns the same
+// errors as Commit, and an error that wraps ErrRepair if the repair is refused.
 type Repairer interface {
 	RawReader
 	Repair(ctx context.Context, r *Repair) (RepairPlan, error)

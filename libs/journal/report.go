@@ -7,26 +7,26 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Report is what a process sees of its journal now, for operators.
+// Report describes the present state of a journal for operators, as one process sees it.
 type Report struct {
 	Queued int // operations that wait for a commit
-	// OldestSince is when the first of them was submitted, and CommittingSince when the commit
-	// in progress has begun; zero: there is none.
+	// OldestSince is the time at which the first of them was submitted, and CommittingSince the
+	// time at which the commit in progress began; zero: there is none.
 	OldestSince, CommittingSince time.Time
 	// Slowest is the longest that a commit of the last seconds has taken, and EndedAt when the last one
 	// has ended, whatever its outcome; zero: none has.
 	Slowest time.Duration
 	EndedAt time.Time
-	Warning error // that of [Journal.Warning]
-	Failure error // that of [Journal.Failure], for the database of the shard
-	// Fence is that of the shard, if FenceRead. FenceErr says that it is damaged.
+	Warning error // see [Journal.Warning]
+	Failure error // see [Journal.Failure], for the database of the shard
+	// Fence is the fence of the shard, if FenceRead. FenceErr is set if the fence is damaged.
 	FenceRead bool
 	Fence     sharding.Fence
 	FenceErr  error
 }
 
-// paceWindow is how long a slow commit is remembered at least. It is remembered for twice as long at
-// most.
+// paceWindow is the time that a slow commit is remembered at least. It is remembered for at most
+// twice as long.
 const paceWindow = 5 * time.Second
 
 // pace measures the commits of a lane. It belongs to Journal.mu.

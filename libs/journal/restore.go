@@ -13,18 +13,19 @@ import (
 const RestoreTerms = 1 << 20
 
 // Restore returns the facts of a journal that is restored from a backup with the facts f, and the
-// fence that every shard has from then on. drawn is a new generation. highest is the highest epoch
-// that is known: that of the backup, or of the journal that the restore replaces.
+// fence that every shard has from then on. drawn is a new generation. highest is the highest known
+// epoch, of the backup or of the journal that the restore replaces.
 //
-// After a backup the cluster went on, and what it has done since is no longer stored. Nothing that
-// remembers it may have an effect:
+// After a backup the cluster continued, and its later writes are no longer stored. Nothing that
+// remembers them may have an effect:
 //
-//   - The generation is another one, so whoever has the journal open stops at its next transaction.
-//   - No shard can be claimed, and nothing appended, at an epoch that was given out before: the fence
-//     is above all of them, and nobody owns it.
-//   - The next coordinator gets a term above that of the fences ([Facts.MaxEpoch]). So its rows and
-//     its table are newer than any that gateways and regions have, even if the record of the lease
-//     is lost too.
+//   - The generation is another one, so a process that has the journal open stops at its next
+//     transaction.
+//   - No shard can be claimed, and nothing appended, at an epoch that was assigned before: the fence
+//     is above all of them, and no region owns it.
+//   - The next coordinator gets a term above the term of the fences ([Facts.MaxEpoch]). So its rows
+//     and its table are newer than any that gateways and regions have, even if the record of the
+//     lease is lost too.
 //
 // It fails if the terms are used up.
 func (f Facts) Restore(drawn sharding.Generation, highest sharding.Epoch) (Facts, sharding.Fence, error) {

@@ -7,16 +7,16 @@ import "time"
 // in it, because clocks can be set: see [Stamp.Next].
 type Age int64
 
-// Moment is when a process commits.
+// Moment is the time at which a process commits.
 type Moment struct {
 	Wall time.Time // by a clock that may be set
-	// Writer identifies the process (or rather its driver), and is never 0. Elapsed
-	// is how long it has been running, by a clock that cannot be set.
+	// Writer identifies the process (or rather its driver), and is never 0. Elapsed is its
+	// running time, by a clock that cannot be set.
 	Writer  uint64
 	Elapsed time.Duration
 }
 
-// Stamp is what is stored of the moment of an entity's last record.
+// Stamp is the stored form of the moment of an entity's last record.
 type Stamp struct {
 	Age Age
 	// Writer and Elapsed are copied from the [Moment]; Elapsed is in milliseconds.

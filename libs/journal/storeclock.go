@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/storeclock"
 )
 
-// storeClock is what a process knows of the clock of a database.
+// storeClock holds the readings of the clock of a database.
 type storeClock struct {
 	mu    sync.Mutex
 	clock storeclock.Clock
@@ -30,7 +30,7 @@ func (c *storeClock) get() storeclock.Clock {
 	return c.clock
 }
 
-// StoreClock returns what is known of the clock of the store, of the first database if there are several. Every page of
+// StoreClock returns the estimate of the store's clock, of the first database if there are several. Every page of
 // wake-ups brings a reading, and so does [Journal.ReadClock].
 func (j *Journal) StoreClock() storeclock.Clock { return j.lanes[0].clock.get() }
 
@@ -40,8 +40,9 @@ func (j *Journal) ReadClock(ctx context.Context) error {
 	return err
 }
 
-// ClockAhead returns how far the clock of a store is ahead of the clock of this machine; negative: it is behind.
-// Of several databases it returns the farthest one. It is false if no clock was read.
+// ClockAhead returns the offset of the clock of a store from the clock of this machine; positive: the store's
+// clock is ahead. If there are several databases, it returns the largest offset. known is false if no clock was
+// read.
 func (j *Journal) ClockAhead() (ahead time.Duration, known bool) {
 	for _, l := range j.lanes {
 		clock := l.clock.get()

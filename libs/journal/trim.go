@@ -8,22 +8,22 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ErrTrimmed: the events that are asked for, or from which an entity would have to be rebuilt,
-// may have been removed, because a snapshot has taken their place (see [WriteSnapshot.Cut]).
+// ErrTrimmed: events that were requested, or are needed to rebuild an entity, may have been
+// removed, because a snapshot has taken their place (see [WriteSnapshot.Cut]).
 var ErrTrimmed = errors.New("events were trimmed")
 
 // MaxTrim is the largest number of records whose events are removed with one snapshot: what
 // does not let the other operations of its batch wait for long.
 const MaxTrim = 5000
 
-// sweepMore is how many more records are looked at again with a snapshot than lose their
-// events with it, so that the sweep comes round.
+// sweepMore is the number of records that are looked at again with a snapshot, in addition to
+// as many as lose their events with it, so that the sweep comes round.
 const sweepMore = 100
 
-// ReplayFrom returns the sequence number after which the records of an entity are read to know
-// its state: that of the snapshot that is used, 0 for none, or the one at which its life began.
-// Up to cut the records may lack their events: if any of these would be needed, the error wraps
-// [ErrTrimmed]. A state is never rebuilt from a part of the events.
+// ReplayFrom returns the sequence number after which the records of an entity are read to
+// rebuild its state: the sequence number of the used snapshot, 0 for none, or the one at which
+// its life began. Up to cut the records may lack their events: if any of these would be needed,
+// the error wraps [ErrTrimmed]. A state is never rebuilt from a part of the events.
 func ReplayFrom(of sharding.Entity, snapshot, life, cut uint64) (after uint64, err error) {
 	after = max(snapshot, life)
 	if after < cut && !mutant.On("trim-gap") {
@@ -90,20 +90,20 @@ func (m TrimMarks) Done(fresh int, stripped uint64, sweep, limit int, swept uint
 	return m
 }
 
-// TrimAct says what becomes of a record up to the cut.
+// TrimAct is the decision about a record up to the cut.
 type TrimAct uint8
 
 const (
 	// LeaveRecord: nothing.
 	LeaveRecord TrimAct = iota
-	// StripRecord: it loses its events, and keeps its command, what it has sent and set, and
-	// its reply.
+	// StripRecord: it loses its events, and keeps its command, its sends and wake-ups, and its
+	// reply.
 	StripRecord
 	// RemoveRecord: nothing of it is needed any more.
 	RemoveRecord
 )
 
-// Needed is why a record is still needed, other than for its events.
+// Needed holds the reasons why a record is still needed, other than for its events.
 type Needed struct {
 	Remembered bool // its key: a repeat of the command gets its reply
 	Sending    bool // not all of its sends are done: some are pending, or dead letters

@@ -3,11 +3,11 @@ package journal
 import "fmt"
 
 // Expansion returns the facts of a journal whose schema is expanded to [Format], and whether
-// that changes anything. Nobody is shut out by it. The error wraps ErrIdentity.
+// that changes anything. It shuts no process out. The error wraps ErrIdentity.
 func (f Facts) Expansion() (Facts, bool, error) {
 	expanded := f
 	expanded.Format = max(f.Format, Format)
-	if f.Format == 0 { // it stays what it is, which Check explains
+	if f.Format == 0 { // it stays 0, which Check explains
 		expanded.Format = 0
 	}
 	if err := expanded.Check(); err != nil {

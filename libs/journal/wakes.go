@@ -10,17 +10,18 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A wake-up is a row beside the records, and so is what is left to deliver of a record with
-// sends. Both are changed in the transaction of the append that says so, and by nothing else.
+// A wake-up is a row in addition to the records, and so are the sends of a record that are not
+// done. Both are changed in the transaction of the append that requests it, and by nothing else
+// but a [Purge] or a [Repair].
 
-// WakesRequest asks for one page of wake-ups of each of some shards: the rows behind a
-// position that are due before a time, in the order in which they are due. Rows that are due
-// at the same time are in an order that is the store's own, and stays.
+// WakesRequest asks for one page of wake-ups of each of some shards: the rows after a position
+// that are due before a time, in the order of their due times. Rows that are due at the same
+// time are in an order that the store chooses and keeps.
 //
 // A [sharding.RememberWake] has a negative due time (see [sharding.Wake]). So a request for
 // reminders has the zero position as After. A request for remembered entities has the due time
-// math.MinInt64 in After, and Until 1. Deleted entities of which something is left to be removed
-// are behind the due time PurgeFrom; when they are looked at is counted from there.
+// math.MinInt64 in After, and Until 1. Deleted entities that are not fully purged are after the
+// due time PurgeFrom; the time of the next look at them is counted from there.
 type WakesRequest struct {
 	Shards []ShardPosition // each shard once
 	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
@@ -38,9 +39,9 @@ func (r *WakesRequest) Last() int64 {
 	return r.Until - 1
 }
 
-// PurgeFrom is added to the time at which a deleted entity of which something is left is looked
-// at again, and makes the due time of its row (see [sharding.PurgeWake]): behind those of all
-// reminders, so that a page has rows of one sort only.
+// PurgeFrom is added to the time of the next look at a deleted entity that is not fully purged,
+// to make the due time of its row (see [sharding.PurgeWake]). So these rows come after all
+// reminders, and a page has rows of one sort only.
 const PurgeFrom = math.MaxInt64/2 + 1
 
 // ShardPosition is a position among the wake-ups of a shard.
@@ -49,8 +50,8 @@ type ShardPosition struct {
 	After WakePosition
 }
 
-// WakePosition is the place of a wake-up among those of its shard. A position that only has
-// Due is before all rows that are due then.
+// WakePosition is the place of a wake-up among the wake-ups of its shard. A position that only
+// has Due is before all rows that are due then.
 type WakePosition struct {
 	Due    int64
 	Entity sharding.Entity
@@ -61,10 +62,11 @@ type WakePosition struct {
 // Page is the answer to a [WakesRequest] or a [SendsRequest], as it was at one moment after the
 // request.
 type Page[R any] struct {
-	// Now is the store's clock on the wall, so that processes can agree on what is due. It is
-	// zero if all shards are damaged.
+	// Now is the store's clock on the wall, so that processes can agree on which rows are due.
+	// It is zero if all shards are damaged.
 	Now time.Time
-	// Rows are in the order of the request's shards, and in each in that of their positions.
+	// Rows are in the order of the request's shards, and within a shard in the order of their
+	// positions.
 	Rows []R
 	// More are the shards that may have more rows: the page is full.
 	More []sharding.ShardID
@@ -86,8 +88,8 @@ type WakeRow struct {
 	sharding.WakeRef
 	Due, Period int64          // as in [sharding.Wake]
 	Input       sharding.Input // from the record that set it
-	// Err says why the input cannot be read: it wraps ErrCorrupt. The rest of the row is
-	// valid.
+	// Err is the reason why the input cannot be read: it wraps ErrCorrupt. The rest of the row
+	// is valid.
 	Err error
 }
 
@@ -120,9 +122,9 @@ type SendsRequest struct {
 	Limit int
 }
 
-// SendPosition is the place of a record among those of its shard. One without Entity is before
-// all of them. They are ordered by entity, in an order that is the store's own and stays, and
-// then by Seq.
+// SendPosition is the place of a record among the records of its shard. One without Entity is
+// before all of them. They are ordered by entity, in an order that the store chooses and keeps,
+// and then by Seq.
 type SendPosition struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
@@ -141,7 +143,8 @@ type SendRow struct {
 	// that finds a higher one than its own has been deposed, and must not deliver the sends:
 	// otherwise the present owner, which may give them up, could not know of these attempts.
 	Epoch sharding.Epoch
-	// Err says why the sends cannot be read: it wraps ErrCorrupt. At and Sends are not set.
+	// Err is the reason why the sends cannot be read: it wraps ErrCorrupt. At and Sends are not
+	// set.
 	Err error
 }
 
@@ -193,7 +196,7 @@ func (s *SendRow) SetSends(at time.Time, r *sharding.Record) {
 	s.At, s.Sends = at, r.Sends
 }
 
-// WakeChange is what an append does to the row of one wake-up.
+// WakeChange is the change that an append makes to the row of one wake-up.
 type WakeChange struct {
 	Does WakeDoing
 	Kind sharding.WakeKind
@@ -206,7 +209,7 @@ type WakeChange struct {
 	Seq    uint64
 }
 
-// WakeDoing says what happens to a row.
+// WakeDoing is the kind of change of a row.
 type WakeDoing uint8
 
 const (
@@ -217,14 +220,14 @@ const (
 	// SetWake: there is a row afterwards, which is new in all its parts.
 	SetWake
 	// EndLife: the entity has no rows afterwards but its [sharding.PurgeWake], with this Seq and
-	// the earlier one of Due and what it had, and those of the changes behind this one. So
-	// an entity that is deleted again and again is looked at as often as any other.
+	// the earlier of Due and its previous due time, and the rows that later changes set. So an
+	// entity that is deleted again and again is looked at as often as any other.
 	EndLife
 )
 
-// WakeChanges returns what an append that was accepted does to the rows of wake-ups, at most
-// one change for each of them. An EndLife is the first one. lookAt is when an entity that is
-// deleted now is looked at first ([Config.LookAt]).
+// WakeChanges returns the changes that an accepted append makes to the rows of wake-ups, at
+// most one for each row. An EndLife is the first one. lookAt is the time of the first look at
+// an entity that is deleted now ([Config.LookAt]).
 func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 	if !changesWakes(a) {
 		return nil
@@ -270,7 +273,7 @@ func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 	return changes
 }
 
-// endLife is what a delete does to rows.
+// endLife returns the change that a delete makes to rows.
 func endLife() WakeDoing {
 	if mutant.On("delete-wakes") {
 		return SetWake

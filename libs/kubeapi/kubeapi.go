@@ -36,11 +36,10 @@ const (
 	maxReason = 500
 	// timeout bounds every request except watches.
 	timeout = 10 * time.Second
-	// A connection on which nothing has arrived for quiet is asked whether it is alive, and closed
-	// if it does not answer within answerPing. All requests share a connection. If the machine of the API
-	// server vanishes, nothing says so, and without this the requests would wait for a dead
-	// connection until TCP gives up, after a quarter of an hour. The sum is above lease.ttl as the manifests set it:
-	// a server that is slow is no reason for a new connection.
+	// A connection without input for quiet gets a ping, and is closed if it does not answer within answerPing. All
+	// requests share a connection. If the machine of the API server vanishes, nothing says so, and without this the
+	// requests would wait for a dead connection until TCP gives up, after a quarter of an hour. The sum is above
+	// lease.ttl as the manifests set it: a server that is slow is not a reason for a new connection.
 	quiet, answerPing = 5 * time.Second, 3 * time.Second
 )
 

@@ -7,8 +7,8 @@
 //
 // # What this does not do
 //
-// It does not forget: who wants to know of a moment begins a new Histogram. It is no metric:
-// see package histogram of libs/node.
+// It does not forget: for a certain period, begin a new Histogram. It is not a metric: see package
+// histogram of libs/node.
 package latency
 
 import (

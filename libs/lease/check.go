@@ -11,8 +11,8 @@ import (
 const (
 	// checkRetry is the pause after a self-test that failed.
 	checkRetry = 10 * time.Second
-	// checkTries is how often a self-test that collides with another node's is
-	// tried. Colliding that often, they have shown that writes work.
+	// checkTries is the number of tries of a self-test that collides with another node's. Colliding that
+	// often, they have shown that writes work.
 	checkTries = 4
 )
 
@@ -57,9 +57,9 @@ type health struct {
 	tolerance    time.Duration
 }
 
-// request records the result of a request, and reports whether the health changed.
-// wrote says that it was a write, or a read that shows one: a store that is full or
-// read-only answers reads, but the lease cannot be acquired in it.
+// request records the result of a request, and reports whether the health changed. wrote is true for a
+// write, or a read that shows one: a store that is full or read-only answers reads, but the lease cannot be
+// acquired in it.
 func (h *health) request(err error, wrote bool, now time.Time) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

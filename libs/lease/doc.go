@@ -44,16 +44,16 @@
 //
 // # Lost replies
 //
-// A Swap without an answer may have happened, or may still happen. Every Swap
-// writes a random nonce; the holder reads the record and compares. If the nonce is that of an earlier
-// attempt, the holder's time to live counts from the start of that attempt, not of the last one.
+// A Swap without an answer may have happened, or may still happen. Every Swap writes a random nonce; the
+// holder reads the record and compares. If it finds the nonce of an earlier attempt, the holder's time to
+// live counts from the start of that attempt, not of the last one.
 //
 // # What this does not do
 //
-// The lease alone is no fence: a process may be paused between its check of the lease and its
-// action. When it continues, it acts, even if another process has the lease by then. Only the term
-// and the journal together are a fence. A machine that was suspended with its monotonic clock
-// stopped may believe in its lease for a moment after it resumes.
+// The lease alone is not a fence: a process may be paused between its check of the lease and its action.
+// When it continues, it acts, even if another process has the lease by then. Only the term and the journal
+// together are a fence. A machine that was suspended with its monotonic clock stopped may believe in its
+// lease for a moment after it resumes.
 //
 // If the record is deleted while its holder lives, a process that starts afterwards can
 // acquire the lease while the holder still has it. Then only the term protects: the new term is
@@ -71,27 +71,25 @@
 //
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.
-//  2. If a [Got] or a [Swapped] has arrived, the Holder is stepped with this input (its method Step is
-//     called) before it is stepped with a [Tick] that is due. A Tick comes at the time that Due returns
-//     after the last step; an early one does no harm.
-//  3. [Get] and [Swap] run beside the loop. Each is answered at most once; the answer has the
-//     number of its request (Request). A Swap that returned an error, or was not sent, is
-//     [Unknown]; it is never [Conflict]. A late answer is stepped like any other: the Holder
-//     ignores it.
+//  2. If a [Got] or a [Swapped] has arrived, pass it to the Holder's Step before a [Tick] that is due. A Tick
+//     comes at the time that Due returns after the last step; an early one does no harm.
+//  3. [Get] and [Swap] run outside the loop. Each is answered at most once; the answer has the number of its
+//     request (Request). A Swap that returned an error, or was not sent, is [Unknown]; it is never [Conflict].
+//     Step also receives late answers: the Holder ignores them.
 //  4. The number of requests that have not returned is bounded, whether or not the Holder
 //     has given them up.
 //  5. [Acquired], [Renewed] and [Lost] are passed on in their order, without waiting.
 //     The process compares Until with the clock before every action that needs the
 //     lease, because the loop may be paused when the lease expires.
-//  6. All such actions must have stopped before [Release] is stepped, because the next
-//     holder may follow at once. The loop ends with [Released].
+//  6. All such actions must have stopped before Step receives [Release], because the next holder may follow at
+//     once. The loop ends with [Released].
 //
 // [Keeper] is that driver. The loop to write:
 //
 //	out = h.Step(time.Now(), lease.Tick{}, nil)
 //	for {
 //		for _, o := range out {
-//			perform(o) // never waits: requests run beside the loop
+//			perform(o) // never waits: requests run outside the loop
 //		}
 //		select {
 //		case in := <-answers: // taken first if several wait

@@ -2,8 +2,8 @@ package lease
 
 import "context" // pure: every call of a store has an end
 
-// Driver is what a backend implements: one [Record] per name, in a store that all
-// candidates share. Everything else is decided by [Holder].
+// Driver is the interface of a backend: one [Record] per name, in a store that all candidates share.
+// Everything else is decided by [Holder].
 //
 // The duties of a driver:
 //
@@ -14,16 +14,15 @@ import "context" // pure: every call of a store has an end
 //     old (for the zero Record: none is stored), and its term is not above next.Term.
 //     Otherwise Swap returns false and changes nothing.
 //  3. A Swap that returned true survives a crash of the store.
-//  4. An error of Swap says that its outcome is unknown: the write may have
-//     happened, or may still happen. Errors wrap ErrStore and hold no password.
+//  4. An error of Swap means that its outcome is unknown: the write may have happened, or may still happen.
+//     Errors wrap ErrStore and hold no password.
 //  5. It expires nothing: a record stays until it is replaced.
 //  6. Every call returns soon after ctx ends.
 //  7. Close releases resources; requests in progress may fail.
 //
-// The races it has to stand: Get and Swap are called concurrently, on one handle
-// and on those of other processes, and of several Swaps from the same record one
-// succeeds; a Swap that was given up may arrive after others have succeeded, and must
-// then change nothing.
+// The races it has to stand: Get and Swap are called concurrently, on one handle and on other processes'
+// handles, and of several Swaps from the same record one succeeds; a Swap that was given up may arrive
+// after others have succeeded, and must then change nothing.
 //
 // Package leasetest checks all of this but the crash.
 type Driver interface {

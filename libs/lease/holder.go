@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// maxAttempts bounds the unsettled Swaps that are remembered. If a forgotten Swap happens
-// after all, its record looks like that of another holder, which costs one TTL.
+// maxAttempts bounds the unsettled Swaps that are remembered. If a forgotten Swap happens after all, its
+// record looks like another holder's, which costs one TTL.
 const maxAttempts = 8
 
 // Holder is one candidate for a lease: a state machine. Its inputs are the time
@@ -164,8 +164,8 @@ func (h *Holder) sendNext(now time.Time, out []Output) []Output {
 	return out
 }
 
-// Due returns the time from which a [Tick] may do something. What comes before, by other inputs, may
-// change it. Zero: at once.
+// Due returns the time of the next [Tick] that may do something. Other inputs may change it earlier. Zero:
+// at once.
 func (h *Holder) Due() time.Time {
 	due := h.nextAt
 	earlier := func(t time.Time) {
@@ -279,8 +279,8 @@ func (h *Holder) send(now time.Time, swapping bool) {
 	h.pending, h.swapping, h.sentAt = true, swapping, now
 }
 
-// swapped handles the answer to the latest attempt. A conflict settles nothing by
-// itself: it may have collided with an earlier attempt of ours.
+// swapped handles the answer to the latest attempt. A conflict alone settles nothing: it may have collided
+// with an earlier attempt of ours.
 func (h *Holder) swapped(now time.Time, o Outcome, out []Output) []Output {
 	h.pending = false
 	if o == Done {

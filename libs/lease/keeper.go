@@ -16,7 +16,7 @@ import (
 // given up. Further ones fail as "unknown" without being sent.
 const maxOps = 8
 
-// minWait bounds how often a Holder is told the time, even if it should be due all the time.
+// minWait bounds the rate of a Holder's ticks, even if it should be due all the time.
 const minWait = 5 * time.Millisecond
 
 // Keeper gives a Holder a clock and a Driver: one loop, started by Run.
@@ -75,7 +75,7 @@ func (k *Keeper) Valid() (sharding.Term, bool) {
 	return t.Term, true
 }
 
-// current is what Holder.Current said last.
+// current is the last result of Holder.Current.
 type current struct {
 	holder sharding.NodeID
 	until  time.Time
@@ -94,8 +94,8 @@ func (k *Keeper) Current() (sharding.NodeID, time.Time) {
 // SetRank sets the place in line: 0 is first, negative is not a candidate.
 func (k *Keeper) SetRank(rank int) { k.enqueue(SetRank{Rank: rank}) }
 
-// RaiseTerm says that terms up to above are spent. If the term held is not
-// above it, Acquired comes again with a higher one.
+// RaiseTerm declares terms up to above spent. If the term held is not above it, Acquired comes again with a
+// higher one.
 func (k *Keeper) RaiseTerm(above sharding.Term) { k.enqueue(RaiseTerm{Above: above}) }
 
 // Yield gives the lease up, if it is held, and remains in line for it.

@@ -14,8 +14,8 @@ type Output interface{ output() }
 
 // Inputs.
 type (
-	// Tick lets time pass. Send one at the time that [Holder.Due] returns: what is due is done at
-	// the next tick.
+	// Tick lets time pass. Send one at the time that [Holder.Due] returns: the Holder acts at the next
+	// tick.
 	Tick struct{}
 	// Got answers a Get. Failed: the store could not be read.
 	Got struct {
@@ -28,9 +28,8 @@ type (
 		Request uint64
 		Outcome Outcome
 	}
-	// SetRank sets the rank among the candidates: 0 is first (the oldest member), and a
-	// negative rank means that this process is no candidate. It does not affect a lease
-	// that is held.
+	// SetRank sets the rank among the candidates: 0 is first (the oldest member), and with a negative rank
+	// this process is not a candidate. It does not affect a lease that is held.
 	SetRank struct{ Rank int }
 	// RaiseTerm: terms up to Above are spent (an epoch of the journal has it).
 	// A term that is held and not above it is raised: Acquired comes again.
@@ -69,9 +68,8 @@ type (
 
 // Outputs to the user of the lease.
 type (
-	// Acquired: this process holds the lease in Term, and may use it before Until. It
-	// comes again, with a higher term, after RaiseTerm. Cluster is the cluster to which
-	// the lease belongs.
+	// Acquired: this process holds the lease in Term, and may use it before Until. It comes again, with a
+	// higher term, after RaiseTerm. Cluster is the cluster that the lease belongs to.
 	Acquired struct {
 		Term    sharding.Term
 		Until   time.Time
@@ -84,8 +82,8 @@ type (
 	}
 	// Lost: the term must not be used any more; it never comes back.
 	Lost struct{ Term sharding.Term }
-	// Observed: the record names another holder or term than before. A zero
-	// Holder: nobody. It is news, not proof: the holder may have died.
+	// Observed: the record names another holder or term than before. A zero Holder: no process holds the
+	// lease. It is news, not proof: the holder may have died.
 	Observed struct {
 		Holder sharding.NodeID
 		Term   sharding.Term

@@ -30,7 +30,7 @@ var Backends = backendurl.NewRegistry[Backend](ErrConfig, map[string]string{
 // ErrStore.
 type Backend func(ctx context.Context, rawURL string) (Driver, error)
 
-// Open opens the driver that a URL names. Errors are those of a [Backend].
+// Open opens the driver that a URL names. Its errors come from a [Backend].
 func Open(ctx context.Context, rawURL string) (Driver, error) {
 	backend, _, err := Backends.Of(rawURL)
 	if err != nil {

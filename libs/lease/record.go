@@ -8,18 +8,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Record is what a store keeps under the name of a lease. The zero Record says
-// that there is none yet.
+// Record is the content of a store under the name of a lease. The zero Record means that there is none yet.
 type Record struct {
 	// Version counts the Swaps of the record: 1, 2, 3, …; 0 means no record.
 	Version uint64
 	// Term is the term of the latest acquisition, kept over releases. A store
 	// never lets it fall.
 	Term sharding.Term
-	// Holder is who holds the lease, and where its service listens. Zero: it
-	// has been released and is free at once.
+	// Holder identifies the holder of the lease, with the address of its service. Zero: it has been
+	// released and is free at once.
 	Holder sharding.NodeID
-	// TTL is how long the holder may act after a write without another one.
+	// TTL is the time that the holder may act after a write without another one.
 	TTL time.Duration
 	// Nonce is the random name of the Swap that wrote the record.
 	Nonce uint64
@@ -40,6 +39,6 @@ func (r Record) Replaceable(old, next Record) bool {
 var (
 	// ErrConfig: a Config, a name or a URL makes no sense.
 	ErrConfig = errors.New("bad lease config")
-	// ErrStore: the store could not be asked, or what it keeps cannot be read.
+	// ErrStore: the store did not answer, or its content cannot be read.
 	ErrStore = errors.New("lease store")
 )

@@ -37,12 +37,12 @@ type Events struct {
 	Answers func(*Link, []Answer)
 }
 
-// Down says how a link ended.
+// Down describes how a link ended.
 type Down struct {
 	// Reason is the first reason for the end.
 	Reason error
-	// Unsent has the numbers of commands of which no byte was sent: they are
-	// definitely not applied. They are ordered within each lane.
+	// Unsent has the numbers of commands without any sent byte: they are definitely not applied.
+	// They are ordered within each lane.
 	Unsent []uint64
 }
 

@@ -83,7 +83,7 @@ type nameTable struct {
 	// recent has, for each kind of name, the number that was sent last. It is a cache, because the
 	// same name often follows.
 	recent [nameKinds]uint64
-	copies copies // of what the receiver reads besides names
+	copies copies // of the data that the receiver reads besides names
 }
 
 // Kinds of names.
@@ -434,7 +434,7 @@ func (n *nameTable) readNotMine(body []byte, a *Answer) error {
 	return d.bad
 }
 
-// appendClose appends the frame by which a side closes the connection; see sendClose.
+// appendClose appends the frame that closes the connection; see sendClose.
 func appendClose(b []byte, reason string) []byte {
 	start := len(b)
 	return end(append(begin(b, kindClose), clipMessage(reason)...), start)
@@ -449,7 +449,7 @@ func appendHeartbeat(b []byte) []byte {
 // unsentCommands appends the numbers of the commands in frames to the list numbers, and returns the
 // result. frames is a buffer of whole frames.
 func unsentCommands(frames []byte, numbers []uint64) []uint64 {
-	for len(frames) > frameHeader { // a last frame that has only a header is no command
+	for len(frames) > frameHeader { // a last frame that has only a header is not a command
 		next := 4 + int(binary.BigEndian.Uint32(frames))
 		if frames[4] == kindCommand {
 			number, _ := binary.Uvarint(frames[frameHeader+1 : next]) // after the flags
@@ -500,7 +500,7 @@ func (c *copies) bytes(b []byte) []byte {
 // string returns a copy of b as a string.
 func (c *copies) string(b []byte) string {
 	own := c.bytes(b)
-	return unsafe.String(unsafe.SliceData(own), len(own)) // nobody else has own, so it never changes
+	return unsafe.String(unsafe.SliceData(own), len(own)) // no other code has own, so it never changes
 }
 
 // fail records an error of the body, unless one is recorded already.

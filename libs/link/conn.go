@@ -36,7 +36,7 @@ func (c *Conn) laneID() LaneID { return LaneID{c.peer.UID, uint64(c.lane)} }
 // Peer is the client as it named itself. Only TLS authenticates it.
 func (c *Conn) Peer() sharding.NodeID { return c.peer }
 
-// Lane is the number of the connection among those of its link.
+// Lane returns the number of the connection within its link.
 func (c *Conn) Lane() int { return c.lane }
 
 // Send is SendBatch for one answer.

@@ -5,10 +5,10 @@
 // # Opening
 //
 // A connection starts as an HTTP/1.1 request on the service port (GET [Path]
-// with Upgrade: roost-link/1), so that one port and one TLS configuration serve
-// both. Then each side sends one handshake frame. That of the client has the name of the
-// cluster, the client's identity, the incarnation that the client wants to reach, protocol
-// versions, lane and limits. A mismatch is refused with the reason as text ([ErrRefused]).
+// with Upgrade: roost-link/1), so that one port and one TLS configuration serve both. Then each
+// side sends one handshake frame. The client's frame has the name of the cluster, the client's
+// identity, the incarnation that the client wants to reach, protocol versions, lane and limits. A
+// mismatch is refused with the reason as text ([ErrRefused]).
 //
 // # Lanes
 //
@@ -48,11 +48,11 @@
 //	length u32 | kind u8 | body
 //
 // The length counts kind and body, big endian. Numbers in bodies are minimal
-// unsigned varints, except UIDs (8 bytes, big endian) and flags, phases and codes of
-// refusal (one byte each). Strings are preceded by their length, and the payload is
-// what remains. The names of types, commands and codes are sent once per connection
-// and after that by number. There is exactly one encoding of each message; the
-// decoder refuses all others, and checks every size before it allocates.
+// unsigned varints, except UIDs (8 bytes, big endian) and flags, phases and codes of refusal (one
+// byte each). Strings are preceded by their length, and the payload takes the rest. The names of
+// types, commands and codes are sent once per connection and after that by number. There is exactly
+// one encoding of each message; the decoder refuses all others, and checks every size before it
+// allocates.
 //
 // # What this does not do
 //

@@ -30,8 +30,8 @@ type Answer struct {
 	Number uint64
 	// Reply is meaningless when NotMine is set. The receiver owns the payload.
 	Reply sharding.Reply
-	// NotMine says that the region does not serve the shard at the command's
-	// epoch: the command was definitely not applied. Nil otherwise.
+	// NotMine is set if the region does not serve the shard at the command's epoch: the command was
+	// definitely not applied. Nil otherwise.
 	NotMine *NotMine
 }
 
@@ -61,9 +61,9 @@ func (a *Answer) fits(maxPayload int, known *nameTable) bool {
 		r.Timing.Mailbox >= 0 && r.Timing.Handler >= 0 && r.Timing.Journal >= 0
 }
 
-// fit returns the answer in a form that can be sent. A reply that breaks a limit of
-// the protocol keeps its outcome, which says what happened to the command; its
-// content is replaced by an error message.
+// fit returns the answer in a form that can be sent. A reply that breaks a limit of the protocol
+// keeps its outcome, which describes what happened to the command; its content is replaced by an
+// error message.
 func fit(a Answer, maxPayload int) Answer {
 	if a.NotMine != nil {
 		a.Reply = sharding.Reply{}

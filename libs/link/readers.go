@@ -45,11 +45,11 @@ func NewReaders[C comparable]() *Readers[C] { return &Readers[C]{lanes: map[Lane
 
 // Entered is the result of [Readers.Enter].
 type Entered[C comparable] struct {
-	// Refused says that the new connection must not be used, because a newer connection of the
+	// Refused is true if the new connection must not be used, because a newer connection of the
 	// lane is open.
 	Refused bool
-	// Read says that the connection may be read at once. Otherwise it waits until Leave
-	// returns it.
+	// Read is true if the connection may be read at once. Otherwise it waits until Leave returns
+	// it.
 	Read bool
 	// Older has the older connections of the lane. The caller must end them.
 	Older []C
@@ -82,9 +82,8 @@ func (r *Readers[C]) Enter(lane LaneID, number uint64, c C) (e Entered[C]) {
 	return e
 }
 
-// Leave removes a connection of which nothing more will be read or delivered. It
-// returns the connection that may be read now instead, if one waits. A second call
-// does nothing.
+// Leave removes a connection that will read and deliver nothing more. It returns the connection
+// that may be read now instead, if one waits. A second call does nothing.
 func (r *Readers[C]) Leave(lane LaneID, c C) (next C, ok bool) {
 	l := r.lanes[lane]
 	if l == nil {

@@ -179,9 +179,9 @@ func refuse(nc net.Conn, code byte, why string) error {
 	return fmt.Errorf("%w: %s", ErrRefused, why)
 }
 
-// awaitTurn waits until the connection may be read, which is when no other one of the
-// same client and lane is. It closes the older ones; their reader ends as soon as its
-// callback returns. It returns why the connection is refused, or "".
+// awaitTurn waits until the connection may be read, that is, until no other one of the same client
+// and lane is. It closes the older ones; their reader ends as soon as its callback returns. It
+// returns why the connection is refused, or "".
 func (s *Server) awaitTurn(c *Conn) (why string) {
 	if why := s.enter(c); why != "" {
 		return why
@@ -229,10 +229,10 @@ func (s *Server) leave(c *Conn) {
 	}
 }
 
-// Close ends all links cleanly: new ones are refused, clients are asked to
-// send no more, what they have sent is delivered and answered, and each
-// connection closes when its last answer is written. When ctx is done first, the
-// remaining connections are closed at once and ctx's error is returned.
+// Close ends all links cleanly: new ones are refused, clients get a request to send no more, their
+// earlier commands are delivered and answered, and each connection closes when its last answer is
+// written. When ctx is done first, the remaining connections are closed at once and ctx's error is
+// returned.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closing

@@ -35,9 +35,9 @@ type stream struct {
 	maxPendingMsgs  int
 	beat            time.Duration
 	timeout         time.Duration
-	// server says that this is the server's end. A server closes a connection if the client
-	// reads no answers. A client does not close a connection because the server stops reading: a
-	// region that reads nothing is alive as long as it sends heartbeats.
+	// server is true at the server's end. A server closes a connection if the client reads no
+	// answers. A client does not close a connection because the server stops reading: a region that
+	// reads nothing is alive as long as it sends heartbeats.
 	server bool
 
 	mu          sync.Mutex
@@ -440,7 +440,7 @@ func (s *stream) heartbeatLoop() {
 	}
 }
 
-// progressState is what one tick remembers for the next one.
+// progressState is the state that one tick keeps for the next one.
 type progressState struct {
 	limit         int // ticks without any progress
 	reads, writes stallCounter

@@ -2,6 +2,6 @@
 
 package link
 
-// MaxVersion is that of a release which does not exist. Its programs are built for tests of upgrades. Its frames are
-// those of version 1.
+// MaxVersion is the version of a release that does not exist. Its programs are built for tests of upgrades. Its
+// frames are the same as in version 1.
 const MaxVersion = 2

@@ -1,10 +1,10 @@
-// Package loop is what drivers of cores have in common: a bounded [Inbox], and a loop
-// ([Run]) that owns the core and steps it with what the inbox has gathered.
+// Package loop is the common part of the drivers of cores: a bounded [Inbox], and a loop ([Run])
+// that owns the core and steps it with the items that the inbox has gathered.
 //
 // # What this does not do
 //
-// It knows no core, and orders nothing beyond the order of arrival. A core that is stepped
-// by many goroutines, as the shard cores of regions are, needs more.
+// It knows no core, and orders nothing beyond the order of arrival. A core that many goroutines
+// step, such as a shard core of a region, needs more.
 package loop
 
 import (
@@ -15,7 +15,7 @@ import (
 // Limits bound what waits in an inbox, 0 by nothing. One message larger than Bytes
 // finds room when no other waits.
 type Limits struct {
-	// Items is how many items may wait, from all sources together, before those from
+	// Items is the number of items that may wait, from all sources together, before items from
 	// outside are refused.
 	Items int
 	// Bytes is the size that offered items may have together.

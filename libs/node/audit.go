@@ -33,10 +33,10 @@ type audit struct {
 }
 
 const (
-	// repeatedWithin is how soon an equal request of the same operator counts as a repetition. The roost command repeats
-	// some requests a few times a second, until the answer says that they are done.
+	// repeatedWithin is the time in which an equal request of the same operator counts as a repetition. The roost
+	// command repeats some requests a few times a second, until the answer reports that they are done.
 	repeatedWithin = 10 * time.Second
-	// maxRecent is how many different requests are remembered, to recognize repetitions.
+	// maxRecent is the number of different requests that are remembered, to recognize repetitions.
 	maxRecent = 1024
 )
 
@@ -196,7 +196,7 @@ func (a *audit) close() {
 
 func stampOf(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// interceptor records the calls of a Twirp service, except those of methods that change nothing.
+// interceptor records the calls of a Twirp service, except for methods that change nothing.
 func (a *audit) interceptor(reads []string) twirp.Interceptor {
 	return func(next twirp.Method) twirp.Method {
 		return func(ctx context.Context, request any) (any, error) {

@@ -7,5 +7,5 @@ import "net"
 // backlogKnown reports whether pending knows.
 const backlogKnown = false
 
-// pending reports whether a listener has connections that nobody has accepted yet. Here, that is not known.
+// pending reports whether a listener has connections that are not accepted yet. Here, that is not known.
 func pending(net.Listener) bool { return false }

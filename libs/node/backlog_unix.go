@@ -11,7 +11,7 @@ import (
 // backlogKnown reports whether pending knows.
 const backlogKnown = true
 
-// pending reports whether a listener has connections that nobody has accepted yet.
+// pending reports whether a listener has connections that are not accepted yet.
 func pending(l net.Listener) bool {
 	t, ok := l.(*net.TCPListener)
 	if !ok {

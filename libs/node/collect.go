@@ -17,9 +17,9 @@ const smallestHeap = 4 << 20
 // is collected. A process that gets commands allocates that much in a few seconds.
 const quietAfter = 30 * time.Second
 
-// quietFrees is how often a process that has become quiet gives memory back, quietAfter each time: idle
-// connections and entities end one after the other. Whatever is free later is found by the runtime, which
-// collects every two minutes.
+// quietFrees is the number of times that a process gives memory back after it has become quiet,
+// quietAfter each time: idle connections and entities end one after the other. Whatever is free later is
+// found by the runtime, which collects every two minutes.
 const quietFrees = 4
 
 // CollectFrom lets the heap grow to minHeap bytes before garbage is collected. A process
@@ -118,8 +118,8 @@ func isQuiet(allocated uint64, in time.Duration, minHeap uint64, quietAfter time
 	return float64(allocated)*quietAfter.Seconds() < float64(minHeap)*in.Seconds()
 }
 
-// collectPercent returns the percentage with which the heap grows to minHeap before the
-// next collection, but not less than base.
+// collectPercent returns the percentage that lets the heap grow to minHeap before the next
+// collection, but not less than base.
 func collectPercent(minHeap, live uint64, base int) int {
 	live = max(live, smallestHeap)
 	least := int(minHeap * 100 / smallestHeap)

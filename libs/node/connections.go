@@ -44,10 +44,10 @@ type connections struct {
 }
 
 const (
-	// spare is the fraction of the limit by which the number of connections may exceed it.
+	// spare divides the limit: the number of connections may exceed the limit by limit/spare.
 	spare = 8
-	// idleGrace is the time for which a connection must have had no request before it is closed to make room. The
-	// next request of a client that is in use would otherwise often meet a closed connection.
+	// idleGrace is the time that a connection must have been without a request before it is closed to make room.
+	// The next request of a client that is in use would otherwise often meet a closed connection.
 	idleGrace = time.Second
 	// scanCost is the pause after a search for idle connections, for each connection that was looked at. It bounds
 	// the work that a flood of connections causes.
@@ -57,7 +57,7 @@ const (
 // surplus is a key in the context of connections above the limit.
 type surplus struct{}
 
-// connection is what is known of one connection.
+// connection is the state of one connection.
 type connection struct {
 	asked   atomic.Bool // it has had a request
 	chunked atomic.Bool // it has had a chunked request
@@ -69,7 +69,7 @@ type connection struct {
 // not executed, because its answer could not be sent.
 const evicted = -1
 
-// connectionKey is where the context of a connection has its [connection].
+// connectionKey is the key of the [connection] in the context of a connection.
 type connectionKey struct{}
 
 // lastOfConnection refuses a request that follows a chunked one on its connection, and reports whether it did. The

@@ -1,6 +1,6 @@
-// Package node is what the services of Roost have in common: configuration, logs, two
-// listeners, TLS, health, telemetry, and an ordered start and stop. A service's main has
-// only its configuration and its stages:
+// Package node is the common part of the services of Roost: configuration, logs, two listeners,
+// TLS, health, telemetry, and an ordered start and stop. A service's main has only its
+// configuration and its stages:
 //
 //	func main() { os.Exit(node.Main("region", &cfg, setup)) }
 //
@@ -11,11 +11,10 @@
 // region.passivate_after is ROOST_REGION_PASSIVATE_AFTER in the environment and
 // --region.passivate-after as a flag. With an unknown key the service does not start.
 //
-// No configuration library is used. Such libraries merge maps of values, and a map does not
-// have what good error messages need. These messages name the line, variable or flag from which a
-// wrong value comes. They report a key that is given twice, and a key that belongs to another
-// service. For an unknown key, they name the nearest known one. Nor does a map know which values are
-// secret.
+// No configuration library is used. Such libraries merge maps of values, and a map lacks the data
+// that good error messages need. These messages name the line, variable or flag that a wrong value
+// comes from. They report a key that is given twice, and a key that belongs to another service. For
+// an unknown key, they name the nearest known one. Nor does a map know which values are secret.
 //
 // # Life cycle
 //
@@ -28,5 +27,5 @@
 //
 // It knows nothing of clusters, shards or entities, and authenticates clients only by TLS
 // certificates. Most of the configuration is read only once: when files change, only the TLS files
-// and the keys for which the service calls [Node.Reread] are read again.
+// and the keys that the service gives to [Node.Reread] are read again.
 package node

@@ -24,8 +24,8 @@ type exchange struct {
 	written      int
 }
 
-// piece is how much of an answer is written at a time: a client must take that much
-// within service.write_timeout. Shorter answers have the time of their request.
+// piece is the size of the parts of an answer that are written at a time: a client must take that
+// much within service.write_timeout. Shorter answers have the time of their request.
 const piece = 16 << 10
 
 func newExchange(w http.ResponseWriter, r *http.Request, config *Config, budget *bounded.Budget) *exchange {
@@ -94,7 +94,7 @@ func (e *exchange) Write(p []byte) (n int, err error) {
 }
 
 // WriteHeader tells the client of a chunked request that its connection ends. If the body has not been read, the
-// server closes the connection by itself or reads the rest, and would do neither if it was told.
+// server itself closes the connection or reads the rest, and would do neither with that header set.
 func (e *exchange) WriteHeader(status int) {
 	e.Header()["Cache-Control"] = noStore // a file server removes it from its errors
 	if e.chunked && !e.unread {
@@ -106,9 +106,9 @@ func (e *exchange) WriteHeader(status int) {
 // Unwrap implements the method that [http.ResponseController] looks for.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
-// restTimeout is how long the answer to a request waits for the unread rest of its body.
-// A client that is still sending could lose the answer if the connection was closed; for
-// one that has stopped there is no reason to wait longer.
+// restTimeout bounds the wait of the answer to a request for the unread rest of its body. A client
+// that is still sending could lose the answer if the connection was closed; for one that has
+// stopped there is no reason to wait longer.
 const restTimeout = time.Second
 
 // end returns the body's bytes to the budget. Before it answers, the server reads the

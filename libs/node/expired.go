@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// keepExpired is how long an expired certificate is remembered. Its process may have been declared down, and so be in no
-	// list of members when an operator looks for it.
+	// keepExpired is the time that an expired certificate is remembered. Its process may have been declared down, and so be
+	// in no list of members when an operator looks for it.
 	keepExpired = time.Hour
-	// mostExpired is how many expired certificates are remembered, the newest ones. Hardly ever do so many expire at a
-	// time.
+	// mostExpired is the number of expired certificates that are remembered, the newest ones. Hardly ever do so many
+	// expire at a time.
 	mostExpired = 64
 )
 
@@ -64,7 +64,7 @@ func (e *expiredPeers) renewed(c *x509.Certificate) {
 	delete(e.list, nameOf(c))
 }
 
-// recent returns those of the last hour, by name.
+// recent returns the peers of the last hour, by name.
 func (e *expiredPeers) recent() []Expired {
 	e.mu.Lock()
 	defer e.mu.Unlock()

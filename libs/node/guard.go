@@ -19,10 +19,10 @@ import (
 // rights of the user who views it, and those whose path the multiplexer would change to
 // another one.
 type guard struct {
-	// hosts are the Host names that are accepted, beside loopback addresses; nil: any. A web
-	// site can make its own name resolve to 127.0.0.1, and then has the same origin.
+	// hosts are the Host names that are accepted, in addition to loopback addresses; nil: any. A
+	// web site can make its own name resolve to 127.0.0.1, and then has the same origin.
 	hosts []string
-	// anyAddress says that every IP address is accepted, too: no web site has one as its name.
+	// anyAddress is true if every IP address is accepted, too: no web site has one as its name.
 	anyAddress bool
 	origins    *origins
 	log        *slog.Logger // of refused names

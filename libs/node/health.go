@@ -49,7 +49,7 @@ func (h *health) all() []string {
 	return slices.Clone(h.names)
 }
 
-// unknown returns the excluded names of which there is no check.
+// unknown returns the excluded names without a check.
 func (h *health) unknown() []string {
 	names := h.all()
 	return slices.DeleteFunc(slices.Clone(h.excluded), func(name string) bool { return slices.Contains(names, name) })

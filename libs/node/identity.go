@@ -17,7 +17,7 @@ import (
 
 var roleNames = map[string]control.Role{"coordinator": control.Coordinator, "region": control.Region, "gateway": control.Gateway}
 
-// identities finds out which process of which cluster a certificate is for.
+// identities finds the cluster and the process that a certificate is for.
 type identities struct {
 	cluster  string
 	pattern  *regexp.Regexp
@@ -78,7 +78,7 @@ func (i *identities) of(c *x509.Certificate) (control.Identity, error) {
 	return control.Identity{Roles: control.Anybody}, nil
 }
 
-// target is the peer for which a connection is meant.
+// target is the peer that a connection is meant for.
 type target struct {
 	roles control.Role
 	host  string   // the host that was dialled
@@ -126,7 +126,7 @@ func (n *Node) CheckCertificate(this control.Identity) error {
 	return nil
 }
 
-// peerKey is where the context of a peer's request has its identity.
+// peerKey is the key of the peer's identity in the context of its request.
 type peerKey struct{}
 
 // PeerOf returns which process the peer's certificate is for, in the context of a request to a handler

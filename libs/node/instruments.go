@@ -17,7 +17,7 @@ type Instruments struct {
 	errs     []error
 }
 
-// NewInstruments returns the instruments of a meter, of which there are none yet.
+// NewInstruments returns the set of instruments of a meter, which is still empty.
 func NewInstruments(meter metric.Meter) *Instruments { return &Instruments{meter: meter} }
 
 // made notes the error of making an instrument.
@@ -26,10 +26,10 @@ func made[T any](i *Instruments, made T, err error) T {
 	return made
 }
 
-// Counter makes a counter of what is counted as it happens. Its series are there from the start,
-// with the value 0: a series that begins with its first event hides that event from everybody who
-// looks at rates. A counter with attributes needs one option for each of its series; without
-// options, the counter has one series without attributes.
+// Counter makes a counter of events that are counted as they happen. Its series are there from the
+// start, with the value 0: a series that begins with its first event hides that event from
+// everybody who looks at rates. A counter with attributes needs one option for each of its series;
+// without options, the counter has one series without attributes.
 func (i *Instruments) Counter(name, unit, help string, series ...metric.AddOption) metric.Int64Counter {
 	c, err := i.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(help))
 	if err == nil && len(series) == 0 {
@@ -57,9 +57,9 @@ func (i *Instruments) Count(name, unit, help string) metric.Int64Observable {
 	return made(i, c, err)
 }
 
-// Flags is a gauge that is 1 for each thing of which something is so, and 0 for the others.
+// Flags is a gauge that is 1 for each thing with the flag set, and 0 for the others.
 type Flags struct {
-	by  string // the attribute that says which thing
+	by  string // the attribute that names the thing
 	mu  sync.Mutex
 	set map[string]bool
 }
@@ -72,7 +72,7 @@ func (i *Instruments) Flags(name, unit, help, by string) *Flags {
 	return f
 }
 
-// Set says of a thing whether it is so, and returns whether it was. It does nothing for a nil gauge: nobody looks.
+// Set sets the flag of thing and returns its previous value. It is a no-op on a nil gauge.
 func (f *Flags) Set(thing string, on bool) (was bool) {
 	if f == nil {
 		return false

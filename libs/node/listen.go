@@ -26,7 +26,7 @@ const closeTimeout = 3 * time.Second
 // listener is a bound address and its server.
 type listener struct {
 	net.Listener
-	bound   net.Listener // that of the system
+	bound   net.Listener // the system's listener
 	name    string       // service or management
 	server  *http.Server
 	mux     *http.ServeMux
@@ -102,8 +102,8 @@ func newBodies(config *Config) *bounded.Budget {
 // listener. Only coordinators and gateways ask there, each by a connection or two.
 const innerConnections = 256
 
-// bindInner opens the listener for peers of a node whose service listener is for clients, if peers can be told from
-// others. For other nodes it is the service listener.
+// bindInner opens the listener for peers of a node whose service listener is for clients, if peers can be
+// distinguished from others. For other nodes it is the service listener.
 func bindInner(ctx context.Context, service *listener, config *Config, files *tlsFiles, log *slog.Logger) (*listener, error) {
 	if !config.PublicClients {
 		return service, nil

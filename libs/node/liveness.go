@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// loopWait is how long one request to /livez waits for a loop. A loop that is merely busy answers
-// later, and is asked by the next request whether it has.
+// loopWait is the time that one request to /livez waits for a loop. A loop that is merely busy
+// answers later, and the next request checks whether it has.
 const loopWait = 250 * time.Millisecond
 
 // loopCheck is the liveness check of one loop: it asks the loop to do nothing, and waits. At most
@@ -59,7 +59,7 @@ func (c *loopCheck) question() (<-chan struct{}, time.Time) {
 
 // Loop adds a loop to /livez, which fails when the loop has stood still for health.stalled_after.
 // put brings a function into the loop. The loop has ended when ended is closed. Loop is called when
-// the loop starts: what a process waits for before that is no reason to restart it.
+// the loop starts: a wait of the process before that is not a reason to restart it.
 func (n *Node) Loop(name string, ended <-chan struct{}, put func(func())) {
 	c := &loopCheck{stalled: n.config.StalledAfter, ask: func() {
 		ran := make(chan struct{})

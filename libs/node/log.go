@@ -111,8 +111,8 @@ func (t traced) WithGroup(name string) slog.Handler       { return traced{t.Hand
 // RepeatedEvery is the least time between two lines of a [Repeated].
 const RepeatedEvery = 10 * time.Second
 
-// Repeated is a warning for which there may be a reason again and again. It is logged at
-// most once in [RepeatedEvery]. The zero value is ready for use, by any goroutine.
+// Repeated is a warning that may have a reason again and again. It is logged at most once in
+// [RepeatedEvery]. The zero value is ready for use, by any goroutine.
 type Repeated struct {
 	mu     sync.Mutex
 	since  int // reasons since the last line

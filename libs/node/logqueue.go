@@ -21,7 +21,7 @@ const (
 	logFlush = time.Second
 )
 
-// errLogFull is the error of a log line for which there is no room.
+// errLogFull is the error of a log line that finds no room.
 var errLogFull = errors.New("the log is not read, and as many lines as it has room for wait; read it, or set management.audit")
 
 // stderr is the log of a service.

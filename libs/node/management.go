@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/auth"
 )
 
-// access is what a request to the management listener needs.
+// access is the permission that a request to the management listener needs.
 type access uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 // operatorKey is the key of the operator in the context of a request to the management listener.
 type operatorKey struct{}
 
-// operator is who sends a request to the management listener.
+// operator is the sender of a request to the management listener.
 type operator struct {
 	auth.Operator
 	remote string // address

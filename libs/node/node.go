@@ -47,7 +47,7 @@ type Node struct {
 	sources    *Sources        // of the configuration; nil unless started by Main
 	strangers  Repeated        // peers that were refused
 	intruders  Repeated        // requests of operators that were refused
-	operators  *auth.Operators // nil: nobody is asked
+	operators  *auth.Operators // nil: no token is needed
 	audit      *audit
 }
 
@@ -93,7 +93,7 @@ func managementAt(advertise, bound string) string {
 	return net.JoinHostPort(peers, port)
 }
 
-// Version returns what is known about the binary.
+// Version returns the known facts about the binary.
 func (n *Node) Version() Version { return n.version }
 
 // Waits logs what the start of a stage waits for, and says so at /readyz, until the stage

@@ -12,9 +12,9 @@ const parentPoll = 200 * time.Millisecond
 // firstParent is the parent at the start. After its death the process gets another one.
 var firstParent = os.Getppid()
 
-// exitWithParent ends this process when its parent has died for any reason. There is
-// nobody to drain for, so it exits at once. On Linux the kernel kills it, even if it is
-// stopped. Elsewhere polling notices.
+// exitWithParent ends this process when its parent has died for any reason. Nothing waits for a
+// drain, so it exits at once. On Linux the kernel kills it, even if it is stopped. Elsewhere
+// polling notices.
 //
 // The kernel watches the parent's thread: a parent that starts children from a goroutine
 // locked to a thread must keep that goroutine.

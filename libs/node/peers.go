@@ -53,8 +53,8 @@ func NewPeers(c *Config, onBad func(error)) (*Peers, error) {
 	return &Peers{files: files, timeout: c.DialTimeout, answer: int64(c.MaxAnswer), of: map[control.Role]*PeersOf{}}, nil
 }
 
-// Of returns what connects to peers that have one of the roles. By TLS, it refuses whoever shows a certificate for
-// another role or another cluster; and if only one role is meant, whoever shows the certificate of another node than
+// Of returns the connector to peers that have one of the roles. By TLS, it refuses a peer with a certificate for
+// another role or another cluster; and if only one role is meant, a peer with the certificate of another node than
 // the one that [Peers.Know] has at the address.
 //
 // If several roles are meant, the node is not compared: that is for the membership itself, which asks an address to
@@ -89,8 +89,8 @@ func (p *Peers) Reach(roles control.Role, addr string) (client *http.Client, url
 	return o.client, o.URL(addr)
 }
 
-// ReachGateway is [Peers.Reach] for a gateway, which is asked at its address for peers. One that has none, because it has no
-// TLS, is asked at its management listener by the client given, without TLS and token.
+// ReachGateway is [Peers.Reach] for a gateway, which answers at its address for peers. One that has none, because it has no
+// TLS, is reached at its management listener with the client given, without TLS and token.
 func (p *Peers) ReachGateway(peers, management string, plain *http.Client) (client *http.Client, url string) {
 	if peers == "" || p.files == nil {
 		return plain, "http://" + management
@@ -99,7 +99,7 @@ func (p *Peers) ReachGateway(peers, management string, plain *http.Client) (clie
 }
 
 // GatewayOutOfReach returns why the process at self cannot ask a gateway; nil if it can. A gateway that listens for questions
-// only on the loopback of another host must not be asked: something else would answer at that address here.
+// only on the loopback of another host must get no question: another process would answer at that address here.
 func GatewayOutOfReach(self, gateway, peers, management string) error {
 	at := cmp.Or(peers, management)
 	if !isLoopback(hostOf(at)) || isLoopback(hostOf(self)) || hostOf(gateway) == hostOf(self) {
@@ -118,7 +118,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// GatewayPlace says where a gateway is asked.
+// GatewayPlace describes the address that a gateway answers at.
 func GatewayPlace(peers, management string) string {
 	if peers == "" {
 		return "management address " + management + ": without tls.ca it has no gateway.peer_listen, and then its management listener must be plain and ask for no token"

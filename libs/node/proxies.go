@@ -38,8 +38,9 @@ func (p proxies) trusts(addr netip.Addr) bool {
 }
 
 // client returns the address of a request's client, in the form of http.Request.RemoteAddr. Each proxy appends the
-// address that it is asked from, so the list is read from its end for as long as trusted proxies have written it. What
-// is no address ends it: then the client is unknown, and the request counts as one of the last proxy.
+// address that its request comes from, so the list is read from its end for as long as trusted proxies have written
+// it. An entry that is not an address ends it: then the client is unknown, and the request counts as one of the
+// last proxy.
 func (p proxies) client(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if len(p) == 0 || err != nil || !p.trusts(from.Addr().Unmap()) {

@@ -10,14 +10,14 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
-// rereadEvery is how often the configuration file is looked at: as soon as an operator who
-// waits for an effect expects one.
+// rereadEvery is the interval between checks of the configuration file: an operator who waits for
+// an effect expects one by then.
 const rereadEvery = 2 * time.Second
 
 // Reread reads the configuration again whenever its file has changed, and calls apply with
-// it: from file, environment and flags, as at the start. fresh returns a configuration with
-// the defaults. live are the keys that apply puts into effect; of others that have changed
-// the log says that they need a restart. A file that cannot be used changes nothing.
+// it: from file, environment and flags, as at the start. fresh returns a configuration with the
+// defaults. live are the keys that apply puts into effect; others that have changed are logged as
+// in need of a restart. A file that cannot be used changes nothing.
 //
 // Without a file, or if the node was not started by [Main], Reread does nothing.
 func (n *Node) Reread(live []string, fresh func() Configured, apply func(Configured) error) {

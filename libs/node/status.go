@@ -13,17 +13,17 @@ import (
 
 // Status is how a process is set up and how near to its limits it is, for operators.
 type Status struct {
-	// TLS says that it talks to peers by TLS, Verifies that it takes only those with a certificate of
-	// its authority, and ServiceTLS that its service listener has TLS.
+	// TLS is true if it talks to peers by TLS, Verifies if it takes only peers with a certificate of
+	// its authority, and ServiceTLS if its service listener has TLS.
 	TLS, Verifies, ServiceTLS bool
 	Expires                   time.Time // of the certificate in use; zero: there is none
-	// AnyRole says that peers whose certificates name no role are accepted, and Shared that the own certificate names its
-	// role, and not this node.
+	// AnyRole is true if peers with certificates that name no role are accepted, and Shared if the own certificate names
+	// its role, and not this node.
 	AnyRole, Shared bool
 	ExpiredPeers    []Expired // peers that were refused in the last hour, because their certificates had expired
 	// Local and ManagementLocal say that the listeners are on loopback.
 	Local, ManagementLocal, Pprof bool
-	// ManagementGuarded says that the management listener asks for tokens or certificates.
+	// ManagementGuarded is true if the management listener asks for tokens or certificates.
 	ManagementGuarded            bool
 	ManagementTLS                bool
 	Connections, MostConnections int    // of the service listener

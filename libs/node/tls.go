@@ -23,7 +23,7 @@ type tlsFiles struct {
 	config     TLS
 	onBad      func(error)                // called when changed files are unusable; the old ones stay in use
 	deny       *watchfile.File[*denyList] // nil: nothing is denied
-	identities *identities                // nil: the other side is no peer
+	identities *identities                // nil: the other side is not a peer
 	least      uint16                     // version of TLS
 	conns      verifiedConns
 	expired    expiredPeers
@@ -37,7 +37,7 @@ type tlsFiles struct {
 type certificates struct {
 	own *tls.Certificate
 	ca  *x509.CertPool // nil: the system's
-	// expires is when the first certificate of the own chain expires.
+	// expires is the time when the first certificate of the own chain expires.
 	expires time.Time
 }
 
@@ -185,8 +185,8 @@ func (f *tlsFiles) client(addr string, to target, conn net.Conn) (*tls.Config, e
 	return config, nil
 }
 
-// both returns what servers and clients have in common. Whoever is at the other end of conn is accepted by its
-// certificate if accept is content with the chain and meant with the certificate.
+// both returns the common configuration of servers and clients. The peer at the other end of conn is accepted
+// by its certificate if accept is content with the chain and meant with the certificate.
 func (f *tlsFiles) both(now *certificates, conn net.Conn, use x509.ExtKeyUsage, meant func(*x509.Certificate) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:   f.least,

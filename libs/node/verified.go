@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// reviewEvery is how often open connections are compared with the certificates that are accepted now.
+// reviewEvery is the interval between comparisons of open connections with the certificates that are
+// accepted now.
 const reviewEvery = time.Second
 
 // verifiedConns are the open connections whose other side has shown a certificate. A connection can stay open for

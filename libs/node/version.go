@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Version is what is known about the running binary.
+// Version holds the known facts about the running binary.
 type Version struct {
 	Service  string `json:"service"`
 	Version  string `json:"version"`            // of the main module, or "devel"
@@ -45,9 +45,9 @@ func BuildVersion(service string) Version {
 // modules is how the paths of Roost's modules begin.
 const modules = "github.com/roost-cluster/roost/"
 
-// release returns which release of Roost a program has. The main module of a region with
-// entities of their author is another one: then it is that of the module required by it, and
-// unknown if that is a checkout.
+// release returns a program's release of Roost. The main module of a region with entities of their
+// author is another one: then it is the release of the module that it requires, and unknown if that
+// is a checkout.
 func release(info *debug.BuildInfo, v Version) string {
 	if strings.HasPrefix(info.Main.Path, modules) {
 		if v.Revision == "" {

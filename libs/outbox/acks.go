@@ -178,8 +178,8 @@ func (d *Dispatcher) acked(in Acked) {
 	}
 }
 
-// retryAck has the append of an ack tried again after a pause. The pause grows with each failure: damage
-// may last until somebody repairs it. If the memory has no room for others, the ack's source is unloaded
+// retryAck retries the append of an ack after a pause. The pause grows with each failure: damage may
+// last until an operator repairs it. If the memory has no room for others, the ack's source is unloaded
 // (see evict).
 func (d *Dispatcher) retryAck(a *ack) {
 	a.times++

@@ -18,7 +18,7 @@ type Dispatcher struct {
 	cfg        Config
 	shards     []*shard // in the order in which they were opened
 	byID       map[sharding.ShardID]*shard
-	addressees map[sharding.Entity]*addressee // those to which commands are in progress, or are to be sent
+	addressees map[sharding.Entity]*addressee // entities with commands that are in progress, or are to be sent
 	types      []*typeQueue                   // of addressees, in the order in which they first came up
 	retries    priority.Queue[*pair]
 	// deliveries are those that are not answered, taking the pairs whose answer a command of
@@ -62,16 +62,16 @@ type typeQueue struct {
 	// retrying has the pairs in Dispatcher.retries by the shard of their addressee, see Type.shardOf.
 	retrying map[uint32]map[*pair]struct{}
 	// events has the times of the last events that have made shards, or entities, ready for commands; servedAt is
-	// that of the last one that has made all shards ready.
+	// the time of the last event that has made all shards ready.
 	events   map[mark]time.Time
 	servedAt time.Time
 	forgetAt time.Time // when old events are forgotten; zero: there are none
 }
 
-// addressee is an entity to which commands are in progress: the target of a send, or a sender that takes
-// an answer.
+// addressee is an entity with commands in progress: the target of a send, or a sender that takes an
+// answer.
 type addressee struct {
-	underWay int     // commands, each of which has one of Config.TargetDeliveries slots
+	underWay int     // commands; each has one of Config.TargetDeliveries slots
 	waiting  []*pair // until a slot is free
 }
 
@@ -81,19 +81,19 @@ type shard struct {
 	epoch   sharding.Epoch
 	closed  bool
 	sources map[sharding.Entity]*source
-	// complete says that every entity of the shard that has pending sends is in sources.
+	// complete is true if every entity of the shard that has pending sends is in sources.
 	complete bool
 	after    Position  // how far the sweep has come
 	sweepAt  time.Time // when the next page of it is read
 	reading  bool
 	toRead   []*source // the sources that are to be read by themselves, apart from the sweep
-	// sweepNext says that the next read is for the sweep, if both the sweep and toRead are due.
+	// sweepNext gives the next read to the sweep, if both the sweep and toRead are due.
 	sweepNext bool
-	// idle are sources of which nothing is pending. They stay in memory until the read
-	// in progress has ended, because the page may be older.
+	// idle holds the sources without pending sends. They stay in memory until the read in progress
+	// has ended, because the page may be older.
 	idle []*source
-	// missed says that, since the sweep began, sources that have pending sends were unloaded:
-	// the sweep may have passed them.
+	// missed is true if, since the sweep began, sources with pending sends were unloaded: the sweep
+	// may have passed them.
 	missed bool
 	// dropped names the sends that operators have dropped while a read was in progress. The page of the
 	// read may still have these sends.
@@ -111,11 +111,11 @@ type source struct {
 	entity sharding.Entity
 	pairs  map[sharding.Entity]*pair // by target
 	held   int                       // sends in memory, those included that have ended but are not stored yet
-	// unstored is how many of its sends are in shard.unstored.
+	// unstored is the number of its sends in shard.unstored.
 	unstored int
-	// upTo is the sequence number up to which all pending sends of the source are in memory.
+	// upTo is a sequence number: all pending sends of the source up to it are in memory.
 	upTo uint64
-	// more says that there may be pending sends behind upTo. The source is then in shard.toRead, or
+	// more is true if there may be pending sends after upTo. The source is then in shard.toRead, or
 	// is being read, or waits for a sweep.
 	more       bool
 	readQueued bool // the source is in shard.toRead
@@ -128,17 +128,17 @@ type send struct {
 	seq    uint64
 	at     time.Time // when its record was stored
 	size   int
-	// unsure says that an earlier attempt may have had the effect of the send: an attempt was not
+	// unsure is true if an earlier attempt may have had the effect of the send: an attempt was not
 	// answered, or the send was read from the journal, so an earlier owner may have tried it.
 	unsure bool
-	// mayStillRun says that the target has refused the last attempt, but may still execute the send:
-	// until the end of the send is stored, the next owner of the shard may deliver it again, and the
-	// target does not remember that it has refused it.
+	// mayStillRun is true if the target has refused the last attempt, but may still execute the
+	// send: until the end of the send is stored, the next owner of the shard may deliver it again,
+	// and the target does not remember that it has refused it.
 	mayStillRun bool
-	// answer is what the sender is to be told; nil: the target has not answered.
+	// answer is the reply for the sender; nil: the target has not answered.
 	answer *sharding.Reply
-	// dropped says that an operator has dropped the send while an attempt was in progress. The send
-	// leaves the memory when the attempt has ended.
+	// dropped is true if an operator has dropped the send while an attempt was in progress. The
+	// send leaves the memory when the attempt has ended.
 	dropped bool
 	end     sharding.SendState // how the send has ended; SendPending: it has not
 }
@@ -352,8 +352,8 @@ func (d *Dispatcher) addSource(s *shard, e sharding.Entity) *source {
 	return src
 }
 
-// add puts the pending sends of a record into memory, if there is room. The parameter unsure says that
-// the sends may have been delivered before.
+// add puts the pending sends of a record into memory, if there is room. The parameter unsure is true
+// if the sends may have been delivered before.
 func (d *Dispatcher) add(src *source, in *Record, unsure bool) bool {
 	size := 0
 	for i := range in.Sends {

@@ -53,8 +53,8 @@
 // The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
 // package region.
 //
-//  1. Step and Observe are never called by two goroutines at a time. Their times are those of a
-//     monotonic clock. A [Tick] comes every 20 ms or so.
+//  1. Step and Observe are never called concurrently. Their times come from a monotonic clock. A
+//     [Tick] comes every 20 ms or so.
 //  2. For types that are not volatile, [Open] comes when a shard is open in the machine, and
 //     [Close] as soon as the shard drains or is aborted there.
 //  3. Every [turn.SendsStored], [turn.SendDropped], [turn.WakesUnknown] and [turn.FiringEnded]

@@ -55,10 +55,10 @@ func (d *Dispatcher) released(in *Released) {
 	}
 }
 
-// Retry retries the failing sends of an entity at once. If the entity has no id, it retries those of the
-// entity's type; if the entity is zero, those of all types. If to has a type, or an id as well, only sends to
-// such targets are retried. Retry returns the number of pairs that it retries. It also reads the sends from
-// the journal that have left the memory because they failed.
+// Retry retries the failing sends of an entity at once. If the entity has no id, it retries the sends of the
+// entity's type; if the entity is zero, the sends of all types. If to has a type, or an id as well, only
+// sends to such targets are retried. Retry returns the number of pairs that it retries. It also reads the
+// sends from the journal that have left the memory because they failed.
 func (d *Dispatcher) Retry(now time.Time, of, to sharding.Entity, out *Outputs) (n int) {
 	d.now, d.out = now, out
 	var list []*pair

@@ -20,10 +20,10 @@ type Failing struct {
 	Command string
 	ReplyTo string
 	SentAt  time.Time
-	// Answer says that the target has answered. What fails is then the command of the sender that is
-	// to take the answer.
+	// Answer is true if the target has answered. The failing command is then the one of the sender
+	// that is to take the answer.
 	Answer  bool
-	Waiting int       // how many sends of the pair wait behind it in memory
+	Waiting int       // number of later sends of the pair in memory, which wait
 	Since   time.Time // of the first failure, by the clock of this process
 	Times   int       // how many times it has failed
 	Next    time.Time // when it is tried again, by the clock of this process; a time in the past: now
@@ -32,7 +32,7 @@ type Failing struct {
 	Message string
 }
 
-// Died says why a send has become a dead letter.
+// Died records why a send has become a dead letter.
 type Died struct {
 	shard   sharding.ShardID // of the sender
 	At      time.Time        // by the clock of this process
@@ -42,8 +42,9 @@ type Died struct {
 }
 
 // Failing returns the sends that have failed and will be tried again, at most limit of them. It returns
-// those of an entity. If the entity has no id, it returns those of the entity's type; if the entity is
-// zero, those of all types. The send that has been failing for the longest time comes first.
+// the sends of an entity. If the entity has no id, it returns the sends of the entity's type; if the
+// entity is zero, the sends of all types. The send that has been failing for the longest time comes
+// first.
 func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
 	first := priority.First(func(yield func(*pair) bool) {
 		for p := range d.failing { // order-free: the first ones are taken
@@ -62,8 +63,8 @@ func (d *Dispatcher) Failing(of sharding.Entity, limit int) []Failing {
 	return list
 }
 
-// FailingOf returns the first send of a pair, for which the later sends of the pair wait. If this send
-// is not failing, ok is false.
+// FailingOf returns the first send of a pair. The later sends of the pair wait for it. If this send is
+// not failing, ok is false.
 func (d *Dispatcher) FailingOf(s sharding.ShardID, from, to sharding.Entity) (f Failing, ok bool) {
 	sh := d.byID[s]
 	if sh == nil || sh.sources[from] == nil {

@@ -11,7 +11,7 @@ import (
 // [Dispatcher.Observe] takes are no Inputs.
 type Input interface{ input() }
 
-// Outputs is what the driver must do after calls of Step and Observe.
+// Outputs holds the actions that the driver must perform after calls of Step and Observe.
 type Outputs struct {
 	Reads    []Read
 	Delivers []Deliver
@@ -44,7 +44,7 @@ type (
 		Records []Record
 		More    []sharding.ShardID // shards that may have more records
 		Failed  []sharding.ShardID // shards whose records could not be read; they have none in Records
-		// Err says why nothing could be read. If it is empty, the other fields are valid.
+		// Err is the reason why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
 	// Answered answers Deliver.
@@ -105,7 +105,7 @@ type Record struct {
 	Sends  []Pending // in the order of their places
 	// Epoch is the highest epoch that was claimed for the shard when the record was read.
 	Epoch sharding.Epoch
-	// Err says why the record cannot be read; empty: it can.
+	// Err is the reason why the record cannot be read; empty: it can.
 	Err string
 }
 

@@ -65,7 +65,7 @@ type sendName struct {
 	place uint16
 }
 
-// enqueue adds a send to those of its pair.
+// enqueue adds a send to the queue of its pair.
 func (d *Dispatcher) enqueue(x *send) {
 	src, to := x.source, x.To
 	if mutant.On("pair-order") { // every send is a pair of its own
@@ -160,7 +160,7 @@ func (d *Dispatcher) freeSlot(to sharding.Entity) {
 // offerSlot makes the next pair that waits for a slot of an entity ready, if a slot is free. It must be called
 // when a slot becomes free. It must also be called when a pair that was made ready will not take the slot after
 // all, because the pair is removed or its send is given up. A pair that was made ready is no longer in
-// addressee.waiting, and nobody else was offered the slot. So the slot would stay free while other pairs wait
+// addressee.waiting, and no other pair was offered the slot. So the slot would stay free while other pairs wait
 // for it.
 func (d *Dispatcher) offerSlot(to sharding.Entity) {
 	t := d.addressees[to]
@@ -190,7 +190,8 @@ func (p *pair) firstName() sendName {
 	return sendName{p.source.entity, x.seq, x.Place}
 }
 
-// advance begins what is due: retries, deliveries, appends that store ends of sends, and reads.
+// advance begins everything that is due: retries, deliveries, appends that store ends of sends, and
+// reads.
 func (d *Dispatcher) advance() {
 	for len(d.retries) > 0 && !d.retries[0].retryAt.After(d.now) {
 		p := d.retries[0]
@@ -203,9 +204,9 @@ func (d *Dispatcher) advance() {
 	d.scan()
 }
 
-// startReady begins the attempts for which there is room, and reports whether it has begun any. If so,
-// it must be called again. An attempt may give a send up. Then the pair becomes ready in the queue of
-// its sender's type, because the sender is to take the answer, and the loop may have passed that queue
+// startReady begins attempts while there is room, and reports whether it has begun any. If so, it must
+// be called again. An attempt may give a send up. Then the pair becomes ready in the queue of its
+// sender's type, because the sender is to take the answer, and the loop may have passed that queue
 // already.
 func (d *Dispatcher) startReady() (any bool) {
 	for _, q := range d.types {
@@ -291,7 +292,7 @@ func (d *Dispatcher) answered(in *Answered) {
 		return
 	}
 	r := &in.Reply
-	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected // a target does not remember what it has refused, so it could execute a repeat
+	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected // a target does not remember refused sends: it could execute a repeat
 	switch {
 	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
 		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // the outcome will never be known
@@ -320,7 +321,7 @@ func (d *Dispatcher) targetAnswered(p *pair, r *sharding.Reply) {
 	more := len(r.Payload) + len(r.Message)
 	x.size += more
 	d.bytes += more
-	d.clearFailure(p) // the failures so far were those of the target, which has answered now; from here on, only the sender can fail
+	d.clearFailure(p) // the failures so far were the target's, which has answered now; from here on, only the sender can fail
 	d.makeReady(p)
 }
 
@@ -496,7 +497,7 @@ func (d *Dispatcher) removeDropped(p *pair) {
 	d.removeSend(x)
 }
 
-// beginNext removes the first send of a pair, which has ended, and begins the send behind it.
+// beginNext removes the first send of a pair, which has ended, and begins the next send.
 func (d *Dispatcher) beginNext(p *pair) {
 	d.clearFailure(p)
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {

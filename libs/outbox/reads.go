@@ -13,7 +13,7 @@ type reading struct {
 	parts []part
 }
 
-// part is what is read of one shard: from a position on, for a sweep or for one source.
+// part is one shard's part of a read: from a position on, for a sweep or for one source.
 type part struct {
 	shard  *shard
 	from   Position
@@ -205,8 +205,8 @@ func (src *source) notDropped(r *Record) []Pending {
 	})
 }
 
-// addRecords takes in the next records of a source. The parameter more says that there may be others
-// behind them. addRecords reports whether all records had room.
+// addRecords takes in the next records of a source. The parameter more is true if others may follow.
+// addRecords reports whether all records had room.
 func (d *Dispatcher) addRecords(src *source, records []Record, more bool) (all bool) {
 	for i := range records {
 		r := records[i]
@@ -214,7 +214,7 @@ func (d *Dispatcher) addRecords(src *source, records []Record, more bool) (all b
 		switch {
 		case r.Seq <= src.upTo:
 		case r.Err != "":
-			// The records behind this one may have sends to the same targets. They must wait for it.
+			// Later records may have sends to the same targets. They must wait for this one.
 			d.stats.ReadsFailed++
 			src.more = true
 			return true // the next sweep tries again

@@ -149,7 +149,7 @@ func (c *checking) ends(list []*send) {
 	}
 }
 
-// pair checks that a pair is where its state says.
+// pair checks that the place of a pair matches its state.
 func (c *checking) pair(p *pair) error {
 	ok := false
 	switch d := c.d; p.state {

@@ -1,17 +1,17 @@
-// Package pace says when a core that is stepped by ticks gets the next one.
+// Package pace decides when a core that runs by ticks gets the next one.
 //
-// Each tick wakes a process up, and that is most of what an idle process costs. So a core in which nothing happens
-// gets few ticks. They come when its process wakes up anyway.
+// Each tick wakes a process up, and that is most of the cost of an idle process. So an idle core gets few
+// ticks. They come when its process wakes up anyway.
 package pace
 
 import "time"
 
 // Rest decides when a core gets its next tick: soon while something happens, and later after nothing has happened
-// for a while. The package of the core says what counts.
+// for a while. The package of the core defines what counts.
 type Rest struct {
 	// Every is the time between two ticks of a core at rest.
 	Every time.Duration
-	// After is how long nothing must have happened.
+	// After is the time that nothing must have happened.
 	After time.Duration
 
 	ticked, stirred time.Time

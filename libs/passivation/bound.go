@@ -23,11 +23,11 @@ const (
 	// boundLow is the part of the bytes below which the limit is raised. It is below
 	// boundTarget, so that a limit which was just lowered is not raised again.
 	boundLow = 0.7
-	// boundGrowth is the factor by which the limit is raised. Even if the whole heap consists
-	// of entities, it then stays below boundTarget: 0.7 * 1.25 < 0.9.
+	// boundGrowth is the factor that raises the limit. Even if the whole heap consists of entities,
+	// it then stays below boundTarget: 0.7 * 1.25 < 0.9.
 	boundGrowth = 1.25
-	// boundCycles is how many garbage collections must end between two changes. One is not
-	// enough: it may have begun before the entities were gone.
+	// boundCycles is the number of garbage collections that must end between two changes. One is
+	// not enough: it may have begun before the entities were gone.
 	boundCycles = 2
 )
 

@@ -117,8 +117,8 @@ func (c *composite) split() int {
 	return n
 }
 
-// move changes the window's proportion by step. It evicts nothing: entities for which one of the
-// two areas has no room any more go to the other one.
+// move changes the window's proportion by step. It evicts nothing: entities that no longer find
+// room in one of the two areas go to the other one.
 func (c *composite) move(step float64) {
 	c.proportion = max(c.admission.MinProportion, min(c.admission.MaxProportion, c.proportion+step))
 	windowLimit := c.split()

@@ -1,6 +1,6 @@
-// Package passivation decides which entities leave memory. A [Policy] is a plain value:
-// it is told which entities are touched and what time it is, and returns those to
-// passivate. It has no clock and no goroutine.
+// Package passivation decides which entities leave memory. A [Policy] is a plain value: it receives
+// the touched entities and the time, and returns the entities to passivate. It has no clock and no
+// goroutine.
 //
 // # Strategies
 //
@@ -12,7 +12,7 @@
 // a small window first. From there an entity gets into the main area only if it was touched more
 // often than the entity that it would replace (W-TinyLFU). How often an entity was touched is
 // estimated by a *sketch*, for active entities and for others. A sketch is a few rows of small counters
-// (a count-min sketch). [Filter] says how many rows and counters it has. The function [Composite]
+// (a count-min sketch). [Filter] sets the number of its rows and counters. The function [Composite]
 // returns a composite strategy whose values have proven good, and whose window adapts to the load.
 //
 // [Parse] reads a strategy from a configuration, [Strategy.Validate] checks one that code
@@ -26,10 +26,10 @@
 // once.
 //
 // Entities differ in size, so a limit on their number does not limit their memory. While the live
-// heap of the process is above a number of bytes, a [Bound] says how many entities may be
-// active, and [Policy.Shrink] passivates the rest, even if the strategy has no limit. Later
-// the number grows again. If the working set does not fit into the memory, entities are then
-// loaded again and again.
+// heap of the process is above a number of bytes, a [Bound] limits the number of active entities,
+// and [Policy.Shrink] passivates the rest, even if the strategy has no limit. Later the number
+// grows again. If the working set does not fit into the memory, entities are then loaded again and
+// again.
 //
 // # Entities are numbers
 //
@@ -50,14 +50,13 @@
 //
 // # Differences from Akka
 //
-// The strategies are those of Akka Cluster Sharding, and Pekko's published cases and
-// traces give the same results here, to the last passivation. What differs on purpose:
+// The strategies are the same as in Akka Cluster Sharding, and Pekko's published cases and traces
+// give the same results here, to the last passivation. What differs on purpose:
 //
-//   - The idle time begins when the entity has done its command ([Policy.Rests]), and not
-//     when the command arrives: a command that takes longer than the idle time is no reason
-//     to passivate.
-//   - An idle entity is passivated when its idle time is over ([Policy.NextIdle] says when).
-//     Akka checks at regular intervals, so it may passivate up to half of the idle time
+//   - The idle time begins when the entity has done its command ([Policy.Rests]), and not when the
+//     command arrives: a command that takes longer than the idle time is not a reason to passivate.
+//   - An idle entity is passivated when its idle time is over ([Policy.NextIdle] returns that
+//     time). Akka checks at regular intervals, so it may passivate up to half of the idle time
 //     later. An entity that was idle for exactly the configured time is passivated, too.
 //   - If a limit is smaller than the number of active shards, each shard may have one
 //     entity. In Akka it may have none, and every command loads its entity again.

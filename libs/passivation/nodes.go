@@ -5,8 +5,8 @@ package passivation
 // numbers up to the highest one.
 type Entity uint32
 
-// Nodes is what policies keep for each entity. Policies of several types share one Nodes
-// if their entities are numbered together. It is not safe for concurrent use.
+// Nodes holds the data that policies keep for each entity. Policies of several types share one
+// Nodes if their entities are numbered together. It is not safe for concurrent use.
 type Nodes struct {
 	// order links the entities in the lists of the replacers.
 	order links
@@ -15,13 +15,13 @@ type Nodes struct {
 	tracked []tracked
 }
 
-// rest is what is kept of an entity while it rests.
+// rest is the data that is kept of an entity while it rests.
 type rest struct {
 	link
 	since int64 // when it began to rest, as the time since Policy.base
 }
 
-// tracked is what is kept for an entity besides its links: 20 bytes.
+// tracked is the data that is kept for an entity besides its links: 20 bytes.
 type tracked struct {
 	hash uint32
 	// shard is the index of the shard plus 1; 0: no policy tracks the entity.
@@ -33,7 +33,7 @@ type tracked struct {
 	resting  bool   // the entity is in Policy.rest
 }
 
-// area is where a composite keeps an entity.
+// area is the place of an entity in a composite.
 type area uint8
 
 const (

@@ -18,8 +18,8 @@ type Policy struct {
 	held   int    // number of entities that are tracked
 	most   int    // how many may be tracked, see Shrink; 0: only the limit counts
 	rest   list   // the entities that rest, longest first
-	// base is when an entity began to rest for the first time. Other times are stored as
-	// durations since base: they take less memory, and are those of the monotonic clock.
+	// base is the time when an entity began to rest for the first time. Other times are stored as
+	// durations since base: they take less memory, and come from the monotonic clock.
 	base time.Time
 }
 
@@ -57,8 +57,8 @@ func newReplacer(nodes *Nodes, r Replacement) replacer {
 	return nil
 }
 
-// Open makes a shard active. Every other shard's part of the limit shrinks; the entities
-// for which there is no room any more are appended to passivate.
+// Open makes a shard active. Every other shard's part of the limit shrinks; the entities that no
+// longer find room are appended to passivate.
 func (p *Policy) Open(shard int, passivate []Entity) []Entity {
 	if p.open[shard] {
 		return passivate
@@ -98,9 +98,9 @@ func (p *Policy) SetLimit(n int, passivate []Entity) []Entity {
 	return p.apply(passivate)
 }
 
-// Change changes the idle time and the limit to those of another strategy, which must be
-// valid. It reports false, and changes nothing, if the strategies differ in more than these
-// numbers: then the entities must be told to a new policy.
+// Change takes the idle time and the limit from another strategy, which must be valid. It reports
+// false, and changes nothing, if the strategies differ in more than these numbers: then the
+// entities must be added to a new policy.
 func (p *Policy) Change(s Strategy, passivate []Entity) (_ []Entity, ok bool) {
 	like := s
 	like.Idle, like.Limit = p.strategy.Idle, p.strategy.Limit
@@ -111,7 +111,7 @@ func (p *Policy) Change(s Strategy, passivate []Entity) (_ []Entity, ok bool) {
 	return p.SetLimit(s.Limit, passivate), true
 }
 
-// tracksNothing says that no entity is ever passivated.
+// tracksNothing reports whether no entity is ever passivated.
 func (p *Policy) tracksNothing() bool { return p.strategy.Idle == 0 && p.strategy.Limit == 0 }
 
 // Shrink lets at most n entities be active until it is called again; 0: only the limit of the
@@ -173,9 +173,9 @@ func (p *Policy) divide(passivate []Entity) []Entity {
 	return passivate
 }
 
-// Touched notes that an active shard has a command for an entity. The entity is active, or is
-// about to be. It is not idle until [Policy.Rests]. hash is a hash of the entity's id, by which
-// touches are counted also while the entity is passivated.
+// Touched notes that an active shard has a command for an entity. The entity is active, or is about
+// to be. It is not idle until [Policy.Rests]. hash is a hash of the entity's id; it counts touches
+// also while the entity is passivated.
 //
 // The entities to passivate are appended to passivate. The touched entity can be one of them:
 // then it is to be passivated after the command. An entity that was appended is not tracked any

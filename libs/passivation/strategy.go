@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Strategy says how a policy chooses. The zero value is [None].
+// Strategy defines how a policy chooses. The zero value is [None].
 type Strategy struct {
-	// Idle is how long an entity may have nothing to do before it is passivated; 0: forever.
+	// Idle is the time that an entity may have nothing to do before it is passivated; 0: any time.
 	Idle time.Duration
-	// Limit is how many entities of the type may be active in a region. Each of the
+	// Limit is the number of entities of the type that may be active in a region. Each of the
 	// active shards has an equal part of it. 0: any number.
 	Limit int
 	// Main chooses which entity is passivated when more than Limit are active.
@@ -36,7 +36,7 @@ type Replacement struct {
 // Order says by what a [Replacement] chooses.
 type Order uint8
 
-// The zero Order is that of a strategy without a limit, or of an admission without a window.
+// The zero Order belongs to a strategy without a limit, or to an admission without a window.
 const (
 	LeastRecentlyUsed Order = iota + 1
 	MostRecentlyUsed
@@ -67,15 +67,15 @@ type HillClimbing struct {
 	AdjustMultiplier float64
 	// InitialStep is by how much the part changes in the first step. Default 0.0625.
 	InitialStep float64
-	// RestartThreshold says when the next step is InitialStep again: if the hit rate has changed
-	// by as much as this since the last step, the load has changed. Default 0.05.
+	// RestartThreshold is the change of the hit rate since the last step that makes the next step
+	// InitialStep again: then the load has changed. Default 0.05.
 	RestartThreshold float64
-	// StepDecay is by which factor a step is smaller than the one before. Default 0.98.
+	// StepDecay is the ratio of a step to the one before. Default 0.98.
 	StepDecay float64
 }
 
-// Filter says how large the sketch is that estimates how often entities are touched (see the
-// package comment).
+// Filter sets the size of the sketch that estimates how often entities are touched (see the package
+// comment).
 type Filter struct {
 	// Depth is the number of rows, 1 to 16. More rows make better estimates. Default 4.
 	Depth int
@@ -89,8 +89,8 @@ type Filter struct {
 	ResetMultiplier float64
 }
 
-// DefaultIdle is how long entities may be idle where nothing else is configured: long
-// enough for a conversation, short enough to free memory.
+// DefaultIdle is the time that entities may be idle where nothing else is configured: long enough
+// for a conversation, short enough to free memory.
 const DefaultIdle = 2 * time.Minute
 
 // DefaultLimit is the limit of the default composite.
@@ -162,7 +162,7 @@ func (s Strategy) OrIdle(after time.Duration) Strategy {
 // MaxLimit is the highest limit. It is so low because the numbers of entities have 32 bits.
 const MaxLimit = math.MaxInt32
 
-// maxWidth is how many counters a row of a sketch may have.
+// maxWidth is the number of counters that a row of a sketch may have.
 const maxWidth = 1 << 31
 
 // Validate returns an error that names every field with an unusable value, by the key that

@@ -22,8 +22,8 @@ import (
 //
 // A composite can be changed by main, segments and aging (its main area), window,
 // window.segments, window.aging, window.proportion, window.min, window.max, climb (on or
-// off), climb.every, climb.step, climb.restart, climb.decay, filter (on or off),
-// filter.depth, filter.bits, filter.width and filter.reset. [Admission] says what they mean.
+// off), climb.every, climb.step, climb.restart, climb.decay, filter (on or off), filter.depth,
+// filter.bits, filter.width and filter.reset. [Admission] documents them.
 func Parse(text string) (Strategy, error) {
 	s, words := None(), strings.Fields(text)
 	if len(words) == 0 {
@@ -65,7 +65,7 @@ func Parse(text string) (Strategy, error) {
 	return s, s.Validate()
 }
 
-// String returns the text from which [Parse] makes the same strategy.
+// String returns the text that [Parse] turns into the same strategy.
 func (s Strategy) String() string {
 	name := s.name()
 	base := *preset(name)
@@ -168,8 +168,8 @@ var settings = []setting{
 	number("filter.reset", filters, func(s *Strategy) *float64 { return &s.Admission.Filter.ResetMultiplier }),
 }
 
-// A place returns "" if a strategy has the part that a setting is about. Otherwise it says what
-// the strategy must have.
+// A place returns "" if a strategy has the part that a setting is about. Otherwise it names the
+// part that the strategy must have.
 type place func(*Strategy) (missing string)
 
 func always(*Strategy) string { return "" }

@@ -27,9 +27,9 @@
 //     one monotonic clock. It begins with the peer's incarnation and ends with it.
 //  2. [Detector.Heartbeat] is called for every heartbeat reply of this very
 //     incarnation, in the order of arrival.
-//  3. After a pause of the process [Detector.Restart] is called for all detectors before
-//     any of them is asked.
-//  4. Heartbeats that have arrived are taken in before [Detector.Available] is asked.
+//  3. After a pause of the process [Detector.Restart] is called for all detectors before any of them is
+//     queried.
+//  4. Heartbeats that have arrived are taken in before [Detector.Available] is called.
 //
 // What to write:
 //
@@ -72,15 +72,14 @@ type Config struct {
 	// Threshold is the suspicion at which a peer stops being available.
 	// Default 8: one false alarm in 10⁸ if intervals were normally distributed.
 	Threshold float64
-	// MaxSamples is how many of the newest intervals are remembered, 2 to
-	// 10000. Default 1000: it bounds memory to 8 kB per peer.
+	// MaxSamples is the number of the newest intervals that are remembered, 2 to 10000. Default 1000: it
+	// bounds memory to 8 kB per peer.
 	MaxSamples int
 	// MinStdDev is the least standard deviation assumed, so that a very
 	// regular peer is not suspected after a minor delay. Default 100 ms.
 	MinStdDev time.Duration
-	// Pause is how long a heartbeat may be overdue before suspicion begins to
-	// grow: garbage collection, a busy machine, a lost packet. At most 1 h.
-	// Default 3 s.
+	// Pause is the time that a heartbeat may be overdue before suspicion begins to grow: garbage
+	// collection, a busy machine, a lost packet. At most 1 h. Default 3 s.
 	Pause time.Duration
 	// FirstInterval is the expected interval before any was measured, at most
 	// 1 h. Default 1 s, the heartbeat interval.
@@ -134,7 +133,7 @@ func (c Config) Validate() error {
 type DeadlineConfig struct {
 	// Interval is the time between heartbeats.
 	Interval time.Duration
-	// Pause is how long a heartbeat may be overdue.
+	// Pause is the time that a heartbeat may be overdue.
 	Pause time.Duration
 }
 

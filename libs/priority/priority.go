@@ -1,10 +1,9 @@
-// Package priority has a priority queue from which every element can be removed, not only the
-// first one.
+// Package priority has a priority queue that can remove every element, not only the first one.
 package priority
 
 import "container/heap"
 
-// Element is what a [Queue] holds, a pointer as a rule. While it is in a queue, nothing that
+// Element is an element of a [Queue], a pointer as a rule. While it is in a queue, nothing that
 // Before reads may change.
 type Element[E any] interface {
 	// Before reports whether the element comes out before the other one. Of two different
@@ -30,8 +29,8 @@ func (q Queue[E]) Has(e E) bool {
 	return 0 <= i && i < len(q) && q[i].Place() == e.Place()
 }
 
-// Find returns the first element that ok accepts. It looks only at elements that ok does not accept, and at those right
-// behind them.
+// Find returns the first element that ok accepts. It looks only at elements that ok does not accept, and at their
+// children in the heap.
 func (q Queue[E]) Find(ok func(E) bool) (first E, found bool) {
 	for look := []int{0}; len(look) > 0; {
 		i := look[len(look)-1]
@@ -59,14 +58,14 @@ func (h items[E]) Swap(i, j int) {
 	*h[i].Place(), *h[j].Place() = i, j
 }
 
-// Push is that of heap.Interface.
+// Push implements heap.Interface.
 func (h *items[E]) Push(x any) {
 	e := x.(E)
 	*e.Place() = len(*h)
 	*h = append(*h, e)
 }
 
-// Pop is that of heap.Interface.
+// Pop implements heap.Interface.
 func (h *items[E]) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]

@@ -1,9 +1,9 @@
-// Package purge decides when the journal is asked to remove what is left of deleted entities.
-// [Purger] is a pure state machine beside the entity core, one for each shard core of a region.
+// Package purge decides when to ask the journal to remove the remains of deleted entities. [Purger]
+// is a pure state machine, separate from the entity core, one for each shard core of a region.
 //
 // The records of a life that has ended stay in the journal until their idempotency keys are old
 // enough to be forgotten. For each deleted entity the journal has a wake-up of the kind
-// [sharding.PurgeWake], which says when the next [Purge] of the entity is due.
+// [sharding.PurgeWake], which holds the due time of the entity's next [Purge].
 //
 // Several purges are due before the keys are old. These purges remove nothing. They are needed because
 // the age of keys grows only when something is written: a write adds the time since the last write of
@@ -42,7 +42,7 @@
 //			p.Step(time.Now(), purge.Tick{}, &out)
 //		}
 //		for _, r := range out.Reads {
-//			read(r) // beside the loop
+//			read(r) // in the background
 //		}
 //		for _, x := range out.Purges {
 //			submit(x)

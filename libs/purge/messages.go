@@ -9,7 +9,7 @@ import (
 // Input is an input of [Purger.Step]. Only this package defines inputs.
 type Input interface{ input() }
 
-// Outputs is what the driver must do after a call of Step.
+// Outputs holds the actions that the driver must perform after a call of Step.
 type Outputs struct {
 	Reads  []Read
 	Purges []Purge
@@ -33,7 +33,7 @@ type (
 		// More are the shards that may have more wake-ups that are due.
 		More   []sharding.ShardID
 		Failed []sharding.ShardID // shards whose wake-ups could not be read; they have none in Wakes
-		// Err says why nothing could be read. If it is empty, the other fields are valid.
+		// Err is the reason why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
 	// Purged answers Purge.
@@ -65,7 +65,7 @@ type Read struct {
 	Limit  int
 }
 
-// Purge has what is left of a life removed, under the epoch. It is answered by one Purged.
+// Purge removes the remains of a life, under the epoch. It is answered by one Purged.
 type Purge struct {
 	Wake
 	Epoch sharding.Epoch

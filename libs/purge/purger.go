@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/storeclock"
 )
 
-// Purger decides when what is left of the deleted entities of open shards is removed. It is
-// not safe for concurrent use.
+// Purger decides when the remains of deleted entities of open shards are removed. It is not safe
+// for concurrent use.
 type Purger struct {
 	cfg    Config
 	shards []*shard // in the order in which they are looked at
@@ -37,7 +37,7 @@ type shard struct {
 	lookAt   time.Time
 	closed   bool
 	failures int // how many of the last looks in a row could not read the shard's wake-ups
-	// more says that the last look has not seen all wake-ups that are due. If it has seen all, purged has
+	// more is true if the last look has not seen all wake-ups that are due. If it has seen all, purged has
 	// the wake-ups whose purges were accepted since then. If such a wake-up is still due at the next look,
 	// unchanged, its life has more records than one purge removes.
 	more   bool

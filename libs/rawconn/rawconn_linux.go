@@ -100,7 +100,8 @@ func (h *half) call(b []byte) (int, error) {
 	return h.n, nil
 }
 
-// failed returns the error that package net would return. await is why waiting has ended, nil if the call has failed.
+// failed returns the error that package net would return. await is the error that ended the wait, nil if the call has
+// failed.
 func (h *half) failed(await error) error {
 	err := await
 	var waiting *net.OpError

@@ -7,10 +7,10 @@
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in the
 // [Queue] of their connection, before they can have any effect. A command with a small reply
 // may overtake commands with large ones, but never a command for the same entity. A command
-// may wait only for a part of the time before its deadline; then it is taken out of the queue
-// and refused. The commands for one entity may use only a share of what their connection may
-// use. Further commands for that entity wait in a list of their own. So an entity whose turns
-// never end does not use up the share of its connection.
+// may wait only for a part of the time before its deadline; then it is taken out of the queue and
+// refused. The commands for one entity may use only a share of their connection's capacity. Further
+// commands for that entity wait in a list of their own. So an entity whose turns never end does not
+// use up the share of its connection.
 //
 // Connections share the budget by dynamic thresholds, as the ports of a switch share
 // its buffer: no connection may hold more than what is still free. So a few connections
@@ -23,14 +23,14 @@
 //
 // # Duties of the driver
 //
-//  1. A Budget, its Queues and their SizeEstimates are used by one goroutine at a time;
-//     the times are those of a monotonic clock.
+//  1. A Budget, its Queues and their SizeEstimates are used by one goroutine at a time; the times
+//     come from a monotonic clock.
 //  2. Every command goes through [Queue.Admit] in the order in which its connection brought
 //     it, before it can have any effect. Admit returns a verdict. [Admitted]: the driver runs
 //     the command. [Waits]: the queue keeps the command, and the driver does nothing more
 //     with it. [Dropped]: the connection has ended, and the driver forgets the command.
 //     [Full]: the driver refuses the command.
-//  3. A command for which Queue.Admit returned Full has no ticket. Its refusal gets one from
+//  3. If Queue.Admit returns Full, the command has no ticket. Its refusal gets one from
 //     [Budget.Reserve]. If Budget.Reserve has no ticket either, the driver tries again later, and
 //     reads nothing more from the connection until then.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to

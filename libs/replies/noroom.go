@@ -6,9 +6,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// NoRoom returns the reply that replaces one for which there is no capacity. It keeps
-// what is known of the command's effects; a read-only command has none, and may be
-// sent again.
+// NoRoom returns the replacement for a reply that finds no capacity. It keeps the known outcome of
+// the command's effects; a read-only command has none, and may be sent again.
 func NoRoom(r *sharding.Reply, readOnly bool, why string) sharding.Reply {
 	code, what := sharding.ResourceExhausted, "the command's answer"
 	outcome := r.Outcome

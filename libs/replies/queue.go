@@ -52,12 +52,12 @@ type Verdict int
 const (
 	// Admitted commands have a ticket.
 	Admitted Verdict = iota
-	// Waits says that the queue has the command.
+	// Waits means that the queue has the command.
 	Waits
-	// Full says that too many commands are waiting: the caller must refuse this one.
+	// Full means that too many commands are waiting: the caller must refuse this one.
 	Full
-	// Dropped says that the connection has ended. The command must not run, because the commands that
-	// waited before it do not run either.
+	// Dropped means that the connection has ended. The command must not run, because the commands
+	// that waited before it do not run either.
 	Dropped
 )
 
@@ -172,7 +172,7 @@ func (q *Queue[T]) removeEmptyHeld() {
 	q.held = slices.DeleteFunc(q.held, func(h *held[T]) bool { return len(h.waiting) == 0 })
 }
 
-// Next admits the next waiting command for which there is capacity now.
+// Next admits the next waiting command that has capacity now.
 func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 	if len(q.freed) > 0 {
 		q.passFreed(b)
@@ -199,9 +199,9 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 }
 
 // enlarge moves commands from the list small to the list large, if their replies are expected to be large by
-// now. The commands behind them for the same entities are moved too. They come before the commands that are
-// already in the list large, because they have arrived before those of the same entities. All of them are
-// moved in one pass, because many may wait.
+// now. Later commands for the same entities are moved too. They come before the commands that are already in
+// the list large, because they arrived before the large ones for the same entities. All of them are moved in
+// one pass, because many may wait.
 func (q *Queue[T]) enlarge(b *Budget) {
 	var moved list[T]
 	grown := map[*entity]bool{}
@@ -306,5 +306,5 @@ func (q *Queue[T]) Drop(b *Budget) {
 	b.SetUnsent(&q.Account, 0)
 }
 
-// Waiting is how many commands wait, on all connections.
+// Waiting returns the number of waiting commands, on all connections.
 func (b *Budget) Waiting() int { return b.waiting }

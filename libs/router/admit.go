@@ -185,7 +185,7 @@ func (m *Machine) reachable(desc *sharding.TypeDesc, id sharding.EntityID) bool 
 	return row.Phase == sharding.Serving && l != nil && l.up
 }
 
-// unhosted says that no region hosts the type, and which one did.
+// unhosted returns the message that no region hosts the type, and which one did.
 func unhosted(desc *sharding.TypeDesc) string {
 	why := fmt.Sprintf("no registered region hosts the type %s", desc.Type)
 	if desc.LastHost != "" {
@@ -307,7 +307,7 @@ func (r *request) failureBefore(code sharding.Code) string {
 	return r.lastFailure()
 }
 
-// waitsFor says what a command waits for. The command is not in doubt.
+// waitsFor describes what a command waits for. The command is not in doubt.
 func (m *Machine) waitsFor(r *request) string {
 	desc, known := m.table.Type(r.env.Entity.Type)
 	if !known {

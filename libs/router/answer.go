@@ -70,7 +70,7 @@ func (m *Machine) answer(in *Answer) {
 
 // failureText returns the text of a failure, which is needed if the command is given up later. The text is
 // shortened if it is very long, because commands that are sent again and again keep it in memory. The end of
-// the message is kept, because it says where the log has more.
+// the message is kept, because it points to the place in the log that has more.
 func failureText(reply *sharding.Reply) string {
 	const first, last = 400, 100
 	text := reply.Message
@@ -134,8 +134,8 @@ func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
 }
 
 // refusedLate handles the refusal of an attempt whose command has ended already: another attempt was answered,
-// or the command was given up. No attempt is ever made at an epoch above that of the row, so a refusal of such
-// an epoch is ignored.
+// or the command was given up. No attempt is ever made at an epoch above the row's, so a refusal of such an
+// epoch is ignored.
 func (m *Machine) refusedLate(in NotMine) {
 	row, ok := m.table.Row(in.Row.Shard)
 	if !ok {

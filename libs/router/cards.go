@@ -9,10 +9,10 @@ import (
 )
 
 // A gateway tells the coordinator how its clients fare: the polls of the table carry cards. Each
-// command counts in one card. A card that gets lost is not repeated: the next one is about what
-// came later, and that is what matters then.
+// command counts in one card. A card that gets lost is not repeated: the next one covers the later
+// commands, which matter more by then.
 
-// tally is what the next card says.
+// tally holds the contents of the next card.
 type tally struct {
 	since             time.Time
 	commands, refused uint64

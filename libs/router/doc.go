@@ -22,9 +22,9 @@
 // read-only, or has a key and its type is journaled. Any other command is sent again only
 // after a definite refusal.
 //
-// When the coordinator has known no region for a type for a while, the route table says that the
-// type is unhosted. Commands for the type are then refused at once, except commands for a shard
-// whose region the router still reaches although the coordinator has lost it.
+// When the coordinator has known no region for a type for a while, the route table marks the type
+// as unhosted. Commands for the type are then refused at once, except commands for a shard whose
+// region the router still reaches although the coordinator has lost it.
 //
 // # Moves
 //
@@ -33,7 +33,7 @@
 //
 // A row with phase serving and a newer epoch means that the newer epoch is claimed. What was sent
 // at an older epoch, and has not taken effect by then, never will. If an unanswered command that
-// was sent at an older epoch may be sent again, it is put back into the queue, ahead of later
+// was sent at an older epoch may be sent again, it is put back into the queue, before later
 // commands. If it may not, it holds up the later commands of its shard until it is answered, for
 // [Config].UnkeyedWait at most; then it ends as Unknown. The first answer to a command counts,
 // whichever attempt it belongs to.
@@ -84,9 +84,9 @@
 //
 // # Duties of the driver
 //
-//  1. One goroutine steps the Machine, with the time of a monotonic clock, and performs
-//     the outputs of each Step in their order, before those of the next. A Tick comes
-//     at most 20 ms or so after the time that Due returns after the last step; earlier ones do no harm.
+//  1. One goroutine steps the Machine, with the time of a monotonic clock, and performs the outputs of
+//     each Step in their order, before the outputs of the next. A Tick comes at most 20 ms or so after
+//     the time that Due returns after the last step; earlier ones do no harm.
 //  2. Each command is submitted with a Request number of its own and with a command id.
 //     Its names ([sharding.Envelope.Check]) and sizes were checked before. Commands of
 //     one client whose order matters are submitted in that order. A command ends with one
@@ -95,19 +95,18 @@
 //     by [Delivered] when the client has the reply or is gone. One Delivered may carry the
 //     sum of several Held. Commands that the driver has refused itself, for lack of room, are
 //     counted by [TurnedAway].
-//  4. The command of a [SendCommand] is written only to the link that [Sender.Link] returns, on
-//     the lane of its shard. If the command cannot be written, the [Sender] is told why:
-//     [Sender.Failed] if the link did not take the command, [Sender.Refused] if no link ever
-//     would. After the outputs of a step, [Sender.Next] is called until it returns nothing, and
-//     the Machine is stepped with each input that it returns.
-//  5. [Sender.Up] reports a new link, with a number that no link had before; it is called
-//     before anything that arrived on the link is stepped. [Sender.Down] reports the end
-//     of the link, with the commands that were never written to it; it is called after
-//     everything that arrived on the link has been stepped.
-//  6. Answers of a link are stepped in the order in which they arrived. A command that
-//     was written to a link is answered on it, however late, unless the link is lost. The
-//     core relies on this: it never repeats an unanswered command on the same link at the
-//     same epoch.
+//  4. The command of a [SendCommand] is written only to the link that [Sender.Link] returns, on the
+//     lane of its shard. If the command cannot be written, the [Sender] learns why: [Sender.Failed]
+//     if the link did not take the command, [Sender.Refused] if no link ever would. After the
+//     outputs of a step, [Sender.Next] is called until it returns nothing, and each input that it
+//     returns goes to the Machine's Step.
+//  5. [Sender.Up] reports a new link, with a number that no link had before; it is called before
+//     anything that arrived on the link goes to Step. [Sender.Down] reports the end of the link,
+//     with the commands that were never written to it; it is called after everything that arrived
+//     on the link has gone to Step.
+//  6. Answers of a link go to Step in the order in which they arrived. A command that was written
+//     to a link is answered on it, however late, unless the link is lost. The core relies on this:
+//     it never repeats an unanswered command on the same link at the same epoch.
 //  7. On [Connect] the driver keeps a link up until [Disconnect]; then it closes the link
 //     and calls [Sender.Close].
 //  8. A [Send] that is a call is answered once, by [Replied]; any other Send may be lost. See

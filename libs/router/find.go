@@ -14,7 +14,7 @@ import (
 // region that the row names as the owner. A region that has released a shard hears from the next
 // owner. There is one question at a time to each region, for all shards that it may know of.
 
-// inquiry is what a region is asked.
+// inquiry is the state of the questions to a region.
 type inquiry struct {
 	shards []sharding.ShardID // of the next question
 	asked  bool               // a question is not answered
@@ -35,7 +35,7 @@ func (m *Machine) inquire(row sharding.Row) {
 	}
 }
 
-// sendInquiries asks the regions that can be asked.
+// sendInquiries sends the next question to each region that has answered the last one.
 func (m *Machine) sendInquiries() {
 	if len(m.inquiries) == 0 {
 		return
@@ -65,7 +65,7 @@ func (m *Machine) sendInquiries() {
 // found takes the answer of a region; nil: there is none.
 func (m *Machine) found(from string, rows []sharding.Row) {
 	if q := m.inquiries[from]; q != nil {
-		q.asked = false // what is left of it goes at the end of the step
+		q.asked = false // the rest is sent at the end of the step
 	}
 	for _, row := range rows {
 		m.merge(row)

@@ -94,7 +94,7 @@ func (k kind) clone() kind {
 	return kind{sharding.EntityType(strings.Clone(string(k.typ))), strings.Clone(k.command)}
 }
 
-// usage is how much of the limits some commands take.
+// usage is the part of the limits that some commands take.
 type usage struct{ commands, bytes int }
 
 func (u *usage) add(r *request)    { u.commands, u.bytes = u.commands+1, u.bytes+r.size }
@@ -108,7 +108,7 @@ type request struct {
 	expects  int       // expected size of its reply, in bytes
 	order    uint64    // the command's number in admission order
 	since    time.Time // when the command was admitted
-	readOnly bool      // the table says that the command changes nothing
+	readOnly bool      // the command changes nothing, according to the table
 	mustRead bool      // the sender relies on the command to change nothing
 	resend   bool      // the command may be sent again although an attempt is in doubt
 	attempts int
@@ -120,17 +120,17 @@ type request struct {
 	shard      *shard
 	prev, next *request // of the shard, by order
 
-	// sent says that the newest attempt, made at epoch, is unanswered. Otherwise the request
+	// sent is true if the newest attempt, made at epoch, is unanswered. Otherwise the request
 	// waits.
 	sent       bool
 	epoch      sharding.Epoch
 	region     sharding.NodeID // of the newest attempt
 	unanswered []Attempt       // all attempts that are unanswered, older ones too
 	lost       bool            // some attempt ended without a definite answer
-	// blocks says that later commands of the shard wait for this one: it was sent at a superseded
+	// blocks is true if later commands of the shard wait for this one: it was sent at a superseded
 	// epoch and must not be repeated.
 	blocks bool
-	// deferred says that the command waits for the next owner of the shard, or has waited for it,
+	// deferred is true if the command waits for the next owner of the shard, or has waited for it,
 	// because the version of the present owner lacks the command.
 	deferred bool
 
@@ -213,7 +213,7 @@ func New(cfg Config) *Machine {
 // version zero there is none yet.
 func (m *Machine) Table() *routetable.Table { return m.table }
 
-// Stats are the numbers of what the core holds.
+// Stats counts the objects that the core holds.
 type Stats struct {
 	Requests int // admitted, not finished
 	Bytes    int // of those
@@ -275,7 +275,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	return m.end()
 }
 
-// quiet is how long nothing is due if nothing that the core has will ever be.
+// quiet is the wait when no timer is pending.
 const quiet = time.Hour
 
 // Due returns the time before which a [Tick] does nothing, unless another input comes.
@@ -312,7 +312,7 @@ func (m *Machine) Answer(now time.Time, in *Answer, out []Output) []Output {
 	return m.end()
 }
 
-// end does what is due at the end of every step.
+// end finishes every step.
 func (m *Machine) end() []Output {
 	m.flushTouched()
 	m.sendInquiries()
@@ -408,7 +408,7 @@ func (m *Machine) watched(in Replied) bool {
 	return true
 }
 
-// Generation returns the generation of the journal to which the route table belongs; 0: not known.
+// Generation returns the generation of the route table's journal; 0: not known.
 func (m *Machine) Generation() sharding.Generation { return m.table.Generation() }
 
 // tableChanged takes the answer to a poll.
@@ -456,7 +456,7 @@ func (m *Machine) merge(row sharding.Row) {
 	m.touch(s)
 }
 
-// forgetRow acts on a row that is no longer in the table: a home is asked for at once.
+// forgetRow acts on a row that is no longer in the table: it requests a home at once.
 func (m *Machine) forgetRow(row sharding.Row) {
 	m.countOwner(row.Owner, -1)
 	if s := m.shards[row.Shard]; s != nil {

@@ -29,26 +29,27 @@ type (
 		Request RequestID
 		// Env is copied.
 		Env *sharding.Envelope
-		// ReadOnly says that the sender relies on the command to change nothing. It is
-		// refused if the table says otherwise.
+		// ReadOnly is true if the sender relies on the command to change nothing. The command is
+		// refused if the table does not confirm that.
 		ReadOnly bool
 	}
-	// Cancel says that the client has gone. The core removes the request, and no Finish follows. If the
-	// command was sent, it may take effect all the same.
+	// Cancel reports that the client has gone. The core removes the request, and no Finish follows. If
+	// the command was sent, it may take effect all the same.
 	Cancel struct{ Request RequestID }
-	// TurnedAway says how many commands the driver has refused for lack of room, without submitting them.
+	// TurnedAway counts the commands that the driver has refused for lack of room, without submitting
+	// them.
 	TurnedAway struct{ Commands int }
-	// Delivered says that clients have received replies, or no longer wait for them. The replies counted
-	// this many bytes ([Finish].Held).
+	// Delivered reports that clients have received replies, or no longer wait for them. The replies
+	// counted this many bytes ([Finish].Held).
 	Delivered struct{ Bytes int }
-	// LinkUp says that a link to the region incarnation is usable. Link is the number of this link. The driver
-	// chooses it; no two links of a region have the same number.
+	// LinkUp reports that a link to the region incarnation is usable. Link is the number of this link. The
+	// driver chooses it; no two links of a region have the same number.
 	LinkUp struct {
 		Region sharding.NodeID
 		Link   uint64
 	}
-	// LinkDown says that a link was lost. Commands that were written to it and not answered are in doubt.
-	// LinkDown comes after the last Answer and SendFailed of the link.
+	// LinkDown reports that a link was lost. Commands that were written to it and not answered are in
+	// doubt. LinkDown comes after the last Answer and SendFailed of the link.
 	LinkDown struct {
 		Region sharding.NodeID
 		Link   uint64
@@ -66,9 +67,9 @@ type (
 		Refused sharding.Epoch
 		Row     sharding.Row
 	}
-	// SendFailed says that the attempt was definitely never written to a link. There is no link, there is
-	// another link by now, the link's buffer is full, or the link has ended with the attempt in its buffer.
-	// A command that no link would ever accept gets a rejecting Answer instead.
+	// SendFailed reports that the attempt was definitely never written to a link. There is no link, there
+	// is another link by now, the link's buffer is full, or the link has ended with the attempt in its
+	// buffer. A command that no link would ever accept gets a rejecting Answer instead.
 	SendFailed struct{ Attempt Attempt }
 	// Replied brings the answer of the process at From to a Send that is a call. Asked is the message of that
 	// Send. If there is no answer (connection refused, timeout), Msg is nil.
@@ -76,9 +77,9 @@ type (
 		From       string
 		Asked, Msg control.Message
 	}
-	// Coordinators has the addresses from discovery: those of possible coordinators, and
-	// in Regions those of regions. A router that starts while no coordinator is alive
-	// gets the table from a region's copy. Regions named by rows need not be listed.
+	// Coordinators has the addresses from discovery: possible coordinators in Addrs, regions in
+	// Regions. A router that starts while no coordinator is alive gets the table from a region's
+	// copy. Regions named by rows need not be listed.
 	Coordinators struct {
 		Addrs   []string
 		Regions []string
@@ -118,8 +119,8 @@ type (
 		// Region is the region that replied; Attempts is the number of attempts.
 		Region   sharding.NodeID
 		Attempts int
-		// Held is how many bytes the reply counts until the client has received it or has gone. Then the
-		// driver gives them back by [Delivered].
+		// Held is the number of bytes that the reply counts until the client has received it or has
+		// gone. Then the driver gives them back by [Delivered].
 		Held int
 	}
 	// Connect opens a link to a region incarnation and keeps it up.

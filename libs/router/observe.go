@@ -6,7 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ShardStatus is what a router has of a shard, as operators see it. Nothing is decided by it.
+// ShardStatus is a router's view of a shard, for operators. No decision depends on it.
 type ShardStatus struct {
 	Known bool // the table has the type
 	Row   sharding.Row
@@ -17,9 +17,10 @@ type ShardStatus struct {
 	// of both was admitted at Oldest; zero: there are none.
 	Waiting, Sent int
 	Oldest        time.Time
-	// Room is how many more commands of the shard would be admitted.
+	// Room is the number of commands of the shard that would still be admitted.
 	Room int
-	// Refusal is what a region said last when it refused one of these commands, which is sent again.
+	// Refusal is the message of the last region that refused one of these commands, which is sent
+	// again.
 	Refusal string
 }
 

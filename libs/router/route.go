@@ -15,8 +15,8 @@ func (m *Machine) served(s *shard) (sharding.Row, bool) {
 	return row, ok && row.Phase == sharding.Serving && (row.Epoch > s.refused || mutant.On("refused-epoch"))
 }
 
-// flush sends the waiting commands in order of admission, up to the first request that
-// blocks. One that rests holds up those behind it for the same entity, and no others.
+// flush sends the waiting commands in order of admission, up to the first request that blocks. A
+// request that rests holds up only later ones for the same entity.
 func (m *Machine) flush(s *shard) {
 	if s.waiting == 0 {
 		return
@@ -67,9 +67,9 @@ func (m *Machine) flush(s *shard) {
 	}
 }
 
-// flushChained sends, of the commands for a shard that is handed off, those for which entities
-// of that very shard wait: the handoff cannot end before they are answered. They pass the
-// others, which wait for the next owner.
+// flushChained sends those commands for a shard in handoff that entities of this very shard wait
+// for: the handoff cannot end before they are answered. They pass the other commands, which wait
+// for the next owner.
 func (m *Machine) flushChained(s *shard) {
 	row, ok := m.table.Row(s.id)
 	desc, known := m.table.Type(s.id.Type)
@@ -102,8 +102,8 @@ func chained(chain []sharding.Entity, id sharding.ShardID, desc *sharding.TypeDe
 	})
 }
 
-// unreadable reports whether the shard waits for a region that reads what is stored of it.
-// Nobody knows for how long.
+// unreadable reports whether the shard waits for a region that can read its stored data. The length
+// of that wait is unknown.
 func (m *Machine) unreadable(s *shard) bool {
 	row, ok := m.table.Row(s.id)
 	return ok && row.Reason == sharding.Unreadable && row.Epoch > s.refused
@@ -140,8 +140,8 @@ func (m *Machine) send(r *request, l *link) {
 	m.emit(SendCommand{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: env})
 }
 
-// answerBy returns when a region must have answered a command: a little before its time is over,
-// since what it says then must still arrive.
+// answerBy returns the latest time for a region to answer a command: a little before its time is
+// over, since the answer must still arrive.
 func (m *Machine) answerBy(deadline time.Time) time.Time {
 	if mutant.On("answer-reserve") {
 		return deadline

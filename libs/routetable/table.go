@@ -19,10 +19,10 @@
 //
 //  1. Table and Watcher are used by one goroutine at a time, with the times of one
 //     monotonic clock.
-//  2. [Watcher.Poll] is called after every input and at every tick, every 20 ms or so.
-//     The process at the address that it returns is polled at once, beside the loop: a
-//     coordinator or, while none answers, a fallback, which is a region. A region holds a
-//     poll no longer than a coordinator does.
+//  2. [Watcher.Poll] is called after every input and at every tick, every 20 ms or so. The process
+//     at the address that it returns is polled at once, in the background: a coordinator or, while
+//     none answers, a fallback, which is a region. A region holds a poll no longer than a
+//     coordinator does.
 //  3. Every poll ends in one call of Changed, NotActive or Failed, with the address that
 //     Poll returned. An answer that comes after Timeout is passed on all the same.
 //  4. A delta is applied to the Table ([Table.Apply]) only if [Watcher.Changed] returns
@@ -64,7 +64,7 @@ const MaxTypes = 4096
 // Table is one copy of the route table. Make one with [New].
 type Table struct {
 	version sharding.Version
-	// generation is that of the journal, of the newest delta that named one.
+	// generation is the journal's, from the newest delta that named one.
 	generation sharding.Generation
 	names      []sharding.EntityType // sorted
 	types      map[sharding.EntityType]*rowsOf
@@ -83,7 +83,7 @@ func New() *Table { return &Table{types: map[sharding.EntityType]*rowsOf{}} }
 // Version is the newest version that was applied. Zero: nothing is known yet.
 func (t *Table) Version() sharding.Version { return t.version }
 
-// Generation is that of the journal that holds the table; 0: not known.
+// Generation returns the generation of the journal that holds the table; 0: not known.
 func (t *Table) Generation() sharding.Generation { return t.generation }
 
 // Empty reports whether no type is declared yet.
@@ -159,7 +159,7 @@ func (t *Table) Declare(d sharding.TableDelta) {
 	}
 }
 
-// Advance advances the version to that of a delta whose rows are merged, unless the delta is older.
+// Advance sets the version to the version of a delta with merged rows, unless the delta is older.
 //
 // A full table of a new term replaces what is here: Advance removes the rows of earlier terms that the
 // full table does not have, and returns them. The facts behind such rows are gone from the journal, so the

@@ -14,9 +14,9 @@ import (
 
 // WatchConfig sets the times of a [Watcher].
 type WatchConfig struct {
-	// Timeout is how long a poll may remain unanswered before the next candidate
-	// is polled, and for how long a candidate that did not answer is skipped.
-	// Default 2 s: twice as long as a coordinator holds a poll.
+	// Timeout bounds the wait for an answer before the next candidate is polled. A candidate that
+	// did not answer is skipped for as long. Default 2 s: twice as long as a coordinator holds a
+	// poll.
 	Timeout time.Duration
 	// Retry is the pause after a refused connection or a useless answer, so that a
 	// dead cluster is not hammered. Default 100 ms.
@@ -96,10 +96,9 @@ type poll struct {
 // NewWatcher is a watcher without candidates.
 func NewWatcher(cfg WatchConfig) *Watcher { return &Watcher{cfg: cfg} }
 
-// SetCandidates says where coordinators may be, and which regions serve their
-// table (fallbacks; none for regions themselves). They are polled in the order
-// given; empty and repeated addresses are ignored. The watcher keeps what it knows
-// about the active coordinator.
+// SetCandidates sets the addresses of possible coordinators, and of the regions that serve their
+// table (fallbacks; none for regions themselves). They are polled in the order given; empty and
+// repeated addresses are ignored. The watcher keeps its knowledge of the active coordinator.
 func (w *Watcher) SetCandidates(coordinators, fallbacks []string) {
 	w.coordinators = distinct(coordinators)
 	w.fallbacks = distinct(fallbacks)
@@ -148,10 +147,10 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 	return true
 }
 
-// NotActive handles the answer of a standby. The coordinator that it names is
-// polled next, with two exceptions: the term is lower than that of the tables
-// received, or the standby was itself named by another one and its term is not
-// higher than any named before. Then the next candidate follows after a pause.
+// NotActive handles the answer of a standby. The coordinator that it names is polled next, with two
+// exceptions: the term is lower than the term of the tables received, or the standby was itself
+// named by another one and its term is not higher than any named before. Then the next candidate
+// follows after a pause.
 func (w *Watcher) NotActive(now time.Time, from string, active sharding.NodeID, term sharding.Term) {
 	answered, p := w.answer(from)
 	w.deactivate(from)
@@ -240,12 +239,12 @@ func (w *Watcher) Due() (at time.Time, ok bool) {
 	return w.nextPoll, true
 }
 
-// PollsCopy reports whether the outstanding poll is of a fallback: only then may the
-// answer be the copy of a region.
+// PollsCopy reports whether the outstanding poll goes to a fallback: only then may the answer be
+// the copy of a region.
 func (w *Watcher) PollsCopy() bool { return w.outstanding.fallback }
 
-// Active is where messages to the coordinator go now, and the highest term of the
-// tables received. The address is empty while no active coordinator is known.
+// Active returns the address for messages to the coordinator, and the highest term of the tables
+// received. The address is empty while no active coordinator is known.
 func (w *Watcher) Active() (addr string, term sharding.Term) { return w.active, w.term }
 
 // answer ends the outstanding poll if it was made to from.

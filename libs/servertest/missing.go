@@ -10,8 +10,8 @@ type Ender interface {
 }
 
 // Missing ends a test that needs a program which this machine does not have. The test is
-// skipped, but fails if CI is "true", as continuous integration sets it: otherwise
-// nothing would ever run it. The advice says how to install the program.
+// skipped, but fails if CI is "true", as continuous integration sets it: otherwise nothing would
+// ever run it. The advice describes how to install the program.
 func Missing(t Ender, what, advice string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

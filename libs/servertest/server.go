@@ -31,7 +31,7 @@ import (
 const (
 	// startWithin bounds a start; on a busy machine an election is slow.
 	startWithin = 90 * time.Second
-	// lastLines is how many lines of the server's log a failed start shows.
+	// lastLines is the number of lines of the server's log that a failed start shows.
 	lastLines = 40
 	// Ports are below the usual ephemeral range, so that no outgoing connection
 	// takes the port of a server that is down for a moment.

@@ -63,8 +63,9 @@ func halfPair(value []byte) bool {
 	return false
 }
 
-// JSONEscape returns the length of the escape with which valid JSON continues in a string. Two escapes \uXXXX that are one
-// character count as one. whole is false for half of such a pair, in whose place package json puts U+FFFD.
+// JSONEscape returns the length of the escape at the start of b, which continues a string in valid JSON. Two escapes
+// \uXXXX that are one character count as one. whole is false for half of such a pair, which package json replaces by
+// U+FFFD.
 func JSONEscape(b []byte) (n int, whole bool) {
 	if b[1] != 'u' {
 		return 2, true

@@ -1,7 +1,7 @@
 package sharding
 
-// Cause says why a shard is where it is, or why it goes to where it goes. The numbers are stored:
-// they keep their meaning.
+// Cause is the reason why a shard is at its region, or why it moves to another one. The numbers are
+// stored: they keep their meaning.
 type Cause uint8
 
 // The causes. The zero value marks a shard that was never allocated.
@@ -36,13 +36,13 @@ const (
 	CauseNotClaimed
 	// CauseNotReleased: the region has not released the shard in time.
 	CauseNotReleased
-	// CauseReleased: the region has released the shard, although nobody asked it to.
+	// CauseReleased: the region has released the shard, without a request.
 	CauseReleased
 	// CauseCommandsRefused: the region has the shard, and gateways were refused again and again.
 	CauseCommandsRefused
 	// CauseUnreadable: no region reads what may be stored of the shard.
 	CauseUnreadable
-	// CauseFormsRead: what is stored of the shard was looked at, and is less than it might be.
+	// CauseFormsRead: the stored forms of the shard were read, and are fewer than assumed.
 	CauseFormsRead
 	// CauseRegionCame: the shard had no region, and one came that can have it.
 	CauseRegionCame

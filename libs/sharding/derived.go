@@ -19,13 +19,13 @@ const (
 
 const uuidLen = 36
 
-// ProbeCommand is the command by which regions find out whether turns wait for each other in a
+// ProbeCommand is the command that regions use to detect turns that wait for each other in a
 // circle. Every type has it. It has no turn of its own.
 const ProbeCommand = BuiltinPrefix + "probe"
 
 // DerivedKey returns a key with a prefix that is always the same for the same parts: a UUID of
-// version 7 with the given time, the rest of which is a hash of the parts. With the zero time
-// it is a UUID of version 8 and has no time; see [KeyTime].
+// version 7 with the given time and, as the rest, a hash of the parts. With the zero time it is a
+// UUID of version 8 and has no time; see [KeyTime].
 func DerivedKey(prefix string, at time.Time, parts ...string) CommandID {
 	h := sha256.New()
 	var n [8]byte

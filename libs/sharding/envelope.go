@@ -10,7 +10,7 @@ type CommandID string
 // key, for timers, and for commands between entities. A client's key must not begin with it.
 const ReservedPrefix = "roost:"
 
-// Encoding says how a payload is encoded. Roost never interprets payloads.
+// Encoding is the encoding of a payload. Roost never interprets payloads.
 type Encoding uint8
 
 const (
@@ -25,22 +25,22 @@ type Envelope struct {
 	Entity  Entity
 	Command string
 	ID      CommandID // never empty once a gateway has admitted the command
-	// Keyed says that ID was chosen by the client: the command is stored with
-	// its reply and may be sent again.
+	// Keyed is true if the client chose ID: the command is stored with its reply and may be sent
+	// again.
 	Keyed bool
-	// Tell says that the client does not wait for the reply, only until the command
-	// is accepted (without key) or durable (with key).
+	// Tell is true if the client does not wait for the reply, only until the command is accepted
+	// (without key) or durable (with key).
 	Tell     bool
 	Encoding Encoding
 	Payload  []byte
-	// Version and ReadableBy are those of an [Input] that was stored, of a command that an
-	// entity has sent; 0: a caller has sent it, whose input has no version.
+	// Version and ReadableBy come from the stored [Input] of a command that an entity has sent; 0:
+	// a caller has sent it, whose input has no version.
 	Version, ReadableBy uint16
-	// Deadline is when the client stops waiting, by the local clock. On the wire it
-	// is the remaining time. The zero value means no deadline.
+	// Deadline is the time when the client stops waiting, by the local clock. On the wire it is the
+	// remaining time. The zero value means no deadline.
 	Deadline time.Time
-	// Principal is who asks, as the gateway has authenticated it; empty: nobody in
-	// particular. A stored reply is only for the principal that asked.
+	// Principal identifies the caller, as the gateway has authenticated it; empty: anonymous. A
+	// stored reply is only for the principal that sent the command.
 	Principal string
 	// Trace is the W3C traceparent of the sender's span, or empty.
 	Trace string
@@ -61,7 +61,7 @@ func (e *Envelope) Size() int {
 // Hash returns the [CommandHash] of the command.
 func (e *Envelope) Hash() Hash { return CommandHash(e.Principal, e.Command, e.Payload) }
 
-// Outcome says what is known about the effects of a command.
+// Outcome describes the effects of a command, as far as they are known.
 type Outcome uint8
 
 const (
@@ -87,8 +87,8 @@ func (o Outcome) String() string {
 	return "invalid"
 }
 
-// Code says why a command has no plain reply, in the vocabulary of Twirp and
-// gRPC. The empty code is success.
+// Code is the reason why a command has no plain reply, in the vocabulary of Twirp and gRPC. The
+// empty code is success.
 type Code string
 
 // The codes that Roost itself uses; entities may use all of them.
@@ -105,9 +105,9 @@ const (
 	// ReplyLost comes with the outcome OK: the command ran, but there was no capacity
 	// for its reply. It is internal; gateways show another code to clients.
 	ReplyLost Code = "roost_reply_lost"
-	// KeyExpired comes with the outcome Unknown: the idempotency key is older than what the
-	// entity remembers, so nobody can tell any more whether the command ran. A repeat gets
-	// the same answer. It is internal; gateways show Aborted to clients.
+	// KeyExpired comes with the outcome Unknown: the idempotency key is older than the keys that
+	// the entity remembers, so it is not known any more whether the command ran. A repeat gets the
+	// same answer. It is internal; gateways show Aborted to clients.
 	KeyExpired Code = "roost_key_expired"
 	// UnknownCommand comes from a region with the outcome Rejected: its version of the
 	// type does not have the command. What no version has is refused by gateways
@@ -149,7 +149,7 @@ type Reply struct {
 	Message  string // for people; set with Code
 	Encoding Encoding
 	Payload  []byte
-	// Timing is where the time went in the region. It is not stored.
+	// Timing breaks down the time spent in the region. It is not stored.
 	Timing Timing
 }
 
@@ -160,12 +160,12 @@ type Timing struct {
 	Journal time.Duration // from the end of the turn to durability
 }
 
-// Reject returns a reply that says that the command was definitely not applied.
+// Reject returns a reply to a command that was definitely not applied.
 func Reject(code Code, message string) Reply {
 	return Reply{Outcome: Rejected, Code: code, Message: message}
 }
 
-// Doubt returns a reply that says that the command may or may not have been applied.
+// Doubt returns a reply to a command that may or may not have been applied.
 func Doubt(code Code, message string) Reply {
 	return Reply{Outcome: Unknown, Code: code, Message: message}
 }

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// FormKind says what is stored in a form.
+// FormKind is the kind of the data that is stored in a form.
 type FormKind uint8
 
 const (
 	// FormOfEvent: events.
 	FormOfEvent FormKind = iota + 1
-	// FormOfSnapshot: snapshots of a type whose events may be gone. All other snapshots
-	// can be rebuilt from events, so that nobody needs to read them.
+	// FormOfSnapshot: snapshots of a type whose events may be gone. All other snapshots can be
+	// rebuilt from events, so no program needs to read them.
 	FormOfSnapshot
 	// FormOfInput: inputs of commands that are stored until they run.
 	FormOfInput
@@ -37,7 +37,7 @@ func (k FormKind) String() string {
 // Form is one form in which something of an entity type is stored.
 type Form struct {
 	Kind FormKind
-	// Name is the stored name: that of an event, or of a command. Empty for snapshots.
+	// Name is the stored name of an event or a command. Empty for snapshots.
 	Name string
 	// Version is declared by the type's author.
 	Version uint16
@@ -64,9 +64,9 @@ func (f Form) Compare(o Form) int {
 		cmp.Compare(f.ReadableBy, o.ReadableBy), cmp.Compare(f.Shape, o.Shape))
 }
 
-// Reads reports whether a program that reads the given forms, sorted, reads what is stored
-// in form f: it has that form, or the form says that the program's version may ignore what
-// it does not know. The program's version of a name is the highest one that it reads.
+// Reads reports whether a program that reads the given forms, sorted, reads data in form f: it has
+// that form, or the form permits the program's version to ignore what it does not know. The
+// program's version of a name is the highest one that it reads.
 func Reads(reads []Form, f Form) bool {
 	first, _ := slices.BinarySearchFunc(reads, f, func(r, f Form) int {
 		return cmp.Or(cmp.Compare(r.Kind, f.Kind), cmp.Compare(r.Name, f.Name))
@@ -88,7 +88,7 @@ func Reads(reads []Form, f Form) bool {
 // byte i/8 stands for index i, and the last byte is not zero.
 type FormSet string
 
-// MakeFormSet reads a set from its bytes, of which the last ones may be zero.
+// MakeFormSet reads a set from its bytes; the last ones may be zero.
 func MakeFormSet(b []byte) FormSet {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]
@@ -110,7 +110,7 @@ func (s FormSet) With(i int) FormSet {
 	return FormSet(b)
 }
 
-// Union returns the set of what is in either set.
+// Union returns the set of the forms in either set.
 func (s FormSet) Union(o FormSet) FormSet {
 	if len(s) < len(o) {
 		s, o = o, s

@@ -1,6 +1,6 @@
 package sharding
 
-// JournalState is what a region reports about its journal.
+// JournalState is the state of a region's journal, as the region reports it.
 type JournalState uint8
 
 const (

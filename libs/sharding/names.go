@@ -29,8 +29,8 @@ const (
 	MaxPrincipalLen = 256
 	// MaxWakeNameLen is the longest name of a wake-up, in bytes.
 	MaxWakeNameLen = 256
-	// MaxChain is how many entities may wait for each other's answers in a row: what is
-	// deeper is most likely a mistake, and each of them holds an entity.
+	// MaxChain is the number of entities that may wait for each other's answers in a row: a deeper
+	// chain is most likely a mistake, and each wait holds an entity.
 	MaxChain = 16
 	// MaxShards is the largest number of shards of one type.
 	MaxShards = 1 << 16
@@ -148,8 +148,8 @@ func (g Generation) String() string { return fmt.Sprintf("%016x", uint64(g)) }
 // Other reports whether both generations are known and differ.
 func (g Generation) Other(o Generation) bool { return g != 0 && o != 0 && g != o }
 
-// JournalHeartbeat is the record that the active coordinator periodically writes to the
-// journal. It says which cluster the journal belongs to.
+// JournalHeartbeat is the record that the active coordinator periodically writes to the journal. It
+// names the cluster that owns the journal.
 type JournalHeartbeat struct {
 	Coordinator NodeID
 	Cluster     ClusterID
@@ -228,15 +228,15 @@ const BuiltinPrefix = "roost."
 // DeleteCommand is the built-in command that deletes an entity.
 const DeleteCommand = BuiltinPrefix + "delete"
 
-// SendAgainCommand and SendDropCommand are the built-in commands by which an operator deals with
-// a dead letter of the entity: it is sent again, or given up. What is pending can be given up too.
-// Both take a [DeadLetterInput].
+// SendAgainCommand and SendDropCommand are the built-in commands that send a dead letter of the
+// entity again, or give it up, for operators. A pending send can be given up too. Both take a
+// [DeadLetterInput].
 const (
 	SendAgainCommand = BuiltinPrefix + "send-again"
 	SendDropCommand  = BuiltinPrefix + "send-drop"
 )
 
-// ReminderDropCommand is the built-in command by which an operator removes a reminder of the entity. It takes
+// ReminderDropCommand is the built-in command that removes a reminder of the entity, for operators. It takes
 // a [ReminderDropInput].
 const ReminderDropCommand = BuiltinPrefix + "reminder-drop"
 
@@ -249,10 +249,10 @@ type ReminderDropInput struct {
 type DeadLetterInput struct {
 	Record uint64 `json:"record"` // the number of the record that has sent it
 	Place  uint16 `json:"place"`  // in Record.Sends, from 0
-	// MayRepeat says that a send in doubt may have its effect a second time.
+	// MayRepeat permits a send in doubt to have its effect a second time.
 	MayRepeat bool `json:"may_repeat,omitempty"`
-	// MayHaveRun says that a pending send may be dropped: its target may have executed it, or be
-	// executing it now.
+	// MayHaveRun permits dropping a pending send: its target may have executed it, or be executing
+	// it now.
 	MayHaveRun bool `json:"may_have_run,omitempty"`
 }
 
@@ -262,7 +262,7 @@ type SentAgain struct {
 	Place  uint16 `json:"place"`
 }
 
-// IsBuiltin reports whether a command's name is that of a built-in command, or is kept for one.
+// IsBuiltin reports whether a command's name belongs to a built-in command, or is reserved for one.
 func IsBuiltin(command string) bool { return strings.HasPrefix(command, BuiltinPrefix) }
 
 // CheckCommand returns an error for a command name that [CheckType] refuses or that is kept
@@ -311,9 +311,9 @@ func CheckID(field, s string, max int) error {
 	return nil
 }
 
-// CheckText returns an error for a name for people, such as a version or a zone, that
-// [CheckID] refuses, or that has characters that nobody sees or that change how others are
-// shown: control and format characters, and separators of lines.
+// CheckText returns an error for a name for people, such as a version or a zone, that [CheckID]
+// refuses, or that has characters that are invisible or change how others are shown: control and
+// format characters, and separators of lines.
 func CheckText(field, s string, max int) error {
 	if err := CheckID(field, s, max); err != nil {
 		return err
@@ -344,10 +344,9 @@ func (e Entity) Check() error {
 	return CheckID("id", string(e.ID), MaxIDLen)
 }
 
-// Check returns an error unless all names of the command are allowed. It is called once
-// where a command comes from somebody outside the cluster: by the API of gateways, and by
-// clients for their callers. The code behind them trusts the names. A command without key may
-// have no ID yet.
+// Check returns an error unless all names of the command are allowed. It is called once where a
+// command comes from outside the cluster: by the API of gateways, and by clients for their callers.
+// All later code trusts the names. A command without key may have no ID yet.
 func (e *Envelope) Check() error {
 	if e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix) {
 		return reservedKey()

@@ -17,23 +17,23 @@ type Record struct {
 	Wakes []Wake
 	// Sends are commands to other entities, which are delivered after the record is durable.
 	Sends []Send
-	// Delete ends a life of the entity: it is empty behind this record, and its wake-ups are
-	// gone. The life that begins is numbered by Seq; that of the first one is 0. A record that
-	// deletes sets no wake-ups; its sends are delivered.
+	// Delete ends a life of the entity: it is empty after this record, and its wake-ups are gone.
+	// The life that begins has the number Seq; the first one has 0. A record that deletes sets no
+	// wake-ups; its sends are delivered.
 	Delete bool
-	// Operator: a built-in command that does not delete the entity has left it. It is no content
+	// Operator: a built-in command that does not delete the entity has left it. It is not content
 	// of the life that it is in: a life without other records is as good as new.
 	Operator bool
 	Reply    Reply // stored for duplicates; Timing is not kept
 }
 
-// Content reports whether the record is content of the life that it is in. A record that settles
-// an unknown outcome is none: it says that a turn has left nothing. Nor is that of an operator.
+// Content reports whether the record is content of the life that it is in. A record that settles an
+// unknown outcome is none: it states that a turn has left nothing. Nor is an operator's record.
 func (r *Record) Content() bool {
 	return !r.Operator && (r.Command != "" || len(r.Events)+len(r.Wakes)+len(r.Sends) > 0)
 }
 
-// WakeKind says why an entity must come to life although nobody calls it.
+// WakeKind is the reason why an entity must come to life without a call.
 type WakeKind uint8
 
 const (
@@ -41,12 +41,12 @@ const (
 	ReminderWake WakeKind = iota + 1
 	// RememberWake: whenever its shard starts.
 	RememberWake
-	// SendWake: to take the answer to one of its sends. It has no row of its own: what stands
-	// is the send. The Seq of its WakeRef is that of the record, the Number the place of the
-	// send in it.
+	// SendWake: to take the answer to one of its sends. It has no row of its own: the send itself
+	// stands. The Seq of its WakeRef is the record's Seq, the Number is the place of the send in
+	// the record.
 	SendWake
-	// PurgeWake is the kind of the row of an entity that was deleted: when it is looked at again
-	// whether what is left of it may be removed. Records do not set it; the journal does (see [Record.Delete]).
+	// PurgeWake is the kind of a deleted entity's row: the time of the next check whether its remains may be
+	// removed. Records do not set it; the journal does (see [Record.Delete]).
 	PurgeWake
 )
 
@@ -55,11 +55,11 @@ const (
 type Wake struct {
 	Kind WakeKind
 	Name string // among the entity's wake-ups of the kind
-	// Number says how many times the setting has fired. A new one has 0.
+	// Number counts the firings of the setting. A new one has 0.
 	Number uint64
-	// Due is the time, in Unix milliseconds; 0: the wake-up is removed. That of a RememberWake
-	// is the time of the entity's last activity, negated: in the order of these numbers the
-	// entity that was active last comes first.
+	// Due is the time, in Unix milliseconds; 0: the wake-up is removed. For a RememberWake, it is
+	// the time of the entity's last activity, negated: in the order of these numbers the entity
+	// that was active last comes first.
 	Due    int64
 	Period int64 // after which it is due again, in milliseconds; 0: it is due once
 	Input  Input
@@ -85,8 +85,8 @@ func (k WakeKind) checkDue(name string, due int64) error {
 	return nil
 }
 
-// WakeRef identifies one setting of a wake-up, and says how many times that setting has fired.
-// A setting *stands* until the wake-up is set again or removed, or has fired for the last time.
+// WakeRef identifies one setting of a wake-up, and counts the firings of that setting. A setting
+// *stands* until the wake-up is set again or removed, or has fired for the last time.
 type WakeRef struct {
 	Kind   WakeKind
 	Name   string
@@ -94,11 +94,11 @@ type WakeRef struct {
 	Number uint64 // how many times this setting has fired
 }
 
-// Fired says that the command of a wake-up has run. An append that says so is refused
+// Fired records that the command of a wake-up has run. An append with a Fired is refused
 // (RefusedWake) unless the setting stands, and has fired exactly Number times before.
 type Fired struct {
 	WakeRef
-	// Next is when it is due again, in Unix milliseconds; 0: the wake-up is removed.
+	// Next is the next due time, in Unix milliseconds; 0: the wake-up is removed.
 	Next int64
 }
 
@@ -108,7 +108,7 @@ func (f *Fired) Check() error {
 	return w.Check()
 }
 
-// SendState says what has become of a send.
+// SendState is the state of a send.
 type SendState uint8
 
 const (
@@ -122,8 +122,8 @@ const (
 	SendInDoubt
 )
 
-// Dead reports whether the send is a dead letter: it is not delivered any more, and nobody has
-// dealt with that.
+// Dead reports whether the send is a dead letter: it is not delivered any more, and no operator has
+// dealt with it.
 func (s SendState) Dead() bool { return s == SendRefused || s == SendInDoubt }
 
 // String is a word for the state, such as "done".
@@ -141,13 +141,13 @@ func (s SendState) String() string {
 	return "invalid"
 }
 
-// Delivered says that sends of a record have ended. Saying it again changes nothing: a send
-// that is done stays done, and a dead letter can only become done.
+// Delivered records that sends of a record have ended. A repeat changes nothing: a send that is
+// done stays done, and a dead letter can only become done.
 type Delivered struct {
 	Seq   uint64    // of the record
 	Sends []uint16  // their places in Record.Sends, from 0
 	As    SendState // not SendPending
-	// Once says that something else of the append depends on it: the append is refused
+	// Once is true if something else of the append depends on it: the append is refused
 	// (RefusedWake) if one of the sends is done already.
 	Once bool
 }
@@ -172,7 +172,7 @@ type Send struct {
 // Input is the input of a command that is stored until the command runs.
 type Input struct {
 	Command string
-	// Version, ReadableBy and Shape are those of the input's [Form].
+	// Version, ReadableBy and Shape come from the input's [Form].
 	Version, ReadableBy uint16
 	Shape               uint64
 	Encoding            Encoding
@@ -193,8 +193,8 @@ type Event struct {
 	Payload    []byte
 }
 
-// SnapshotForm says what a snapshot is the state of, so that one of another version of
-// the entity type is not taken for the current one.
+// SnapshotForm identifies the version of the entity type that a snapshot belongs to, so that one of
+// another version is not taken for the current one.
 type SnapshotForm struct {
 	// Version is declared by the type's author.
 	Version uint16
@@ -228,7 +228,7 @@ func (r *Record) ReplaySize() int {
 	return n
 }
 
-// Hash is the [CommandHash] of a command. The zero value is that of no command.
+// Hash is the [CommandHash] of a command. The zero value stands for no command.
 type Hash [HashSize]byte
 
 // HashSize is the number of bytes of a [Hash].
@@ -260,11 +260,10 @@ type Claim struct {
 	Owner NodeUID
 }
 
-// Append adds records to one entity as a unit, and says which of its wake-ups have fired and
-// which of its sends were delivered: all of it or nothing. It is refused unless Epoch is the
-// stored epoch of the shard, the first record follows the entity's last one, no record's
-// command is stored already, each setting that has fired stands, and no send that may be
-// delivered only once is done.
+// Append adds records to one entity as a unit, with its wake-ups that have fired and its sends that
+// were delivered: all of it or nothing. It is refused unless Epoch is the stored epoch of the
+// shard, the first record follows the entity's last one, no record's command is stored already,
+// each setting that has fired stands, and no send that may be delivered only once is done.
 //
 // What has fired takes effect before the records, in their order: the command of a wake-up may
 // set that wake-up again.
@@ -313,9 +312,9 @@ const (
 	// RefusedCommand: a command of the unit is stored already, or its key is
 	// older than what the entity remembers; nothing was written.
 	RefusedCommand
-	// RefusedWake: the unit says that a wake-up has fired, but that setting does not stand: the
-	// wake-up was set again or removed, or has fired already. Or a send that may be delivered
-	// only once is done. Nothing was written.
+	// RefusedWake: the unit reports a wake-up as fired, but that setting does not stand: the
+	// wake-up was set again or removed, or has fired already. Or a send that may be delivered only
+	// once is done. Nothing was written.
 	RefusedWake
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.
@@ -369,11 +368,11 @@ type Fence struct {
 	Owner NodeUID
 }
 
-// Stored is what the journal has stored for a command.
+// Stored is the journal's entry for a command.
 type Stored struct {
 	Hash  Hash
 	Reply Reply
-	// Expired says that the key is older than what the entity remembers:
-	// whether the command ran is not known any more. Reply is empty.
+	// Expired is true if the key is older than the keys that the entity remembers: whether the
+	// command ran is not known any more. Reply is empty.
 	Expired bool
 }

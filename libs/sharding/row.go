@@ -2,7 +2,7 @@ package sharding
 
 import "cmp"
 
-// Phase is where a shard is within one epoch. Phases only go forward.
+// Phase is the stage of a shard within one epoch. Phases only go forward.
 type Phase uint8
 
 const (
@@ -27,18 +27,18 @@ func (p Phase) String() string {
 	return "unallocated"
 }
 
-// Row is one line of the route table: who owns a shard, at which epoch, in
-// which phase. The zero Row of a shard says that it is not allocated.
+// Row is one line of the route table: who owns a shard, at which epoch, in which phase. A shard
+// with the zero Row is not allocated.
 type Row struct {
 	Shard ShardID
 	Owner NodeID
 	Epoch Epoch
 	Phase Phase
-	// Reason says why a starting row has no owner, if that is known to last.
+	// Reason is the reason why a starting row has no owner, if that is known to last.
 	Reason RowReason
 }
 
-// RowReason says why a row has no owner.
+// RowReason is the reason why a row has no owner.
 type RowReason uint8
 
 const (
@@ -66,7 +66,7 @@ type TypeDesc struct {
 	Type EntityType
 	// Shards is the number of shards, fixed when the type is first declared.
 	Shards uint32
-	// Rule says what of an id is hashed, fixed like Shards.
+	// Rule selects the part of an id that is hashed, fixed like Shards.
 	Rule ShardRule
 	// Volatile types keep their state in memory only: best effort.
 	Volatile bool
@@ -89,10 +89,10 @@ type TypeDesc struct {
 // Quarantined is an entity whose commands ended processes of regions.
 type Quarantined struct {
 	ID EntityID
-	// Suspect says that the entity is only suspected: it runs, but not beside another suspect. If
-	// Suspect is not set, the entity is quarantined: it does not run.
+	// Suspect is true if the entity is only suspected: it runs, but not concurrently with another
+	// suspect. Otherwise, the entity is quarantined: it does not run.
 	Suspect bool
-	// Why says why, since when, and what to do, for people.
+	// Why states the reason, the start and the remedy, for people.
 	Why string
 }
 
@@ -133,10 +133,10 @@ func (v Version) Compare(o Version) int {
 // TableDelta brings a watcher from one version of the route table to another.
 type TableDelta struct {
 	Version Version
-	// Full says that Rows and Types are the whole table, not only changes.
+	// Full is true if Rows and Types are the whole table, not only changes.
 	Full  bool
 	Rows  []Row
 	Types []TypeDesc
-	// Generation is that of the journal that holds the table; 0: not known.
+	// Generation is the generation of the journal that holds the table; 0: not known.
 	Generation Generation
 }

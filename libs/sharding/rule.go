@@ -13,7 +13,7 @@ const (
 	MaxPart = MaxIDLen
 )
 
-// ShardRule says which text of an entity's id is hashed to find the entity's shard: the shard
+// ShardRule selects the text of an entity's id that is hashed to find the entity's shard: the shard
 // key. Entities of one type with the same shard key are in the same shard. There are only these
 // rules, and a rule is data: gateways, coordinators and tools compute shards too, and do not have
 // the code of a type. The zero ShardRule takes the whole id.

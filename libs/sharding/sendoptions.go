@@ -13,13 +13,14 @@ type SendOptions struct {
 	// RetryMin is the pause after the first attempt that has failed. It doubles with each further failure, up to
 	// RetryMax. Both are zero, or none is.
 	RetryMin, RetryMax time.Duration
-	// MaxAge is how long the send is tried, from the time at which it was stored.
+	// MaxAge bounds the age of the send, counted from when it was stored: an older one is not tried
+	// any more.
 	MaxAge time.Duration
 }
 
 // Bounds of SendOptions.
 const (
-	// MinSendTime is the shortest time of each option: a region looks for what is due every 20 ms.
+	// MinSendTime is the shortest time of each option: a region looks for due sends every 20 ms.
 	MinSendTime = 20 * time.Millisecond
 	// MaxSendTimeout is the longest Timeout: links and routers are made for commands that take no longer.
 	MaxSendTimeout = time.Minute

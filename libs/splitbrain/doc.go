@@ -41,9 +41,9 @@
 // doubtful cases against itself: it does not count its own members that may be leaving,
 // counts members of the other side that may have come up, and stays only if it still wins.
 //
-// An observation says that one node, its observer, cannot reach another, its subject. A node
-// is indirectly connected if some of its links are cut, and others still carry gossip. There
-// are two signs of that:
+// An observation reports that one node, its observer, cannot reach another, its subject. A node is
+// indirectly connected if some of its links are cut, and others still carry gossip. There are two signs of
+// that:
 //
 //   - The node is the observer of one observation and the subject of another one.
 //   - The node is the observer or the subject of an observation, and the subject has seen a state
@@ -55,9 +55,9 @@
 //
 // # The lease
 //
-// Lease-majority uses a lease that exists for another purpose, and for which some members
-// (LeaseRole) compete all the time. In the services it is the lease of the active coordinator.
-// The side of its holder stays. It is decided as follows:
+// Lease-majority uses a lease that exists for another purpose: some members (LeaseRole) compete for it all
+// the time. In the services it is the lease of the active coordinator. The side of its holder stays. It is
+// decided as follows:
 //
 //   - A coordinator knows the record of the lease: its holder, and whether it
 //     is still renewed. The reachable coordinator with the lowest address decides for
@@ -71,8 +71,8 @@
 //     no harm meanwhile, because effects of journaled entities are fenced. So it does not
 //     down itself at once. When the membership is stable, it waits for LeasePatience, by
 //     default 5 min, and downs itself if it has reached no coordinator by then.
-//   - A side whose coordinators cannot read the record, or find that nobody holds the
-//     lease, waits for the same time and then downs itself.
+//   - A side whose coordinators cannot read the record, or find the lease without a holder, waits for the
+//     same time and then downs itself.
 //
 // By these rules the remaining members continue after the crash of the active coordinator
 // (a standby acquires the lease), of all standbys (the holder is still there), or of all
@@ -88,8 +88,8 @@
 // no member of A is unreachable, and A decides nothing: both sides stay until they reach each
 // other.
 //
-// A free lease should not simply go to the fastest candidate: a candidate for which
-// [InMinority] is true waits for [MinorityDelay] before it acquires the lease ([LeaseRank]).
+// A free lease should not simply go to the fastest candidate: a candidate with [InMinority] true waits for
+// [MinorityDelay] before it acquires the lease ([LeaseRank]).
 //
 // Nor should the lease stay with a minority. A member that holds the lease when it becomes
 // part of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there
@@ -103,9 +103,9 @@
 // reachability has kept changing for so long that lease-majority is about to decide although nothing is
 // stable.
 //
-// The strategies and their rules are those of Akka's Split Brain Resolver
-// (reference documentation, "Split Brain Resolver"); which member reads the
-// lease, and when, is our own. Differences are listed in testdata/deviations.md.
+// The strategies and their rules come from Akka's Split Brain Resolver (reference documentation, "Split
+// Brain Resolver"); which member reads the lease, and when, is our own. Differences are listed in
+// testdata/deviations.md.
 //
 // # What this does not do
 //
@@ -120,17 +120,16 @@
 //
 // # Duties of the driver
 //
-// A [Resolver] is driven by the [gossip.Machine] that has it as Config.Downing: the machine calls
-// Decide, downs the members that it returns, and emits [gossip.YieldLease]. What is left to the
-// process:
+// A [Resolver] is driven by the [gossip.Machine] that has it as Config.Downing: the machine calls Decide,
+// downs the members that it returns, and emits [gossip.YieldLease]. The process must do the rest:
 //
 //  1. Every member has the same strategy and the same settings; the membership compares
 //     them when a node joins.
 //  2. The driver of the machine performs its duties: Ticks come all the time, and
 //     [gossip.SelfDowned] ends the process. A supervisor starts it again.
-//  3. With lease-majority, every member with LeaseRole competes for the lease with the
-//     rank that [LeaseRank] gives. It sets the rank again at every change of the
-//     membership or of the holder, and steps [gossip.Lease] whenever what it knows of the record changes.
+//  3. With lease-majority, every member with LeaseRole competes for the lease with the rank that [LeaseRank]
+//     gives. It sets the rank again at every change of the membership or of the holder, and steps
+//     [gossip.Lease] whenever its knowledge of the record changes.
 //  4. On [gossip.YieldLease] a member with LeaseRole sets its rank again, then gives the lease up.
 //
 // What to write:

@@ -29,7 +29,7 @@ func (k keepMajority) compare(s *sides, mine, theirs filter) action {
 	here, there := s.count(false, mine), s.count(true, theirs)
 	switch {
 	case lowest < 0:
-		return downAll // nobody counts
+		return downAll // no member counts
 	case here > there, here == there && (!s.unreachable[lowest] || mutant.On("split-tie")):
 		return downUnreachable
 	}

@@ -26,7 +26,7 @@ func (k keepOldest) decide(s *sides) action {
 func (k keepOldest) compare(s *sides, counted filter) action {
 	oldest := s.first(filter{role: counted.role, leaving: counted.leaving}, byAge)
 	if oldest < 0 {
-		return downAll // nobody counts
+		return downAll // no member counts
 	}
 	here, there := s.count(false, counted), s.count(true, counted)
 	stays, alone := !s.unreachable[oldest], here == 1 && there > 1

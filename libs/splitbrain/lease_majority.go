@@ -30,12 +30,13 @@ func reversed(a action) action {
 // MinorityDelay is the head start of the majority for a free lease.
 const MinorityDelay = 2 * time.Second
 
-// LeaseRank returns the rank of a member among those that compete for the lease, the members
-// with the given role. The oldest has rank 0. Members that cannot be reached do not count for others, and neither does the
-// last holder of the lease: when its lease is free, it has failed to renew it, often before anybody suspects it. A node that is
-// in no cluster is no candidate; its rank is negative. A member waits rankDelay longer for a free lease than the one whose
-// rank is lower by 1. In a minority, a member's rank is raised so far that it waits longer by
-// at least [MinorityDelay], so that the larger side gets the lease.
+// LeaseRank returns the rank of a member among the members with the given role, which compete for the
+// lease. The oldest has rank 0. Members that cannot be reached do not count for others, and neither does
+// the last holder of the lease: when its lease is free, it has failed to renew it, often before any node
+// suspects it. A node that is in no cluster is not a candidate; its rank is negative. A member waits
+// rankDelay longer for a free lease than the one whose rank is lower by 1. In a minority, a member's rank
+// is raised so far that it waits longer by at least [MinorityDelay], so that the larger side gets the
+// lease.
 func LeaseRank(v gossip.View, role string, self, holder sharding.NodeID, rankDelay time.Duration) int {
 	if !v.InCluster {
 		return -1
@@ -58,7 +59,7 @@ func inMinority(s *sides, role string) bool {
 	return there > here || there == here && lowest >= 0 && s.unreachable[lowest]
 }
 
-// answer says which side the holder of the lease is on.
+// answer is the side that the holder of the lease is on.
 type answer uint8
 
 const (

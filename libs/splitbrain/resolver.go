@@ -110,8 +110,8 @@ func (r *Resolver) downBy(now time.Time, s *sides, a action, why string) gossip.
 	return d
 }
 
-// discountPause subtracts the time for which this process was paused: it says
-// nothing about the stability of the others.
+// discountPause subtracts the time that this process was paused: it shows nothing about the stability of
+// the others.
 func (r *Resolver) discountPause(paused time.Duration) {
 	gap := paused - r.paused
 	r.paused = paused

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// action is what a strategy decides for the side of the deciding node.
+// action is a strategy's decision for the side of the deciding node.
 type action uint8
 
 const (

@@ -2,8 +2,8 @@ package splitbrain
 
 import "github.com/roost-cluster/roost/libs/mutant"
 
-// staticQuorum keeps a side of at least size members. Two sides of that size
-// must be impossible, so with more than 2·size-1 members nobody may stay.
+// staticQuorum keeps a side of at least size members. Two sides of that size must be impossible, so with
+// more than 2·size-1 members all must leave.
 type staticQuorum struct {
 	size int
 	role string

@@ -7,15 +7,13 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// yield is what a resolver remembers about the lease of its own node, while any
-// member is unreachable.
+// yield is a resolver's memory of the lease of its own node, while any member is unreachable.
 type yield struct {
 	// minoritySince is the time since which this node has held the lease in a
 	// minority; zero: it does not, or keeps the lease.
 	minoritySince time.Time
-	// keeps says that the lease is not given up: a node that acquires it in a
-	// minority keeps it, because the other side did not take it in spite of its
-	// head start.
+	// keeps is true if the lease is not given up: a node that acquires it in a minority keeps it, because
+	// the other side did not take it in spite of its head start.
 	keeps bool
 	// givenUpUntil is the expiry of the lease that this node gave up. Until then
 	// the view may still name this node as the holder.

@@ -17,8 +17,8 @@ import (
 // run with the clock of this process, so they are wrong by how far the two have drifted apart since the last reading. If
 // the store's clock is set, they are also wrong by at most the time that the next reading takes.
 //
-// What is due by the store's clock is due by the earliest time, so that nothing is early. What is set some time ahead counts
-// from the latest time, for the same reason. The zero Clock has no reading.
+// Due times are compared with the earliest time, so that nothing is early. Delays count from the latest time, for the same
+// reason. The zero Clock has no reading.
 type Clock struct {
 	store time.Time     // the earliest time when the last reading arrived
 	slack time.Duration // by how much the latest time is later

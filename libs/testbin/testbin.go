@@ -34,9 +34,9 @@ type result struct {
 	err    error
 }
 
-// Build builds the main packages, given by their directories in the repository
-// such as "cli/cmd/roost", and returns the directory of the binaries, each of
-// which has the last part of its package's name. The directory has others, too.
+// Build builds the main packages, given by their directories in the repository such as
+// "cli/cmd/roost", and returns the directory of the binaries. Each has the last part of its
+// package's name. The directory has others, too.
 func Build(tb testing.TB, packages ...string) (dir string) {
 	tb.Helper()
 	return buildIn(tb, "test", "", packages)
@@ -106,8 +106,8 @@ func build(root, dir, tags string, packages []string) (output string, err error)
 	return string(out), err
 }
 
-// Alive reports whether a process lives. One that has ended, and that nobody has
-// waited for yet, does not.
+// Alive reports whether a process lives. A zombie, which has ended but was not waited for yet, does
+// not.
 func Alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -33,7 +33,7 @@ const (
 	alarmDrain                          // drain timeout
 	alarmTimer                          // timer fires
 	alarmFence                          // read the fence again
-	alarmKeptIdle                       // kept states of entities that nobody has called are dropped
+	alarmKeptIdle                       // kept states of entities that received no command are dropped
 	alarmKeptTimer                      // a timer of an entity whose state is kept is due
 	alarmAsk                            // the time of an ask is over
 	alarmProbe                          // a turn still waits: perhaps in a circle
@@ -45,7 +45,7 @@ const (
 func (m *Machine) schedule(a alarm) {
 	if len(m.alarms) >= m.sweepAt {
 		all := m.alarms
-		m.alarms = all[:0] // what is kept is never behind what is read
+		m.alarms = all[:0] // the write position never overtakes the read position
 		for _, old := range all {
 			if m.relevant(old) {
 				m.alarms.push(old)

@@ -31,7 +31,8 @@ type ask struct {
 	seq   uint64
 	fence uint64
 	began time.Time // when the turn began to wait
-	// since is when the ask was sent, in Unix nanoseconds. probePause is the time between two probes.
+	// since is the time at which the ask was sent, in Unix nanoseconds. probePause is the time between two
+	// probes.
 	since      int64
 	probePause time.Duration
 }
@@ -188,9 +189,9 @@ func (m *Machine) askDeadline(c *command, in *Ask) time.Time {
 
 // origin identifies the command of the running turn, in the same way whenever and wherever the
 // command runs again; nil: it cannot be identified. The command of a timer cannot: when the
-// incarnation ends, the timer ends, and nobody would repeat what the turn has begun. For a wake-up,
-// the time is a part of the origin: the records of an entity that was purged begin at 1 again,
-// while targets still remember the keys of its earlier asks.
+// incarnation ends, the timer ends, so no later run would repeat what the turn has begun. For a
+// wake-up, the time is a part of the origin: the records of an entity that was purged begin at 1
+// again, while targets still remember the keys of its earlier asks.
 func (c *command) origin(e *entity) []string {
 	switch {
 	case c.env.Keyed:

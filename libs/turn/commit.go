@@ -88,12 +88,12 @@ func (m *Machine) turnDone(in *TurnDone) {
 	m.advance(e)
 }
 
-// staged is what a turn has staged.
+// staged holds everything that a turn has staged.
 type staged struct {
 	events []sharding.Event
 	wakes  []sharding.Wake
 	sends  []sharding.Send
-	// deleted says that the turn has deleted the entity.
+	// deleted is true if the turn deleted the entity.
 	deleted bool
 }
 
@@ -124,13 +124,13 @@ func (m *Machine) mayBeStored(e *entity, c *command) bool {
 		c.recordable() && !c.lookedUpFirst && !e.volatile()
 }
 
-// stage makes a record of what the turn has staged, or of its reply alone, with the next sequence number.
+// stage makes a record of the staged data of a turn, or of its reply alone, with the next sequence number.
 func (m *Machine) stage(e *entity, c *command, st *staged) {
 	e.staged++
 	c.ownRecord, c.waitsForRecord = e.staged, e.staged
 	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends, Operator: c.builtin != nil && !st.deleted && !mutant.On("operator-record")}
 	e.sends += uint32(len(st.sends))
-	if c.wakeup == nil { // nobody has sent the command of a wake-up, so nobody repeats it
+	if c.wakeup == nil { // the command of a wake-up has no caller, so no caller repeats it
 		r.Command, r.Hash, r.Reply = c.env.ID, c.hash(), c.reply
 		r.Reply.Timing = sharding.Timing{}
 	}
@@ -182,7 +182,7 @@ func (m *Machine) releaseReplies(e *entity) {
 			continue
 		}
 		if c.waitsForRecord > e.durable && !mutant.On("output-gate") {
-			break // the commands behind it wait as well
+			break // the commands after it wait as well
 		}
 		if c.wakeup != nil && !c.fired {
 			continue // it has no record: nothing depends on it

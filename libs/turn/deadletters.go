@@ -7,10 +7,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A dead letter stays in the journal until an operator deals with it, by a built-in command of
-// the entity that has sent it. One append has the command's record, and says that the dead letter is
-// done. The journal refuses the append if the dead letter is done already. If the dead letter is to be
-// sent again, the record has a copy of the send. The copy is a new send, behind all earlier ones of the
+// A dead letter stays in the journal until an operator deals with it, by a built-in command of the
+// entity that has sent it. One append stores the command's record and marks the dead letter as done.
+// The journal refuses the append if the dead letter is done already. If the dead letter is to be sent
+// again, the record has a copy of the send. The copy is a new send, after all earlier ones of the
 // entity, and has a new key, because the target may have answered the old key or forgotten it.
 //
 // A pending send can be dropped in the same way. Once that is durable, SendDropped reports it to
@@ -93,7 +93,7 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 	return &r
 }
 
-// endedRow returns what makes an append store that the send with which the command deals is done.
+// endedRow returns the rows that make an append mark the send of the command as done.
 func (c *command) endedRow() []sharding.Delivered {
 	if mutant.On("again-ends") {
 		return nil

@@ -40,7 +40,7 @@
 // # Wake-ups
 //
 // [Fire] brings the command of a wake-up that is due. One append stores the record of this
-// command's turn, and says that the wake-up has fired. The journal refuses the append unless the
+// command's turn, and marks the wake-up as fired. The journal refuses the append unless the
 // setting stands. While a firing waits in the mailbox, an append of its entity may change the
 // wake-up. Once that append is durable, or if its outcome is unknown, the firing ends and its
 // command does not run.
@@ -52,10 +52,10 @@
 // # Asks
 //
 // A running turn may ask other entities ([Ask]); its entity runs no other turn meanwhile. The
-// machine says when the command may leave, and with which key ([SendAsk]). If turns wait for each
-// other in a circle, the machine finds the circle ([SendProbe]) and makes one of the turns give up.
-// A turn that has sent a changing ask and then fails is in doubt: its command is never answered as
-// not applied.
+// machine decides when the command may leave, and chooses its key ([SendAsk]). If turns wait for
+// each other in a circle, the machine finds the circle ([SendProbe]) and makes one of the turns
+// give up. A turn that has sent a changing ask and then fails is in doubt: its command is never
+// answered as not applied.
 //
 // # Kept states
 //
@@ -77,10 +77,10 @@
 // between the machine and the driver: it opens, drains and aborts shards and takes
 // [Machine.ShardEvents]; it passes on everything else.
 //
-//  1. Step is never called by two goroutines at a time. The time is that of a monotonic
+//  1. Step is never called by two goroutines at a time. The time comes from a monotonic
 //     clock, and a [Tick] comes every 20 ms or so, or at the time that AlarmAt returns. The outputs of a step are performed
-//     in their order, before those of the next step; performing them never waits. The names in
-//     a command are checked before [Deliver] is stepped ([sharding.Envelope.Check]).
+//     in their order, before the outputs of the next step; performing them never waits. The names in
+//     a command are checked before Step receives the [Deliver] ([sharding.Envelope.Check]).
 //  2. An instance is used by one job at a time, in the order of the outputs: [Load], or the [Run]
 //     that is New, then every [Run], [Snapshot] and [Stop] of its incarnation. Different instances do
 //     not wait for each other.
@@ -104,14 +104,14 @@
 //     instance if the state cannot be read.
 //  9. After the outputs of a step are performed, [Machine.Recycle] is called. The machine then uses
 //     the memory of its [Answer] outputs again, so each Answer must be sent, or copied, before. A
-//     [Run] is not used any more once its TurnDone is stepped.
+//     [Run] is not used any more after Step has received its TurnDone.
 //  10. [SendAsk] goes to the router, and is answered by one [AskAnswered]; [SendProbe] goes
 //     the same way, and may get lost. Only [AskDone] lets the asking turn go on, even after a
 //     [Drop] of its instance. If the context of a turn ends while the turn waits, the driver steps
 //     [WithdrawAsk], and waits for the AskDone. A driver that ends steps WithdrawAsk for
 //     all turns that wait.
-//  11. A [Fire] is not stepped if a [WakesChanged] before it says that its setting is gone, or if
-//     the setting was read before the last [WakesUnknown] of its entity. Package wakeup sees to
+//  11. Step does not receive a [Fire] if an earlier [WakesChanged] reports its setting as gone, or if
+//     the setting was read before the last [WakesUnknown] of its entity. Package wakeup ensures
 //     that.
 //
 // The loop to write:
@@ -119,7 +119,7 @@
 //	for {
 //		var out []turn.Output
 //		select {
-//		case in := <-answers: // of jobs and of the journal, ahead of new commands
+//		case in := <-answers: // of jobs and of the journal, before new commands
 //			out = m.Step(time.Now(), in, out[:0])
 //		case in := <-commands:
 //			out = m.Step(time.Now(), in, out[:0])
@@ -130,7 +130,7 @@
 //			handle(e)
 //		}
 //		for _, o := range out {
-//			perform(o) // never waits: jobs run beside the loop
+//			perform(o) // never waits: jobs run outside the loop
 //		}
 //		m.Recycle()
 //	}

@@ -12,8 +12,8 @@ import (
 
 // entity is an entity that is alive, is being loaded, or has appends to settle. Most entities are idle.
 // So the fields that only busy entities need are in the struct work. Entities of volatile types have no
-// records. So the fields about records are in the struct journaled. What is left has 64 bytes: a line of
-// the processor's cache, because most entities are not in the cache when they get a command.
+// records. So the fields about records are in the struct journaled. The other fields take 64 bytes: a
+// line of the processor's cache, because most entities are not in the cache when they get a command.
 type entity struct {
 	id         sharding.EntityID
 	shard      *shard
@@ -41,13 +41,13 @@ func (e *entity) address() sharding.Entity {
 	return sharding.Entity{Type: e.shard.id.Type, ID: e.id}
 }
 
-// journaled is what the machine knows of the records of an entity.
+// journaled holds the positions of an entity in the journal, and counts of its stored data.
 type journaled struct {
-	// staged is the sequence number of the newest record. durable is that of the newest record
-	// known to be durable. The records after it are the unit in flight and those in pending.
+	// staged is the sequence number of the newest record, durable the number of the newest durable record. The
+	// records after that one are the unit in flight and the pending records.
 	staged, durable uint64
 
-	// rememberedActivity is when the entity was last active according to its wake-up of the kind
+	// rememberedActivity is the time of the entity's last activity according to its wake-up of the kind
 	// RememberWake, in Unix milliseconds; 0: it has no such wake-up.
 	rememberedActivity int64
 	// unrememberedBy is the sequence number of the record that removes this wake-up, so that the entity is
@@ -70,8 +70,8 @@ type journaled struct {
 	loadedSeq uint64
 	// sends is an upper bound of how many sends of the entity are pending or staged.
 	sends uint32
-	// sendsUncertain says that the count in field sends may be too high: a send of a record up to
-	// loadedSeq has ended since the load began, and it is not known whether the load has counted it.
+	// sendsUncertain is true if the count in field sends may be too high: a send of a record up to loadedSeq
+	// has ended since the load began, and it is not known whether the load has counted it.
 	sendsUncertain bool
 	fresh          bool // no turn has staged a record in this life of the entity
 	trimmed        bool // see Loaded.Trimmed
@@ -106,7 +106,7 @@ type work struct {
 	pending  []sharding.Record
 	// Some appends report to the journal that a wake-up has fired, or that a send is done. Each such
 	// append belongs to one command: a firing, or a command that drops a send or sends a dead letter
-	// again. reporter is the command to which the append in flight belongs; nil: this append reports
+	// again. reporter is the command that owns the append in flight; nil: this append reports
 	// nothing. If the turn of a firing has staged nothing, its append has no records.
 	reporter *command
 	// nextReporters are the commands whose appends will report something, in order. These appends are
@@ -132,7 +132,7 @@ func (m *Machine) allocWork(e *entity) {
 	e.work = &work{}
 }
 
-// maxPooledWork is how many unused work structs are kept for reuse.
+// maxPooledWork is the maximum number of unused work structs that are kept for reuse.
 const maxPooledWork = 1024
 
 // freeWork puts the work of an entity back into the pool if the entity has become idle.
@@ -174,35 +174,35 @@ type command struct {
 	requests    []RequestID
 	requestsBuf [1]RequestID // initial memory of requests
 	timer       *timer       // the timer whose command this is; nil: none
-	wakeup      *Wakeup      // the wake-up whose firing this is; nil: the command is no firing
+	wakeup      *Wakeup      // the wake-up whose firing this is; nil: the command is not a firing
 	builtin     builtin      // nil: a command of the author
 	// endedSend is the dead letter, or the pending send, that the turn of a built-in command makes done;
 	// nil: none. The append with the command's record stores that the send is done.
 	endedSend *sharding.Delivered
-	// recounted says that the entity was loaded again to count its reminders and sends.
+	// recounted is true if the entity was loaded again to count its reminders and sends.
 	recounted bool
 	// overtakenEnd is how the firing ends if it was overtaken: while the firing waited for its turn, its
 	// wake-up has changed, or may have changed, so the firing must not have a turn. 0: it was not
 	// overtaken.
 	overtakenEnd FiringEnd
-	// fired says that the firing of the wake-up is durable.
+	// fired is true once the firing of the wake-up is durable.
 	fired bool
 	// runID is the request id that names the running turn. It is stored, because requests may change
 	// when a duplicate joins.
 	runID RequestID
-	// turn is the number of the running turn. It is needed beside runID, because turns of tells,
-	// timers and wake-ups have no request.
+	// turn is the number of the running turn. It is needed in addition to runID, because turns of tells, timers
+	// and wake-ups have no request.
 	turn uint64
-	// lookedUpFirst says that the command is looked up in the journal before it runs, so it does not run if
-	// it is stored. Either the Load of this incarnation looks it up (the field is set when the Load is
+	// lookedUpFirst is true if the command is looked up in the journal before it runs, so it does not run
+	// if it is stored. Either the Load of this incarnation looks it up (the field is set when the Load is
 	// emitted, because no turn begins before the answer), or a Lookup was answered.
 	lookedUpFirst bool
-	// lookupPending says that a Lookup of the command has no answer yet. The turn waits for it.
+	// lookupPending is true while a Lookup of the command has no answer. The turn waits for it.
 	lookupPending bool
 
-	// inDoubt says that an append with the command had an unknown outcome.
+	// inDoubt is true if an append with the command had an unknown outcome.
 	inDoubt bool
-	// done says that the turn is over, and that reply waits at the output gate.
+	// done is true once the turn is over and reply waits at the output gate.
 	done  bool
 	reply sharding.Reply
 	// resultBytes is the size of the reply and of the events, in bytes, while the reply waits at the
@@ -224,7 +224,7 @@ type command struct {
 	asksMade    []sentAsk // the changing asks that have left
 	askConflict bool      // a target had stored the key of an ask with another input
 	askInDoubt  bool      // the outcome of an ask is not known
-	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
+	// heldByOldTurn is true if a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
 	run           Run // the output that starts its turn
 }
@@ -239,7 +239,7 @@ func (m *Machine) newCommand() *command {
 	return &command{}
 }
 
-// maxPooledCommands is how many unused commands are kept for reuse.
+// maxPooledCommands is the maximum number of unused commands that are kept for reuse.
 const maxPooledCommands = 1024
 
 // freeCommand puts a command back into the pool. The command must not be in a mailbox any more. It is not
@@ -377,8 +377,8 @@ func (m *Machine) newEntity(s *shard, id sharding.EntityID) *entity {
 	return e
 }
 
-// wouldBeLate reports whether the turns ahead of a command that arrives now are
-// expected to take too much of its time.
+// wouldBeLate reports whether the turns before a command that arrives now are expected to take too much of its
+// time.
 func (m *Machine) wouldBeLate(e *entity, deadline time.Time) bool {
 	if deadline.IsZero() {
 		return false
@@ -421,7 +421,7 @@ func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 
 const conflictMessage = "the idempotency key was used for another command or payload, or by somebody else; give each command a key of its own"
 
-// fewCommands is how many commands are searched without an index.
+// fewCommands is the number of commands that find still searches without an index.
 const fewCommands = 8
 
 // find returns the waiting command with the id, nil if there is none.

@@ -9,10 +9,10 @@ import (
 )
 
 // The firing of a wake-up is a unit of its own, with the record of its turn if there is one.
-// The journal refuses the unit unless the setting of the wake-up stands, so that of two firings
-// at most one takes effect. No other turn is in the unit, so the refusal affects no other turn.
+// The journal refuses the unit unless the setting of the wake-up stands, so at most one of two
+// firings takes effect. No other turn is in the unit, so the refusal affects no other turn.
 
-// fireWakeup admits the command of a wake-up, or says that it cannot run now.
+// fireWakeup admits the command of a wake-up, or reports that it cannot run now.
 func (m *Machine) fireWakeup(in *Fire) {
 	s := m.shard(in.Shard)
 	ended := FiringEnded{Shard: in.Shard, Epoch: in.Epoch, Entity: in.Entity, Ref: in.Wakeup.WakeRef, End: FiringFailed}
@@ -84,8 +84,8 @@ func (e *entity) unitSeq() uint64 {
 	return e.inflight[0].Seq
 }
 
-// firingIsNext reports whether the next unit is that of the command nextReporters[0]: all records that
-// the turn of this command has seen are in earlier units.
+// firingIsNext reports whether the next unit belongs to the command nextReporters[0]: all records that the turn
+// of this command has seen are in earlier units.
 func (e *entity) firingIsNext() bool {
 	if len(e.nextReporters) == 0 {
 		return false
@@ -164,8 +164,8 @@ func (e *entity) hasStagedChange(c *command) bool {
 }
 
 // overtake marks the waiting firings whose wake-ups the unit in flight has changed. The unit is durable
-// now. A caller who has cancelled a reminder is told so next, and after that the reminder's handler must
-// not begin.
+// now. A caller that has cancelled a reminder gets its reply next, and after that the reminder's handler
+// must not begin.
 func (e *entity) overtake() {
 	for _, c := range e.cmds[e.next:] {
 		if !c.answered && c.wakeup != nil && c.changedBy(e.inflight, e.reporter) && !mutant.On("overtaken-firing") {
@@ -174,8 +174,8 @@ func (e *entity) overtake() {
 	}
 }
 
-// wakesUnknown reports that wake-ups of the entity may have changed, and marks the waiting firings,
-// which may be those of changed wake-ups.
+// wakesUnknown reports that wake-ups of the entity may have changed, and marks the waiting firings, because
+// their wake-ups may be among these.
 func (m *Machine) wakesUnknown(e *entity) {
 	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address()})
 	for _, c := range e.cmds {

@@ -66,8 +66,8 @@ func (t *idTable) add(id sharding.EntityID, slot uint32) {
 	t.count++
 }
 
-// remove removes an entity that is there. Entities behind it move up, so that no empty place is between an entity
-// and its home.
+// remove removes an entity that is there. Entities after it move up, so that no empty place is between an
+// entity and its home.
 func (t *idTable) remove(id sharding.EntityID, slot uint32) {
 	p, hash := t.part(id)
 	free := p.home(hash)
@@ -90,7 +90,7 @@ func (p *idPart) home(hash uint32) uint32 { return hash & uint32(len(p.places)-1
 
 func (p *idPart) after(i uint32) uint32 { return p.home(i + 1) }
 
-// distance is how many places the place to is behind the place from.
+// distance returns the number of places from the place from to the place to.
 func (p *idPart) distance(from, to uint32) uint32 { return p.home(to - from) }
 
 // put puts an entity into the first empty place from its home on.

@@ -22,7 +22,7 @@ type Kept struct {
 	ID      sharding.EntityID
 	Form    sharding.SnapshotForm
 	Payload []byte
-	// Timers are those that were pending. After is what was left of their time.
+	// Timers are the timers that were pending. After is the rest of their time.
 	Timers []Timer
 }
 
@@ -43,7 +43,7 @@ type KeptStats struct{ Kept, OverLimit uint64 }
 // KeptStats returns the counts since the start.
 func (m *Machine) KeptStats() KeptStats { return m.keptStats }
 
-// keptStates are those of a shard whose entities are not alive.
+// keptStates holds the states of a shard's entities that are not alive.
 type keptStates struct {
 	byID  map[sharding.EntityID]keptState
 	bytes int
@@ -86,7 +86,7 @@ func (k *keptStates) check(cfg *Config) error {
 	return nil
 }
 
-// list returns the states, in the order of their ids, with what is left of their timers.
+// list returns the states, in the order of their ids, with the remaining time of their timers.
 func (k *keptStates) list(now time.Time) []Kept {
 	var out []Kept
 	for _, id := range slices.Sorted(maps.Keys(k.byID)) {
@@ -97,7 +97,7 @@ func (k *keptStates) list(now time.Time) []Kept {
 	return out
 }
 
-// timersLeft returns the timers with what is left of their time.
+// timersLeft returns the timers with their remaining time.
 func (s *keptState) timersLeft(now time.Time) []Timer {
 	timers := slices.Clone(s.Timers)
 	for i := range timers {
@@ -112,8 +112,8 @@ const atOnce = time.Millisecond
 // keeps reports whether the states of the shard's entities are kept when it is handed off.
 func (s *shard) keeps() bool { return s.typ.KeepOnMoves && s.typ.Desc.Volatile }
 
-// takeIn opens the shard with the states that the owner before has kept. Whoever sent them,
-// only states of the shard's entities count.
+// takeIn opens the shard with the states that the owner before has kept. Whichever process sent them, only
+// states of the shard's entities count.
 func (m *Machine) takeIn(s *shard, states []Kept) {
 	if !s.keeps() {
 		return
@@ -169,8 +169,8 @@ func (m *Machine) dropIdle(s *shard) {
 	}
 }
 
-// keptState returns the kept state from which the entity is to be brought to life, nil if
-// there is none. It stays kept until the entity is alive.
+// keptState returns the kept state that brings the entity to life, nil if there is none. It stays kept until
+// the entity is alive.
 func (e *entity) keptState() *Kept {
 	if k, found := e.shard.kept.byID[e.id]; found {
 		return &k.Kept
@@ -193,7 +193,7 @@ func (m *Machine) takeKept(e *entity) {
 	}
 }
 
-// pendingTimers returns the timers of the entity with what is left of their time.
+// pendingTimers returns the timers of the entity with their remaining time.
 func (e *entity) pendingTimers(now time.Time) []Timer {
 	var timers []Timer
 	for _, t := range e.timers {

@@ -327,7 +327,7 @@ func (m *Machine) refuseLate(e *entity, c *command) {
 }
 
 // checkMailbox answers the commands whose deadline has passed before their turn. It does not wait for
-// the turn ahead of them, which may never end. The answered commands leave the mailbox at once, so that
+// the turn before them, which may never end. The answered commands leave the mailbox at once, so that
 // the size of the mailbox is bounded.
 func (m *Machine) checkMailbox(e *entity) {
 	e.mailboxCheck = false
@@ -465,7 +465,7 @@ func (m *Machine) startTurn(e *entity) {
 	m.goIdle(e)
 }
 
-// requestID returns the request that names the command's turn; 0 if nobody waits for an answer.
+// requestID returns the request that names the command's turn; 0 if no caller waits for an answer.
 func (c *command) requestID() RequestID {
 	if len(c.requests) == 0 {
 		return 0

@@ -47,7 +47,7 @@ type Machine struct {
 	events       []ShardEvent // of the step
 }
 
-// Usage is what the machine holds of what is bounded for all entities together.
+// Usage counts the machine's use of the resources that have a limit for all entities together.
 type Usage struct {
 	Commands int // delivered, not answered
 	Bytes    int // of those commands
@@ -98,7 +98,7 @@ type typeState struct {
 	bound      *passivation.Bound
 	bytes      int                                        // of the entities whose size is known
 	quarantine map[sharding.EntityID]sharding.Quarantined // see SetQuarantine
-	// passivations are those of this type.
+	// passivations counts the passivations of this type.
 	passivations Passivations
 }
 
@@ -172,8 +172,8 @@ func (m *Machine) Usage() Usage {
 // stays, but nothing is added while a limit is reached.
 func (m *Machine) Limit(limit, reserve Usage) { m.limit, m.reserve = limit, reserve }
 
-// FullText is the message of a refusal because of the limits for all entities together. If several
-// machines share the limits, the limits are those of one machine.
+// FullText is the message of a refusal because of the limits for all entities together. If several machines
+// share the limits, it refers to the limits of one machine.
 const FullText = "too many commands, or too large ones, wait in the entity's part of the region"
 
 // ShardEvents returns what the last step told of shards, in order. The slice is
@@ -366,7 +366,7 @@ func (m *Machine) find(inc Incarnation) *entity {
 	return e
 }
 
-// noAlarm is how far away the next alarm is if there is none.
+// noAlarm is the delay that AlarmAt reports if there is no alarm.
 const noAlarm = time.Hour
 
 // AlarmAt returns when the next alarm is due: a timer of an entity, a deadline or the like. Without one,

@@ -20,9 +20,9 @@ type Output interface{ output() }
 type RequestID uint64
 
 // Incarnation identifies one incarnation of an entity in this machine. The result of a slow job
-// carries the Incarnation for which the job ran. If that incarnation has ended, the machine drops the
-// result. An Incarnation consists of the entity's slot and a number. The number repeats only after
-// four billion incarnations. The Incarnation 0 means that there is none.
+// carries the Incarnation of that job. If that incarnation has ended, the machine drops the result.
+// An Incarnation consists of the entity's slot and a number. The number repeats only after four
+// billion incarnations. The Incarnation 0 means that there is none.
 type Incarnation uint64
 
 func incarnation(slot, number uint32) Incarnation {
@@ -105,21 +105,19 @@ type (
 		// Cause is the error itself, for those who read the results of firings and sends: operators, and not
 		// clients. It goes with Err.
 		Cause string
-		// Err says why there is no instance. Empty: there is an instance. If Err is set and Retry is
-		// false, the entity has failed: for example, a record has a wrong checksum, or the replay has
-		// panicked. The machine then rejects the entity's commands with Err and Code.
+		// Err is the reason why there is no instance. Empty: there is an instance. If Err is set and
+		// Retry is false, the entity has failed: for example, a record has a wrong checksum, or the
+		// replay has panicked. The machine then rejects the entity's commands with Err and Code.
 		Err  string
 		Code sharding.Code
-		// Retry says that the machine must repeat the load. For example, the driver could not reach
-		// the store.
+		// Retry is true if the machine must repeat the load. For example, the driver could not reach the store.
 		Retry bool
 	}
 	// LookedUp answers Lookup.
 	LookedUp struct {
 		Incarnation Incarnation
 		ID          sharding.CommandID
-		// Found says that the command is stored, or that its idempotency key has expired
-		// (Stored.Expired).
+		// Found is true if the command is stored, or if its idempotency key has expired (Stored.Expired).
 		Found  bool
 		Stored sharding.Stored
 		// Failed: the journal did not answer.
@@ -154,12 +152,12 @@ type (
 		Spoiled bool
 		// Passivate: the entity has asked to be stopped when it is idle.
 		Passivate bool
-		// Forgotten says that the turn has called Ctx.Forget: the entity is to be no longer remembered.
+		// Forgotten is true if the turn called Ctx.Forget: the entity is to be no longer remembered.
 		Forgotten bool
 		Timers    []Timer
 		// Size is an estimate of the memory that the instance takes, in bytes; 0: not known.
 		Size int
-		// Handler is how long the handler has run.
+		// Handler is the run time of the handler.
 		Handler time.Duration
 	}
 	// Appended answers Append.
@@ -169,8 +167,8 @@ type (
 		Verdict     sharding.Verdict
 		// Fence is the stored fence, if the verdict is RefusedEpoch.
 		Fence sharding.Fence
-		// Reason says why the journal refused the append. It is set if the verdict is RefusedFull
-		// (the disk or the queue is full), RefusedTooLarge or RefusedDamaged.
+		// Reason is the journal's reason for refusing the append. It is set if the verdict is RefusedFull (the
+		// disk or the queue is full), RefusedTooLarge or RefusedDamaged.
 		Reason string
 		// At is the time at which the records were stored, if the verdict is Durable.
 		At time.Time
@@ -190,7 +188,7 @@ type (
 		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
-		// Reason says why the journal refused the read, if the verdict is RefusedDamaged.
+		// Reason is the journal's reason for refusing the read, if the verdict is RefusedDamaged.
 		Reason string
 	}
 	// Ask: a running turn sends a command to another entity and waits for the answer. Each Ask ends
@@ -203,13 +201,13 @@ type (
 		Number  uint64
 		Target  sharding.Entity
 		Command string
-		// ReadOnly says that the command changes nothing.
+		// ReadOnly is true if the command changes nothing.
 		ReadOnly bool
 		// Key is the idempotency key, if the author has chosen a key.
 		Key sharding.CommandID
-		// KeyName is the name from which the machine derives the key, if the author has chosen a name.
-		// If Key and KeyName are empty, the machine derives the key from the target, the command and a
-		// count: how many times the turn has sent this command to this target before.
+		// If the author has chosen a name, KeyName is that name, and the machine derives the key from
+		// it. If Key and KeyName are empty, the machine derives the key from the target, the command
+		// and a count: how many times the turn has sent this command to this target before.
 		KeyName  string
 		Encoding sharding.Encoding
 		Payload  []byte
@@ -253,9 +251,9 @@ type (
 		Type     sharding.EntityType
 		Strategy passivation.Strategy
 	}
-	// Collected: a garbage collection has ended. Cycle is its number, and Live is how many bytes of the
-	// heap were in use after it. If Live is above Config.HeapBytes, the machine passivates entities of
-	// all types that allow passivation.
+	// Collected: a garbage collection has ended. Cycle is its number, and Live is the number of bytes
+	// of the heap that were in use after it. If Live is above Config.HeapBytes, the machine passivates
+	// entities of all types that allow passivation.
 	Collected struct{ Cycle, Live uint64 }
 	// Tick lets the machine check the time, for deadlines, timers and passivation.
 	Tick struct{}
@@ -279,12 +277,12 @@ type Wakeup struct {
 	Answer *SendResult
 }
 
-// SendResult says how a send of the entity has ended.
+// SendResult is the result of a send of the entity that has ended.
 type SendResult struct {
 	Target sharding.Entity
 	Sent   sharding.Input // the input that was sent to the target
 	SentAt time.Time      // the time at which the record with the send was stored
-	// Reply is the answer of the target. If the send was given up, Reply says why.
+	// Reply is the answer of the target. If the send was given up, Reply holds the reason.
 	Reply sharding.Reply
 }
 
@@ -301,7 +299,7 @@ type Timer struct {
 	Payload  []byte
 }
 
-// StopReason says why an instance is stopped.
+// StopReason is the reason for stopping an instance.
 type StopReason uint8
 
 const (
@@ -338,10 +336,10 @@ type (
 		// LookupOnly: the region has lost the shard. The driver makes no instance. It only looks up
 		// the commands in Lookup, whose outcomes are in doubt.
 		LookupOnly bool
-		// Wakes says that the driver must also read the wake-ups of the entity, from which it sets
+		// Wakes is true if the driver must also read the wake-ups of the entity, to set
 		// Loaded.RememberedActivity and Loaded.Reminders.
 		Wakes bool
-		// Background says that no command waits for the entity.
+		// Background is true if no command waits for the entity.
 		Background bool
 		// Bare: built-in commands wait for an entity that could not be brought to life. These
 		// commands need no instance, so the driver makes none. No code of the author runs.
@@ -379,12 +377,12 @@ type (
 		// Env is the command of the turn. The driver must not change it.
 		Env      *sharding.Envelope
 		ReadOnly bool
-		// New says that the entity has no instance: the driver makes an empty one for this turn (see
+		// New is true if the entity has no instance: the driver makes an empty one for this turn (see
 		// Type.NoLoad). If that fails, TurnDone has the refusal of the command, and Spoiled.
 		New bool
-		// Fresh says that no turn before this one has left a record in this life of the entity.
+		// Fresh is true if no turn before this one has left a record in this life of the entity.
 		Fresh bool
-		// Timer says that a timer has caused the command.
+		// Timer is true if a timer has caused the command.
 		Timer bool
 		// Wakeup is the wake-up whose command runs; nil: no wake-up has caused the command. Env has
 		// the input of Wakeup.
@@ -399,7 +397,7 @@ type (
 		Incarnation Incarnation
 		Request     RequestID
 	}
-	// Abandoned says that a turn was abandoned, because it did not end before the drain timeout of its
+	// Abandoned reports that a turn was abandoned, because it did not end before the drain timeout of its
 	// shard. It comes before the turn's Cancel.
 	Abandoned struct {
 		Entity  sharding.Entity
@@ -414,10 +412,10 @@ type (
 		Env         sharding.Envelope
 		ReadOnly    bool
 	}
-	// SendProbe sends a probe. Nobody waits for an answer, and the probe may get lost.
+	// SendProbe sends a probe. The machine waits for no answer, and the probe may get lost.
 	SendProbe struct{ Env sharding.Envelope }
-	// AskDone ends an Ask, and lets its turn go on. The outcome Rejected says that the command was not
-	// sent to the other entity, or that the other entity's region has refused it.
+	// AskDone ends an Ask, and lets its turn go on. The outcome Rejected means that the command was not sent to
+	// the other entity, or that the other entity's region has refused it.
 	AskDone struct {
 		Incarnation Incarnation
 		Number      uint64
@@ -465,7 +463,7 @@ type (
 		Request RequestID
 		Reply   sharding.Reply
 	}
-	// UnwatchedDone reports the outcome of a command for which no caller waits. There are two cases: a
+	// UnwatchedDone reports the outcome of a command without a waiting caller. There are two cases: a
 	// tell, which was answered when it was accepted, and the command of a timer or a wake-up. Like an
 	// Answer, it is a pointer to memory that is used again.
 	UnwatchedDone struct {

@@ -52,7 +52,7 @@ func (p Passivations) String() string {
 	return text
 }
 
-// node is the number by which policies know the entity.
+// node returns the number of the entity in passivation policies.
 func (e *entity) node() passivation.Entity { return passivation.Entity(e.inc.Slot()) }
 
 // touch tells the policy that the entity has something to do. An entity that the policy has chosen counts as
@@ -192,12 +192,12 @@ func limitOf(s passivation.Strategy) int {
 	return passivation.MaxLimit
 }
 
-// heapState is what is known of the heap.
+// heapState holds the measured sizes of the heap and of all entities.
 type heapState struct {
 	live  uint64 // the size of the heap after the last collection
 	bytes int    // the size of all entities whose size is known, now
 	then  int    // that size at the last collection
-	// full says that no more entities may be alive than now, until the next collection.
+	// full is true if the number of live entities must not grow until the next collection.
 	full bool
 }
 
@@ -259,12 +259,12 @@ func (m *Machine) shrink(ts *typeState) {
 	m.evict(m.victims)
 }
 
-// TypeStats says how many entities of a type are alive, and how many may be.
+// TypeStats counts the entities of a type that are alive, and holds their limit.
 type TypeStats struct {
 	Type     sharding.EntityType
 	Strategy passivation.Strategy
 	Entities int // alive or being loaded
-	// Limit is how many may be alive, by the strategy and by memory; 0: any number.
+	// Limit is the maximum number that may be alive, by the strategy and by memory; 0: any number.
 	Limit        int
 	Bytes        int // of the entities whose size is known
 	Passivations Passivations

@@ -20,7 +20,7 @@ import (
 // One turn of a circle must give up: the one that began to wait last. So a probe is dropped by
 // turns that began later than its sender: if there is a circle, their own probes find it. Probes
 // are sent again as long as the turn waits, so they may get lost, come late, or come twice. A
-// probe that comes back ends only the wait for which it was sent.
+// probe that comes back ends only the wait that it was sent for.
 
 // probe is the payload of a [sharding.ProbeCommand].
 type probe struct {
@@ -34,8 +34,8 @@ type probe struct {
 	hops byte
 }
 
-// maxProbeHops is how many turns pass a probe on. A larger circle ends when the deadline of one of its turns
-// passes.
+// maxProbeHops is the maximum number of turns that pass a probe on. A larger circle ends when the deadline of
+// one of its turns passes.
 const maxProbeHops = 64
 
 // younger orders the turns of a circle. All regions find the same order, even if their clocks differ.
@@ -67,9 +67,8 @@ func (m *Machine) scheduleProbe(e *entity, pause time.Duration) {
 func (m *Machine) follow(e *entity, p *probe) {
 	p.edge = e.ask.env.ID
 	p.hops++
-	// A probe is useful only if the entity to which it goes waits, too. The chain of the probe has that
-	// entity, so the probe is admitted even if the shard drains. Otherwise the drain could not end before the
-	// circle ends.
+	// A probe is useful only if its target waits, too. The chain of the probe has that entity, so the probe
+	// is admitted even if the shard drains. Otherwise the drain could not end before the circle ends.
 	chain := []sharding.Entity{e.ask.env.Entity}
 	if mutant.On("probe-drain") {
 		chain = e.ask.env.Chain
@@ -87,7 +86,7 @@ func (m *Machine) probed(s *shard, in *Deliver) {
 	p, ok := decodeProbe(in.Env.Payload)
 	e := m.lookUp(s.typ, in.Env.Entity.ID)
 	if !ok || e == nil || e.ask == nil || !e.ask.sent {
-		return // nobody waits behind a turn that waits
+		return // no turn here waits for another entity
 	}
 	if c := e.find(p.edge); c == nil || c.done {
 		return // the probe comes late: that wait is over, or about to be

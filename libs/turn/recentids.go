@@ -8,10 +8,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// recentIDs remembers which commands have left a record, for all live entities
-// together, in a hash table whose newer entries overwrite older ones. It only says
-// when a lookup in the journal is worth while: a forgotten id costs a reload, a
-// hash collision an unneeded lookup.
+// recentIDs remembers which commands have left a record, for all live entities together,
+// in a hash table whose newer entries overwrite older ones. It only decides whether a
+// lookup in the journal is worth while: a forgotten id costs a reload, a hash collision an
+// unneeded lookup.
 type recentIDs struct {
 	size  int
 	table []uint64 // nil until the first id is added; 0: free

@@ -8,17 +8,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// An entity of a type with Type.Remember is remembered from its first record on that has
-// events, wake-ups or sends. That record also sets a wake-up of the kind sharding.RememberWake, which
-// stands until a turn says otherwise (TurnDone.Forgotten). Whoever opens the shard reads these
-// wake-ups and brings the entities back to life, each by a StartEntity.
+// An entity of a type with Type.Remember is remembered from its first record on that has events,
+// wake-ups or sends. That record also sets a wake-up of the kind sharding.RememberWake, which stands
+// until a turn removes it (TurnDone.Forgotten). The region that opens the shard reads these wake-ups
+// and brings the entities back to life, each by a StartEntity.
 
-// RememberEvery is how old the last activity of a remembered entity may be, as its wake-up says,
-// before its next record stores it again: the order in which entities are started needs no more.
+// RememberEvery is the maximum age of a remembered entity's last activity in its wake-up. Above it, the next
+// record of the entity stores it again: the start order of entities needs no more precision.
 const RememberEvery = time.Hour
 
-// noteRemembered adds the change of the RememberWake of the entity, if there is one, to what a turn has
-// staged. The parameter unremembered says that the turn wants the entity not to be remembered any more.
+// noteRemembered adds the change of the entity's RememberWake, if there is one, to the turn's staged data. If
+// unremembered is true, the turn wants the entity not to be remembered any more.
 func (m *Machine) noteRemembered(e *entity, c *command, st *staged, unremembered bool) {
 	if !e.shard.typ.Remember || c.endedSend != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
 		return
@@ -43,7 +43,7 @@ func (m *Machine) noteRemembered(e *entity, c *command, st *staged, unremembered
 	st.wakes = append(slices.Clip(st.wakes), w)
 }
 
-// startEntity brings an entity to life for which no command waits.
+// startEntity brings an entity to life although no command waits for it.
 func (m *Machine) startEntity(in *StartEntity) {
 	s := m.shard(in.Shard)
 	if s == nil || s.phase != open || s.epoch != in.Epoch {
@@ -70,8 +70,8 @@ func (m *Machine) startEntity(in *StartEntity) {
 	}
 }
 
-// mayStart reports whether an entity may be loaded for which no command waits. Such loads take
-// at most half of the limit, so that commands find room.
+// mayStart reports whether an entity may be loaded although no command waits for it. Such loads take at most
+// half of the limit, so that commands find room.
 func (m *Machine) mayStart(id sharding.Entity) bool {
 	return m.mayLoad(id, false) && (2*len(m.loads.inFlight) < m.limit.Loads || mutant.On("starts-last"))
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A command with a chain is waited for by entities that hold up other commands. If it were
-// refused because of those, or while its shard is handed off because of the turn that waits for
-// it, nobody would get on. So a part of what is bounded for all entities together is for such
-// commands only, and a shard that drains takes those for which its own entities wait.
+// Entities that hold up other commands wait for a command with a chain. If it were refused
+// because of those commands, or during the handoff of its shard because of the turn that waits
+// for it, all of them would be stuck. So a part of each limit for all entities together is
+// reserved for such commands, and a draining shard takes the commands that its own entities
+// wait for.
 
 // ReservedShare is the inverse of the part of each limit that is kept for commands with a chain:
 // a fifth.
@@ -21,7 +22,7 @@ func (u Usage) reserved() Usage {
 	return Usage{Commands: u.Commands / ReservedShare, Bytes: u.Bytes / ReservedShare, Loads: u.Loads / ReservedShare}
 }
 
-// room is what commands may use together: with a chain the whole limit, else less.
+// room returns the limit for a command: with a chain the whole limit, otherwise less.
 func (m *Machine) room(chained bool) Usage {
 	u := m.limit
 	if chained || mutant.On("ask-reserve") {
@@ -38,8 +39,8 @@ func (e *entity) chained() bool {
 	return slices.ContainsFunc(e.cmds, func(c *command) bool { return !c.answered && len(c.env.Chain) > 0 })
 }
 
-// admits reports whether the shard takes a command. While it drains, it takes those for which
-// one of its turns waits: it could not end otherwise. It takes every probe, also one that comes too
+// admits reports whether the shard takes a command. While it drains, it takes commands that one of
+// its turns waits for: it could not end otherwise. It takes every probe, also one that comes too
 // early or too late: a router that was refused once sends nothing more to the shard at this epoch,
 // not even the probe that would find a circle.
 func (m *Machine) admits(s *shard, env *sharding.Envelope) bool {

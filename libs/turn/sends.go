@@ -12,8 +12,8 @@ import (
 // What a turn sends is part of its record. The machine only counts what is pending; package
 // outbox delivers it, and brings answers back as firings of kind SendWake.
 
-// refuseSends returns the refusal of a turn because of its sends; nil: they are allowed. The result recount
-// says that this cannot be decided, because the count of pending sends may be too high: the entity must be
+// refuseSends returns the refusal of a turn because of its sends; nil: they are allowed. If recount is
+// true, this cannot be decided, because the count of pending sends may be too high: the entity must be
 // loaded again, which counts them anew, and then the command must run again.
 func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (refusal *sharding.Reply, recount bool) {
 	n, ends := len(sends), 0

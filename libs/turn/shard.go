@@ -255,7 +255,7 @@ func (m *Machine) checkDrained(s *shard) {
 	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote, Kept: m.handedOn(s)})
 }
 
-// noteForms notes the forms of what is in records that are handed to the journal, whatever the outcome: of
+// noteForms notes the forms of the data in records that are handed to the journal, whatever the outcome: of
 // events, of the inputs of reminders, and of the inputs of commands that take answers to sends. (The input of
 // a send has a form of the target.)
 func (s *shard) noteForms(records []sharding.Record) {

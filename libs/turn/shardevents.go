@@ -65,8 +65,8 @@ type (
 		At      time.Time // when it was stored
 		Records []sharding.Record
 	}
-	// SendDropped: it is durable that an operator has given up a send, which was pending or a dead
-	// letter. It may be told again.
+	// SendDropped: it is durable that an operator has given up a send, which was pending or a dead letter. The
+	// event may be repeated.
 	SendDropped struct {
 		Shard  sharding.ShardID
 		Epoch  sharding.Epoch
@@ -96,8 +96,8 @@ type (
 	Drained struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
-		// Wrote are the forms of the events that were handed to the journal, and those of
-		// snapshots that were to be taken, as indexes into the Writes of the type.
+		// Wrote holds the forms of the events that were handed to the journal, and of the snapshots that were
+		// to be taken, as indexes into the Writes of the type.
 		Wrote sharding.FormSet
 		// Kept are the states of the entities that were alive, if the shard was handed off
 		// and its type keeps them.
@@ -105,7 +105,7 @@ type (
 	}
 )
 
-// FiringEnd says what became of the command of a wake-up.
+// FiringEnd is the result of the firing of a wake-up.
 type FiringEnd uint8
 
 const (
@@ -125,7 +125,7 @@ const (
 	FiringGone
 )
 
-// StartEnd says how a StartEntity has ended.
+// StartEnd is the result of a StartEntity.
 type StartEnd uint8
 
 const (

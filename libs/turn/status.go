@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What is in memory is told to operators. Nothing is decided by it, and the methods here change nothing.
+// Status of the state in memory, for operators. No decision depends on it, and the methods here change nothing.
 
 // EntityStatus is an entity in memory, as operators see it.
 type EntityStatus struct {
@@ -20,8 +20,8 @@ type EntityStatus struct {
 	State  string
 	// Incarnation is the present one.
 	Incarnation Incarnation
-	// Mailbox is the number of commands that are not answered, with the running one. OldestSince is
-	// when the first of them arrived; zero: there are none.
+	// Mailbox is the number of commands that are not answered, with the running one. OldestSince is the arrival
+	// time of the first of them; zero: there are none.
 	Mailbox     int
 	OldestSince time.Time
 	// Running is the command whose turn runs; empty: none. The turn has begun at RunningSince. It may
@@ -29,15 +29,15 @@ type EntityStatus struct {
 	Running      string
 	RunningSince time.Time
 	WaitsFor     sharding.Entity
-	// IdleSince is when it became idle. Zero: it is not idle, or the strategy of its type does not
+	// IdleSince is the time at which it became idle. Zero: it is not idle, or the strategy of its type does not
 	// measure that.
 	IdleSince time.Time
-	// Durable is the number of its newest record that is durable, Staged that of its newest one.
+	// Durable is the number of its newest durable record, Staged the number of its newest record.
 	Durable, Staged uint64
 	Bytes           int // its size, as far as it tells it
 }
 
-// String is what operators call the state.
+// String returns the name of the state, for operators.
 func (s entityState) String() string {
 	switch s {
 	case loading:
@@ -54,11 +54,11 @@ func (s entityState) String() string {
 	return "ending"
 }
 
-// EntityFilter says which entities of a shard are listed.
+// EntityFilter selects the entities of a shard that are listed.
 type EntityFilter struct {
 	Prefix string            // of their ids
 	After  sharding.EntityID // those after this id
-	// RunningSince, if it is set, lists only those of which a turn has begun then or before.
+	// RunningSince, if it is set, lists only entities with a turn that began then or before.
 	RunningSince time.Time
 }
 

@@ -12,10 +12,10 @@ import (
 // counted where turns end and records leave, by times that are known there anyway.
 type ShardWork struct {
 	Turns uint64
-	// Handlers is how long the handlers of these turns have run, by the clock, without the time
-	// for which they have waited for the answers of other entities.
+	// Handlers is the run time of the handlers of these turns, by the clock, without the time that they waited
+	// for the answers of other entities.
 	Handlers time.Duration
-	// Mailbox is how long the commands of these turns have waited for them, all together.
+	// Mailbox is the total time that the commands of these turns waited for them.
 	Mailbox time.Duration
 	// JournalBytes is the size of the records that were handed to the journal.
 	JournalBytes uint64
@@ -28,7 +28,7 @@ func (w *ShardWork) note(handler, mailbox time.Duration) {
 	w.Mailbox += max(0, mailbox)
 }
 
-// ShardStats is what an open shard has in memory and has done.
+// ShardStats describes an open shard: its entities in memory and its work.
 type ShardStats struct {
 	Shard sharding.ShardID
 	ShardWork

@@ -11,11 +11,10 @@
 //
 // # Departed nodes
 //
-// A clock grows by an entry for every node that ever changed the state.
-// [Clock.Prune] and [Clock.Keep] drop those of nodes that are gone permanently.
-// Pruning commutes with merging, but a clock that was not pruned brings the entry
-// back: prune incoming clocks as well, and remember departed nodes until all
-// others know of their departure.
+// A clock grows by an entry for every node that ever changed the state. [Clock.Prune] and [Clock.Keep] drop
+// the entries of nodes that are gone permanently. Pruning commutes with merging, but a clock that was not
+// pruned brings the entry back: prune incoming clocks as well, and remember departed nodes until all others
+// know of their departure.
 //
 // # What this does not do
 //
@@ -35,8 +34,8 @@ type Entry[K cmp.Ordered] struct {
 	Count uint64
 }
 
-// Clock is a vector clock, sorted by node, at most one entry per node. The nil
-// Clock is the clock of a state that nobody changed yet.
+// Clock is a vector clock, sorted by node, at most one entry per node. The nil Clock belongs to a state
+// that no node has changed yet.
 type Clock[K cmp.Ordered] []Entry[K]
 
 // Relation is the relation of one clock to another.
@@ -151,8 +150,8 @@ func walk[K cmp.Ordered](a, b Clock[K], visit func(node K, a, b uint64, inA, inB
 	}
 }
 
-// Valid reports whether the entries are sorted by node without repeats, as those
-// of a clock from outside may not be.
+// Valid reports whether the entries are sorted by node without repeats; a clock from outside may violate
+// this.
 func (c Clock[K]) Valid() bool {
 	for i := 1; i < len(c); i++ {
 		if c[i-1].Node >= c[i].Node {

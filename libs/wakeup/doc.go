@@ -20,8 +20,8 @@
 //
 // # Time
 //
-// Wake-ups are due by the clock of the journal's store. Each page says what that clock showed.
-// Between two pages, this package adds the time that the monotonic clock of this process has
+// Wake-ups are due by the clock of the journal's store. Each page carries the reading of that
+// clock. Between two pages, this package adds the time that the monotonic clock of this process has
 // counted since the last page. So a clock that was set wrong on the machine of a region has no
 // effect. A wake-up may fire late, but never early.
 //
@@ -54,16 +54,15 @@
 // The driver is whatever owns the [turn.Machine] of the same shards. In the services that is
 // package region.
 //
-//  1. Step and Observe are never called by two goroutines at a time. Their times are those of
-//     a monotonic clock. A [Tick] comes every 20 ms or so.
+//  1. Step and Observe are never called concurrently. Their times come from a monotonic clock. A
+//     [Tick] comes every 20 ms or so.
 //  2. [Open] comes when the shard is open in the machine, and [Close] as soon as the shard drains
 //     or is aborted there. The Keeper gets both for the shards of all types that are not volatile,
-//     the Starter for those of types with [turn.Type.Remember].
-//  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes
-//     to the Keeper's Observe, every [turn.StartEnded] and [turn.RememberedLost] to that of
-//     the Starter, in their order. When all events of a step of the machine are told, the Keeper
-//     is stepped with a Tick. So it never fires a wake-up that an event of this step
-//     has ended.
+//     the Starter for types with [turn.Type.Remember].
+//  3. Every [turn.WakesChanged], [turn.WakesUnknown] and [turn.FiringEnded] of the machine goes to
+//     the Keeper's Observe, every [turn.StartEnded] and [turn.RememberedLost] to the Starter's
+//     Observe, in their order. After the last event of a step of the machine, the Keeper gets a
+//     Tick, so it never fires a wake-up that an event of this step has ended.
 //  4. Each [turn.Fire] and [turn.StartEntity] goes to the machine after the call that has returned
 //     it, and before any other input.
 //  5. Each [Read] is answered by one [Page], which is read from the journal after the Read and

@@ -14,8 +14,8 @@ type Failing struct {
 	Entity sharding.Entity
 	Since  time.Time // when it failed first, by the clock of this process
 	Times  int       // how many times it has failed
-	// Next is when the wake-up is tried again, by the clock of this process. If that time is over,
-	// Next is the present time. Zero: the journal must be read first.
+	// Next is the time of the next attempt, by the clock of this process. If that time is over,
+	// Next is the present time. It is zero if the journal must be read first.
 	Next    time.Time
 	Code    sharding.Code // of the last failure
 	Message string
@@ -79,7 +79,7 @@ func (w *wake) describe() Failing {
 }
 
 // Failing returns remembered entities that could not be started or have died, and will be started
-// again. Its parameters and the order are those of [Keeper.Failing].
+// again. Its parameters and the order are the same as for [Keeper.Failing].
 func (s *Starter) Failing(of sharding.Entity, limit int) []Failing {
 	first := priority.First(func(yield func(*start) bool) {
 		for e, st := range s.starts { // order-free: the first ones are taken

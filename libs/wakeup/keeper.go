@@ -62,12 +62,12 @@ type shard struct {
 	after   Position  // how far the present sweep has come
 	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
 	reading bool      // a read is in progress
-	// empty says that the last sweep has found nothing that is due soon. The next read then asks
+	// empty is true if the last sweep found nothing that is due soon. The next read then asks
 	// whether the shard has any reminder at all. If it has none, the shard is quiet: it is not read
 	// until a reminder is set. While the shard is open here, only this process can set one.
 	empty bool
-	// sweepAgain says that the sweep must begin anew, because a wake-up that it has passed may
-	// have changed.
+	// sweepAgain is true if the sweep must restart, because a wake-up that it has passed may have
+	// changed.
 	sweepAgain bool
 	// changed has the wake-ups that have changed while the read was in progress. The page of the
 	// read may be older than these changes.
@@ -76,8 +76,8 @@ type shard struct {
 	// ignored has the entities whose wake-ups in the page of the read are ignored. While the read was
 	// in progress, these entities were deleted, or it became unknown which wake-ups they have.
 	ignored map[sharding.Entity]struct{}
-	// outdated says that the whole page of the read is ignored: while the read was in progress, more
-	// has changed than could be noted.
+	// outdated is true if the whole page of the read must be ignored, because more changed during
+	// the read than could be noted.
 	outdated     bool
 	waitingWakes int // number of wake-ups that are waiting and not failing
 }
@@ -136,7 +136,7 @@ type firing struct {
 type reading struct {
 	asked  time.Time
 	shards []*shard
-	until  int64 // it reads what is due before this time
+	until  int64 // it reads the wake-ups that are due before this time
 	any    bool  // it only asks whether the shards have any reminder at all
 }
 
@@ -227,7 +227,7 @@ func (k *Keeper) close(id sharding.ShardID) {
 // wall returns what the clock of the store says now, in Unix milliseconds.
 func (k *Keeper) wall() int64 { return k.clock.Now(k.now).UnixMilli() }
 
-// SetClock sets what is known of the store's clock. The driver calls it before the first shard is open: until a clock is
+// SetClock sets the estimate of the store's clock. The driver calls it before the first shard is open: until a clock is
 // known, wake-ups are set and due by the clock of this process.
 func (k *Keeper) SetClock(c storeclock.Clock) { k.clock = c }
 
@@ -242,8 +242,8 @@ func (k *Keeper) Clock() (store, at time.Time, known bool) {
 	return store, k.now, k.clock.Known() && !mutant.On("two-clocks")
 }
 
-// covered returns the time up to which memory has all wake-ups of the shard: every wake-up that is due
-// earlier is in memory.
+// covered returns the end of the covered time: every wake-up of the shard that is due earlier is in
+// memory.
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }
 
 // add puts a wake-up into memory. If there is no room for it, a later sweep reads it again.
@@ -353,9 +353,9 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 }
 
 // replace brings a wake-up in memory up to date after the journal has changed it. The parameter newest
-// is what the journal has now; nil: the wake-up was removed. Memory has all wake-ups of the shard that
-// are due before a certain time (method covered). If newest is due later, it is not added to memory: a
-// later sweep reads it.
+// is the wake-up that the journal has now; nil: the wake-up was removed. Memory has all wake-ups of
+// the shard that are due before a certain time (method covered). If newest is due later, it is not
+// added to memory: a later sweep reads it.
 func (k *Keeper) replace(s *shard, id key, newest *Stored) {
 	if old := s.wakes[id]; old != nil {
 		k.remove(old)
@@ -472,7 +472,7 @@ func (k *Keeper) pause(failures int) time.Duration {
 	return k.jitter.Pause(failures, k.cfg.RetryMin, k.cfg.RetryMax)
 }
 
-// advance begins what is due: retries, firings and reads.
+// advance begins the retries, firings and reads that are due.
 func (k *Keeper) advance() {
 	for len(k.retries) > 0 && !k.retries[0].retryAt.After(k.now) {
 		w := k.retries[0]
@@ -509,8 +509,9 @@ func (k *Keeper) fire(w *wake) {
 	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: w.shard.id, Epoch: w.shard.epoch, Entity: w.Entity, Wakeup: wakeup})
 }
 
-// next returns when a wake-up that fires now is due again; 0: never. The parameter due is when the
-// wake-up should have fired. The result missed is how many later due times have also passed by now.
+// next returns the next due time of a wake-up that fires now; 0: none. The parameter due is the due
+// time of the present firing. The result missed is the number of later due times that have also
+// passed by now.
 func next(due, period, now int64) (next, missed int64) {
 	if period <= 0 {
 		return 0, 0

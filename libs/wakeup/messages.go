@@ -10,7 +10,7 @@ import (
 // Input is an input of [Keeper.Step] and [Starter.Step]. Only this package defines inputs.
 type Input interface{ input() }
 
-// Outputs is what the driver must do after calls of Step and Observe.
+// Outputs holds the actions that the driver must perform after calls of Step and Observe.
 type Outputs struct {
 	Reads []Read
 	// Fires and Starts are inputs of the turn.Machine.
@@ -42,7 +42,7 @@ type (
 		Wakes  []Stored
 		More   []sharding.ShardID // shards that may have more wake-ups
 		Failed []sharding.ShardID // shards whose wake-ups could not be read; they have none in Wakes
-		// Err says why nothing could be read. If it is empty, the other fields are valid.
+		// Err is the reason why nothing could be read. If it is empty, the other fields are valid.
 		Err string
 	}
 	// Tick lets time pass.
@@ -52,8 +52,8 @@ type (
 // Read asks the journal for wake-ups of shards. It is answered by one Page.
 type Read struct {
 	Number uint64
-	// Remembered says that a [Starter] asks for the wake-ups of remembered entities. Otherwise a
-	// [Keeper] asks for reminders.
+	// Remembered is true if a [Starter] requests the wake-ups of remembered entities. Otherwise a
+	// [Keeper] requests reminders.
 	Remembered bool
 	Shards     []Position // for each shard, the position after which wake-ups are read
 	Until      int64      // only wake-ups that are due before this time are read, in Unix milliseconds; 0: all reminders
@@ -77,7 +77,7 @@ type Stored struct {
 	sharding.WakeRef
 	Due, Period int64
 	Input       sharding.Input
-	// Err says why the input cannot be read; empty: it can.
+	// Err is the reason why the input cannot be read; empty: it can.
 	Err string
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Strategy is how fast a [Starter] starts the remembered entities of a shard.
+// Strategy sets how fast a [Starter] starts the remembered entities of a shard.
 type Strategy string
 
 const (
@@ -31,20 +31,20 @@ type StartConfig struct {
 	// A driver that steps the Starter more rarely starts several groups together.
 	Frequency time.Duration
 	Number    int
-	// Limit is how many entities of a type are being started at a time, with either strategy.
-	// Default 32: a command for one of them waits for few loads, and a start hook that hangs
-	// stops only a few others.
+	// Limit is the maximum number of concurrent starts of entities of a type, with either strategy.
+	// Default 32: a command for one of them waits for few loads, and a start hook that hangs stops
+	// only a few others.
 	Limit int
-	// Page is how many wake-ups of a shard are read at a time. Default 16. It is small because the
-	// Starter holds a page of every shard, to find the entity that was active last.
+	// Page is the number of wake-ups that one read returns for a shard. Default 16. It is small
+	// because the Starter holds a page of every shard, to find the entity that was active last.
 	Page int
-	// ReadShards is how many shards one read asks for. Default 256, as in Config.
+	// ReadShards is the number of shards per read. Default 256, as in Config.
 	ReadShards int
-	// Wakes is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
-	// Each wake-up takes some 150 bytes.
+	// Wakes is the maximum number of wake-ups in memory. Default 20,000: a page of each of 1,024
+	// shards. Each wake-up takes some 150 bytes.
 	Wakes int
-	// Failing is how many entities that could not be started are held in memory until they are
-	// tried again. Default 10,000. If there are more, their shards are read again later.
+	// Failing is the maximum number of entities in memory that could not be started and wait for a
+	// retry. Default 10,000. If there are more, their shards are read again later.
 	Failing int
 	// BackOff is the pause after an entity could not be started, or has died. The pause doubles with
 	// each failure, up to BackOffMax. From each pause but the first, a random part of up to a half is

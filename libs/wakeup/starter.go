@@ -247,7 +247,7 @@ func (s *Starter) ended(e *turn.StartEnded) {
 		s.stats.Failed++
 		s.land(st)
 		s.pause(st, e.Code, e.Message)
-	case turn.StartPostponed: // this is no failure: the entity is started as soon as there is room
+	case turn.StartPostponed: // this is not a failure: the entity is started as soon as there is room
 		s.land(st)
 		st.queued = true
 		t := st.shard.typ

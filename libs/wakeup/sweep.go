@@ -10,7 +10,7 @@ import (
 )
 
 // restartSweep begins a new sweep of a shard, from its first wake-up on. It is called when the
-// wake-ups in memory may differ from those of the journal.
+// wake-ups in memory may differ from those in the journal.
 func (k *Keeper) restartSweep(s *shard) {
 	s.empty = false
 	if s.reading {
@@ -37,8 +37,8 @@ func (k *Keeper) scanBy(t time.Time) {
 	}
 }
 
-// roomCheck is how long after a wake-up has left the memory the shards are scanned. It is not 0,
-// because thousands of wake-ups may leave in a second.
+// roomCheck is the delay between the departure of a wake-up from the memory and the scan of the
+// shards. It is not 0, because thousands of wake-ups may leave in a second.
 const roomCheck = 10 * time.Millisecond
 
 // madeRoom is called when a wake-up leaves the memory, or stops waiting for its time. Either may make
@@ -109,7 +109,7 @@ func (k *Keeper) busy(s *shard) bool {
 		return s.waitingWakes+len(k.firings) >= k.cfg.Page
 	}
 	if s.after.Due < s.horizon && !mutant.On("restart-held") {
-		return false // earlier sweeps have read what is due so soon: the page will have few new wake-ups
+		return false // earlier sweeps have read the wake-ups that are due so soon: the page will have few new wake-ups
 	}
 	return s.waitingWakes >= k.cfg.Page
 }
@@ -169,7 +169,7 @@ func (s *shard) endRead() {
 }
 
 // pageOf handles the wake-ups of one shard in a page. All of them are due before until. The flag more
-// says that the shard may have more such wake-ups than the page.
+// is true if the shard may have more such wake-ups than the page.
 func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 	if s.outdated {
 		s.endRead()
@@ -197,7 +197,7 @@ func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 		if old := s.wakes[w.key()]; old != nil {
 			if old.state == underWay || old.WakeRef == w.WakeRef && old.Err == w.Err {
 				old.sweep = s.sweep
-				continue // if the firing in progress is that of an older setting, the journal refuses it
+				continue // if the firing in progress belongs to an older setting, the journal refuses it
 			}
 			k.remove(old)
 		}
@@ -241,8 +241,8 @@ func (k *Keeper) removeGone(s *shard, until int64) {
 	}
 }
 
-// anyOf handles the answer to whether a shard has any reminder. The flag some says that it has, or
-// may have.
+// anyOf handles the answer to whether a shard has any reminder. The flag some is true if it has
+// one, or may have.
 func (k *Keeper) anyOf(s *shard, some bool) {
 	quiet := !some && s.empty && len(s.changed) == 0
 	s.endRead()

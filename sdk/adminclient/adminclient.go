@@ -7,8 +7,8 @@
 //		Type: "Cart", Regions: map[uint32]string{0: "region-1", 1: "region-2"}, By: "placer",
 //	})
 //
-// The URLs are those of the management listeners of coordinators. A call tries one coordinator after the
-// other until the active one has answered. Each attempt takes at most 2 s. While only standbys answer, the call
+// The URLs point to the management listeners of coordinators. A call tries one coordinator after the other
+// until the active one has answered. Each attempt takes at most 2 s. While only standbys answer, the call
 // waits for a coordinator to become active. A call takes at most 6 s in all. [Client.Plan], and calls whose
 // requests set a time (TimeoutMs), take as long as they allow the coordinator, and a little longer.
 //
@@ -53,8 +53,8 @@ type Client struct {
 	urls    []string
 	options Options
 	clients []adminv1.Admin // one for each URL
-	// noTimeout says that only the context limits a call. If it is not set, an attempt at one coordinator
-	// takes at most askTimeout, and a call takes at most electionTimeout.
+	// noTimeout is true if only the context limits a call. Otherwise an attempt at one coordinator takes at
+	// most askTimeout, and a call takes at most electionTimeout.
 	noTimeout bool
 	// withoutTimeout is a client of the same coordinators in which noTimeout is set. It is for calls that
 	// coordinators may work at for long. It is nil if noTimeout is set in this client.
@@ -91,7 +91,7 @@ func NewWith(o Options, addresses ...string) *Client {
 func newHTTPWithoutTimeout(o Options) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: askTimeout}).DialContext
-	transport.DisableKeepAlives = true // it is used rarely, and nobody would close its idle connections
+	transport.DisableKeepAlives = true // it is used rarely, and no caller would close its idle connections
 	return o.client(transport, 0)
 }
 

@@ -16,12 +16,12 @@ import (
 const (
 	// askTimeout limits one attempt at one coordinator.
 	askTimeout = 2 * time.Second
-	// electionTimeout is how long a call looks for an active coordinator while only standbys answer. It is
-	// longer than a lease lasts (2 s) plus the time for which candidates of higher rank wait for those of lower
-	// rank (see package lease).
+	// electionTimeout bounds the search for an active coordinator while only standbys answer. It is longer
+	// than a lease lasts (2 s) plus the time that candidates of higher rank wait for the ones of lower rank
+	// (see package lease).
 	electionTimeout = 6 * time.Second
-	// answerGrace is how much longer the client waits than the time that it gives the coordinator for a command.
-	// So it gets the coordinator's own answer, which says more than that the client's time is over.
+	// answerGrace is added to the coordinator's time for a command before the client times out. So the
+	// client gets the coordinator's own answer, which explains more than a timeout.
 	answerGrace = askTimeout / 4
 	// askPause is the pause after all coordinators were tried.
 	askPause = 100 * time.Millisecond
@@ -84,7 +84,7 @@ func ask[T any](ctx context.Context, a *Client, call func(context.Context, admin
 	}
 }
 
-// errorKind says who has answered a call with an error.
+// errorKind names the kind of process that answered a call with an error.
 type errorKind uint8
 
 const (
@@ -94,7 +94,7 @@ const (
 	foreignAnswered                  // something that does not have the API: the URL is wrong
 )
 
-// classify returns who has answered a call with an error.
+// classify returns the kind of process that answered a call with an error.
 func classify(err error) errorKind {
 	var e twirp.Error
 	if !errors.As(err, &e) {

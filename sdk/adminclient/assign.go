@@ -11,11 +11,11 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// MaxPins is how many shards one request of [Client.Pin] can pin. [Client.Assign] makes several requests if
-// there are more.
+// MaxPins is the largest number of shards in one request of [Client.Pin]. [Client.Assign] makes several
+// requests if there are more.
 const MaxPins = 4096
 
-// Assignment says where a program wants the shards of an entity type.
+// Assignment describes where a program wants the shards of an entity type.
 type Assignment struct {
 	Type string
 	// Regions has the name of a region for each shard, by the index of the shard. A shard that is not in
@@ -24,21 +24,21 @@ type Assignment struct {
 	// Ahead allows names that no region has now. The shards move when a region with this name comes. If
 	// Ahead is not set, Assign returns an error for such a name.
 	Ahead bool
-	// By is the name of the program. It must not be empty, because by it Assign tells the pins of this
-	// program from those of others, which it does not change. All instances of a program must have the same
+	// By is the name of the program. It must not be empty, because Assign uses it to tell the pins of this
+	// program from other pins, which it does not change. All instances of a program must have the same
 	// name.
 	By string
 	// Reason is stored with each pin that changes, for operators. It may be empty.
 	Reason string
 }
 
-// Assigned is what [Client.Assign] has done.
+// Assigned is the result of [Client.Assign].
 type Assigned struct {
 	// Changed is the number of shards whose pin was set, changed or removed.
 	Changed int
-	// Others are the pins that somebody else has set. They did not change.
+	// Others are the pins that another program or an operator has set. They did not change.
 	Others []*adminv1.PinnedShard
-	// Remarks are what an operator should know besides, in sentences.
+	// Remarks are sentences with more information for an operator.
 	Remarks []string
 }
 
@@ -78,7 +78,7 @@ func (a *Client) Assign(ctx context.Context, want Assignment) (Assigned, error) 
 }
 
 // changes returns the pins to set so that the present pins become the wanted ones, sorted by shard. It also
-// returns the present pins that somebody else has set.
+// returns the present pins that another program or an operator has set.
 func (a Assignment) changes(now []*adminv1.PinnedShard) (pins []*adminv1.Pin, others []*adminv1.PinnedShard) {
 	wanted := maps.Clone(a.Regions)
 	for _, p := range now {

@@ -11,8 +11,8 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// hedgeAfter is how long Explain waits for one process before it also asks the next one. It is longer than a
-// process takes for its answer if some of the processes that it asks do not answer.
+// hedgeAfter is the time after which Explain also asks the next process. It is longer than a process takes
+// for its answer if some of the processes that it asks do not answer.
 const hedgeAfter = 250 * time.Millisecond
 
 // Diagnosis is a client that asks why commands wait or fail. Every coordinator and gateway answers, also a
@@ -94,7 +94,7 @@ func full(err error) bool {
 	return errors.As(err, &e) && e.Code() == twirp.ResourceExhausted
 }
 
-// unreachable returns the error that nobody has answered at a URL.
+// unreachable returns the error that no process has answered at a URL.
 func unreachable(at string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnreachable, at, withoutURL(err))
 }

@@ -37,8 +37,8 @@ func isForeign(err error) bool {
 	return other || e.Code() == twirp.BadRoute
 }
 
-// wrongAddress returns the error that a URL does not lead to what was wanted, such as "the management listener of
-// a coordinator". It says what the URL does lead to, if that is known.
+// wrongAddress returns the error that a URL does not lead to what was wanted, such as "the management
+// listener of a coordinator". It names the listener that the URL does lead to, if that is known.
 func wrongAddress(ctx context.Context, o Options, url, want string) error {
 	found := "something else answers there"
 	if is := Identify(ctx, o, url); is != "" {
@@ -47,8 +47,9 @@ func wrongAddress(ctx context.Context, o Options, url, want string) error {
 	return fmt.Errorf("%w: %s is not %s: %s", ErrWrongAddress, url, want, found)
 }
 
-// CheckGateways returns an error that wraps [ErrWrongAddress] for the first URL that leads to another listener of
-// Roost than the public API of a gateway. A URL that leads to nothing, or to something unknown, is no error.
+// CheckGateways returns an error that wraps [ErrWrongAddress] for the first URL that leads to another
+// listener of Roost than the public API of a gateway. A URL that leads to nothing, or to something unknown,
+// is not an error.
 func CheckGateways(ctx context.Context, o Options, urls []string) error {
 	for _, url := range urls {
 		if is := Identify(ctx, o, url); is != "" && is != aGateway {
@@ -63,11 +64,11 @@ func AnyGateway(ctx context.Context, o Options, urls []string) bool {
 	return slices.ContainsFunc(urls, func(url string) bool { return Identify(ctx, o, url) == aGateway })
 }
 
-// aGateway is what Identify returns for the listener to which commands are sent.
+// aGateway is the result of Identify for the listener that receives commands.
 const aGateway = "the public API of a gateway"
 
-// Identify returns what a URL leads to, such as "the management listener of a gateway". It returns "" if that is
-// not known, or if nobody answers within 2 s. The token of the options is not sent.
+// Identify names the listener that a URL leads to, such as "the management listener of a gateway". It
+// returns "" if that is not known, or if no answer comes within 2 s. The token of the options is not sent.
 func Identify(ctx context.Context, o Options, url string) string {
 	client := NewHTTP(Options{TLS: o.TLS}, identifyTimeout)
 	var version struct{ Service string }
@@ -88,7 +89,7 @@ func Identify(ctx context.Context, o Options, url string) string {
 	return ""
 }
 
-// serves reports whether the URL is that of a method of a Twirp service. Such a method refuses a GET with an
+// serves reports whether the URL leads to a method of a Twirp service. Such a method refuses a GET with an
 // error of Twirp.
 func serves(ctx context.Context, client *http.Client, url string) bool {
 	var refusal struct{ Code string }
@@ -110,6 +111,6 @@ func request(ctx context.Context, client *http.Client, method, url, body string)
 		return nil
 	}
 	defer func() { _ = res.Body.Close() }()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxIdentity)) // what is cut off is no JSON
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxIdentity)) // a truncated answer is not JSON
 	return answer
 }

@@ -7,8 +7,8 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// inspectSlack is how much longer than the regions a coordinator may take for its answer, because it may also
-// read the journal.
+// inspectSlack is the time that a coordinator may take beyond the regions' time, because it may also read
+// the journal.
 const inspectSlack = askTimeout
 
 // inspect makes a call that the coordinator answers with what regions say. If timeoutMs is not 0, it is the
@@ -53,7 +53,7 @@ func (a *Client) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.Why
 }
 
 // Top lists the hot shards and entities: those that use most of their region's time now. req.Shards and
-// req.Entities are how many to list, at most 1,000; both 0: 10 of either.
+// req.Entities bound the numbers to list, at most 1,000; both 0: 10 of either.
 func (a *Client) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.TopResponse, error) { return c.Top(ctx, req) })
 }
@@ -65,8 +65,8 @@ func (a *Client) Entities(ctx context.Context, req *adminv1.EntitiesRequest) (*a
 	})
 }
 
-// Entity returns all that is known of one entity: where it is, what its region has of it in memory, and what is
-// stored of it.
+// Entity returns the whole known state of one entity: where it is, its region's data about it in memory,
+// and its stored data.
 func (a *Client) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1.EntityResponse, error) {
 	return inspect(ctx, a, req.TimeoutMs, func(ctx context.Context, c adminv1.Admin) (*adminv1.EntityResponse, error) { return c.Entity(ctx, req) })
 }
@@ -105,7 +105,7 @@ func (a *Client) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1
 	})
 }
 
-// RetrySends has the regions retry failing sends at once.
+// RetrySends asks the regions to retry failing sends at once.
 func (a *Client) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RetrySendsResponse, error) {
 		return c.RetrySends(ctx, req)

@@ -7,8 +7,8 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// planTimeout is how long Plan waits if the request sets no time. It is longer than the 30 s that a coordinator
-// then takes at most.
+// planTimeout bounds a Plan whose request sets no time. It is longer than the 30 s that a coordinator then
+// takes at most.
 const planTimeout = 35 * time.Second
 
 // Plan returns which shards would move, and why, if certain regions left or if another strategy were used.
@@ -24,7 +24,7 @@ func (a *Client) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.P
 	return ask(ctx, a.withoutTimeout, func(ctx context.Context, c adminv1.Admin) (*adminv1.PlanResponse, error) { return c.Plan(ctx, req) })
 }
 
-// PlanMoments lists the planning moments: the times for which Plan can say what would have moved then.
+// PlanMoments lists the planning moments: the past times that Plan can compute the moves for.
 func (a *Client) PlanMoments(ctx context.Context) (*adminv1.PlanMomentsResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.PlanMomentsResponse, error) {
 		return c.PlanMoments(ctx, &adminv1.PlanMomentsRequest{})

@@ -6,10 +6,10 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// Drain begins a drain of a region: the coordinator hands off all shards of the region. If req.Resume is set,
-// Drain ends the drain. The answer says how many shards the region still has, and which of these no other
-// region can be given now. A repeat with another reason replaces the reason. A repeat without a reason keeps
-// it.
+// Drain begins a drain of a region: the coordinator hands off all shards of the region. If req.Resume is
+// set, Drain ends the drain. The answer has the number of shards that the region still has, and lists those
+// that no other region can be given now. A repeat with another reason replaces the reason. A repeat without
+// a reason keeps it.
 //
 // Repeat the request until Stored is set in the answer, see [Until]. A repeat must name the process (Node of
 // the first answer) as the region, because another process with the same name may have come. If DryRun is set,
@@ -29,16 +29,17 @@ func (a *Client) UnmovableShards(ctx context.Context, region string) (*adminv1.D
 // Cordon makes the coordinator give no more shards to regions with a certain name. They keep their shards, and
 // get others only if no other region can be given these. If req.Lift is set, Cordon ends the cordon.
 //
-// Repeat a request of Cordon, Freeze, Pin, Move or Quarantine until Stored is set in the answer: before, it may
-// be lost together with the active coordinator. [UntilStored] does so. If DryRun is set, nothing changes, and
-// the answer says what would change. By and Reason are kept, for operators.
+// Repeat a request of Cordon, Freeze, Pin, Move or Quarantine until Stored is set in the answer: before, it
+// may be lost together with the active coordinator. [UntilStored] does so. If DryRun is set, nothing
+// changes, and the answer describes the changes that the request would make. By and Reason are kept, for
+// operators.
 func (a *Client) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Cordon(ctx, req) })
 }
 
-// Freeze stops all moves of shards that can stay where they are, until req.UntilUnixMs or for req.ForMs, both
-// in milliseconds; both 0: until somebody ends the freeze. If req.Thaw is set, Freeze ends it. A repeat should
-// have the UntilUnixMs of the first answer. See [Client.Cordon] for repeats.
+// Freeze stops all moves of shards that can stay where they are, until req.UntilUnixMs or for req.ForMs,
+// both in milliseconds; both 0: until an operator ends the freeze. If req.Thaw is set, Freeze ends it. A
+// repeat should have the UntilUnixMs of the first answer. See [Client.Cordon] for repeats.
 func (a *Client) Freeze(ctx context.Context, req *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SteerResponse, error) { return c.Freeze(ctx, req) })
 }
@@ -88,9 +89,9 @@ func (a *Client) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) 
 	})
 }
 
-// Look makes the coordinator read what is stored in the unreadable shards, and assign those that some region can
-// read after all. The answer lists the shards that are still unreadable. Repeat the call until Looked is set in
-// all of them.
+// Look makes the coordinator read the data stored in the unreadable shards, and assign those that some
+// region can read after all. The answer lists the shards that are still unreadable. Repeat the call until
+// Looked is set in all of them.
 func (a *Client) Look(ctx context.Context) (*adminv1.LookResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.LookResponse, error) {
 		return c.Look(ctx, &adminv1.LookRequest{})

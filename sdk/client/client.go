@@ -11,10 +11,10 @@
 //
 // # What this does not do
 //
-// Business errors of the entity are never retried. A call made with
-// [entity.NoKey] is sent again only if it was definitely not applied. The
-// client does not find gateways by itself: when every base URL leads to some other server, a
-// call fails after at most one attempt at each. Its error says what answered instead.
+// Business errors of the entity are never retried. A call made with [entity.NoKey] is retried only if it
+// was definitely not applied. The client does not discover gateways: when every base URL leads to some
+// other server, a call fails after at most one attempt at each. Its error describes the server that
+// answered instead.
 package client
 
 import (
@@ -64,9 +64,9 @@ type Config struct {
 	//		return header["traceparent"]
 	//	}
 	Trace func(context.Context) string
-	// Token returns what the client proves its identity with: a JSON Web Token or an API key. It is
-	// called for every request, so it should remember a token until it expires. Its error ends
-	// the call. Give it only with https gateways: whoever reads a token can use it. Default: none.
+	// Token returns the client's credentials: a JSON Web Token or an API key. It is called for every
+	// request, so it should remember a token until it expires. Its error ends the call. Give it only with
+	// https gateways: anyone who reads a token can use it. Default: none.
 	Token func(context.Context) (string, error)
 	// HTTP sends the requests. Default: a client that keeps 256 connections per
 	// gateway. If its transport retries requests, it must send each through a
@@ -94,8 +94,8 @@ func DefaultConfig(gateways ...string) Config {
 type Client struct {
 	cfg  Config
 	next atomic.Uint64
-	// traced says that HTTP's transport reports when a request gets a connection
-	// (httptrace.ClientTrace). Then a request that got none was definitely not sent.
+	// traced is true if HTTP's transport reports when a request gets a connection (httptrace.ClientTrace).
+	// Then a request that got none was definitely not sent.
 	traced bool
 }
 
@@ -147,8 +147,8 @@ func answerBy(now, deadline time.Time) time.Time {
 	return deadline.Add(-min(deadline.Sub(now)/10, maxReserve))
 }
 
-// Call implements entity.Caller: it sends the call until it is answered, or
-// its time is over. The Outcome of the error says what is known then.
+// Call implements entity.Caller: it sends the call until it is answered, or its time is over. The Outcome
+// of the error describes the known effects of the command.
 func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
 	names := sharding.Envelope{Entity: call.Entity, Command: call.Command, ID: sharding.CommandID(call.Key), Keyed: call.Key != ""}
 	if err := names.Check(); err != nil {
@@ -170,7 +170,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	by := answerBy(time.Now(), deadline)
 	observe, _ := ctx.Value(observerKey{}).(func(Retry))
 	inDoubt := false         // some attempt had an unknown outcome
-	var ranErr *entity.Error // the last error that says that the command ran
+	var ranErr *entity.Error // the last error of an attempt in which the command ran
 	misdirected := 0         // consecutive attempts that were misdirected, see attempt
 	pause := c.cfg.RetryMin
 	first := c.next.Add(1)
@@ -209,10 +209,10 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	}
 }
 
-// settled returns the error of a call, which says what is known after all attempts. err is
-// the error of the last attempt. ranErr is that of an attempt after which it is known that
-// the command ran; nil: none. inDoubt says that some attempt had an unknown outcome. A
-// read-only command has changed nothing, whatever the outcomes were.
+// settled returns the error of a call, with the outcome of all attempts together. err is the error of the
+// last attempt. ranErr is the error of an attempt after which it is known that the command ran; nil: none.
+// inDoubt is true if some attempt had an unknown outcome. A read-only command has changed nothing, whatever
+// the outcomes were.
 func settled(call *entity.Call, err, ranErr *entity.Error, inDoubt bool) error {
 	switch {
 	case ranErr != nil && err.Outcome != sharding.OK:
@@ -244,10 +244,10 @@ func segment(s string) string {
 type attempt struct {
 	reply sharding.Reply
 	err   *entity.Error
-	// wait is how long a gateway asks to wait before the next attempt.
+	// wait is the pause that a gateway asks for before the next attempt.
 	wait time.Duration
-	// misdirected says that something other than a gateway caused the error, and that the
-	// same URL will give it again until somebody changes a configuration.
+	// misdirected is true if something other than a gateway caused the error, and the same URL will give it
+	// again until an operator changes a configuration.
 	misdirected bool
 }
 
@@ -368,8 +368,8 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 	return a
 }
 
-// failure reads the error of a gateway: Twirp's JSON, with what is known of
-// the command's effects in meta.executed.
+// failure reads the error of a gateway: Twirp's JSON, with the known effects of the command in
+// meta.executed.
 func failure(base string, res *http.Response, body []byte) attempt {
 	var e struct {
 		Code string            `json:"code"`
@@ -401,8 +401,8 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}
 }
 
-// plainRequest is what net/http answers to a request without TLS at a listener with TLS, before anybody reads the
-// request. A proxy that passed it on would have added headers.
+// plainRequest is the answer of net/http to a request without TLS at a listener with TLS, before any
+// handler reads the request. A proxy that passed it on would have added headers.
 const plainRequest = "Client sent an HTTP request to an HTTPS server.\n"
 
 // notGateway returns the result of an attempt that something other than a gateway

@@ -2,7 +2,7 @@ package entity
 
 import (
 	"context"     // pure: handed on
-	"sync/atomic" // pure: nobody waits for a second caller
+	"sync/atomic" // pure: no goroutine waits for a second caller
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -23,8 +23,8 @@ type Asker interface {
 // made meanwhile, by a goroutine of the handler, is refused. While the handler waits, its
 // entity takes no other command. An answer must come within 80 % of the time that is left.
 //
-// Read-only commands can be asked by every handler. To ask for anything else changes another
-// entity, and what the handler does itself may fail afterwards. So there are rules:
+// Every handler can ask read-only commands. An ask for any other command changes another entity, and the
+// handler's own work may fail afterwards. So there are rules:
 //
 //   - The running command has an idempotency key, runs for a reminder, or takes an answer (ReplyTo).
 //     Otherwise the ask is refused as failed_precondition.
@@ -39,10 +39,9 @@ type Asker interface {
 // The first such ask of a turn waits until the turns before it are durable: other entities
 // never learn of a state that is lost afterwards.
 //
-// An entity that waits for the answer, directly or indirectly, cannot be asked: such an ask
-// fails as failed_precondition with the text "call cycle". Entities whose commands wait for
-// each other without such a cycle are found as well: one ask fails as aborted with the text
-// "deadlock".
+// An ask of an entity that waits for the answer, directly or indirectly, fails as failed_precondition with
+// the text "call cycle". Entities whose commands wait for each other without such a cycle are found as
+// well: one ask fails as aborted with the text "deadlock".
 //
 // [Handle.Tell] is refused here: it would neither wait for the entity nor survive the turn.
 func (c *Ctx) Cluster() Caller { return (*cluster)(c) }

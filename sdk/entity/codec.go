@@ -56,9 +56,9 @@ func replaced(payload []byte) bool {
 	}
 }
 
-// decode reads a command's input of type T, whose layout is l. An empty payload is the zero value.
-// Unknown fields are refused: a misspelt one must not be taken for zero. So is what two decoders would read in two
-// ways, such as a key that is there twice.
+// decode reads a command's input of type T, whose layout is l. An empty payload is the zero value. Unknown
+// fields are refused: a misspelt one must not be taken for zero. So are inputs that two decoders would read
+// in two ways, such as a key that is there twice.
 func decode[T any](payload []byte, enc sharding.Encoding, l *layout) (T, error) {
 	return decodeAs[T](payload, enc, l)
 }
@@ -103,8 +103,8 @@ func decodeAs[T any](payload []byte, enc sharding.Encoding, l *layout) (T, error
 	return *v, err
 }
 
-// decodeJSON reads what callers send, and without a layout what they are sent. Fields may be missing: they may be older
-// than this program. What is stored is read by [layout.read].
+// decodeJSON reads input from callers, and without a layout the input that callers receive. Fields may be
+// missing: they may be older than this program. Stored data is read by [layout.read].
 func decodeJSON(payload []byte, v any, l *layout) error {
 	lenient := l == nil
 	if !lenient && !utf8.Valid(payload) { // the decoder would put U+FFFD in its place

@@ -18,8 +18,7 @@ type Call struct {
 	Key string
 	// NoKey: the Caller must not generate a key.
 	NoKey bool
-	// Step is the name from which [Ctx.Cluster] derives the key, or empty. Only that Caller
-	// knows it.
+	// Step is the name that [Ctx.Cluster] derives the key from, or empty. Only that Caller knows it.
 	Step     string
 	Tell     bool
 	ReadOnly bool
@@ -38,10 +37,11 @@ type Caller interface {
 type Handle[In, Out any] struct {
 	typ  string
 	desc sharding.CommandDesc
-	// input says how inputs are stored. stored says that they may be.
+	// input describes how inputs are stored. stored is true if they may be.
 	input  *EventType
 	stored bool
-	// options are those of sends of the command; Timeout is also that of its turns for which no caller waits.
+	// options are the options of sends of the command; Timeout also bounds its turns that no caller waits
+	// for.
 	options sharding.SendOptions
 }
 
@@ -51,14 +51,14 @@ func Command[In, Out any](typ, name string) *Handle[In, Out] {
 	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}, input: newEventType(sharding.FormOfInput, reflect.TypeFor[In](), name)}
 }
 
-// ReadOnly says that the command changes nothing: it is never stored, may be
-// sent with GET, and still reads the newest state.
+// ReadOnly declares that the command changes nothing: it is never stored, may be sent with GET, and still
+// reads the newest state.
 func (h *Handle[In, Out]) ReadOnly() *Handle[In, Out] {
 	h.desc.ReadOnly = true
 	return h
 }
 
-// Stale makes the command a read-only one, and lets it answer without asking the journal whether its
+// Stale makes the command read-only and able to answer without asking the journal whether its
 // region still owns the entity: faster, but a deposed owner may answer for a
 // while. The answer may be old but never shows what may be undone: it waits until the
 // state that it shows is durable.

@@ -30,10 +30,11 @@ type Ctx struct {
 	effects  *effects     // what the turn wants; nil: nothing
 	wakeup   *turn.Wakeup // whose command runs; nil: none
 	decoded  Decoded      // the input of the command, if it was decoded before
-	asker    Asker        // nil: nothing can be asked
+	asker    Asker        // nil: the turn cannot ask anything
 }
 
-// effects is what a turn wants besides its reply. Many turns want nothing, so it is made by the first that does.
+// effects holds the effects that a turn wants besides its reply. Many turns want nothing, so it is made by
+// the first that does.
 type effects struct {
 	staged  []sharding.Event
 	timers  []turn.Timer
@@ -54,7 +55,7 @@ func (c *Ctx) change() *effects {
 	return c.effects
 }
 
-// noEffects are those of turns that want nothing. It stays empty.
+// noEffects are the effects of turns that want nothing. It stays empty.
 var noEffects effects
 
 // wants returns the effects of the turn, not to be changed.
@@ -71,19 +72,19 @@ func (c *Ctx) Entity() sharding.Entity { return c.inst.entity() }
 // ID returns the id of the entity.
 func (c *Ctx) ID() string { return string(c.inst.id) }
 
-// Now returns the time at which the turn began, by the clock of the machine on which the region runs, in UTC, so that an
-// event that holds it is replayed unchanged. It may go back when the entity moves to another machine, and is not
-// the clock by which reminders are due: see [Handle.RemindAfter]. In package entitytest it is the kit's virtual time.
+// Now returns the time at which the turn began, by the clock of the machine on which the region runs, in
+// UTC, so that an event that holds it is replayed unchanged. It may go back when the entity moves to
+// another machine, and reminders are due by another clock: see [Handle.RemindAfter]. In package entitytest
+// it is the kit's virtual time.
 func (c *Ctx) Now() time.Time { return c.now.Round(0).UTC() }
 
 // Command returns the name of the running command.
 func (c *Ctx) Command() string { return c.command }
 
-// Subject returns who has sent the command: the principal that a gateway has authenticated, such as
-// "jwt:https://login.example#anna" or "key:billing". It is empty if nobody was authenticated. While the
-// entity answers another entity that asks it, Subject is that of the command for which the other
-// entity asks. It is empty for commands that entities send, for reminders and for timers: they have no
-// sender outside.
+// Subject returns the sender of the command: the principal that a gateway has authenticated, such as
+// "jwt:https://login.example#anna" or "key:billing". It is empty if the sender was not authenticated. While
+// the entity answers another entity that asks it, Subject is the same as in the other entity's command. It
+// is empty for commands that entities send, for reminders and for timers: they have no sender outside.
 func (c *Ctx) Subject() string { return c.subject }
 
 // Log returns a logger with the attributes of the entity and the command.
@@ -100,8 +101,9 @@ func (c *Ctx) Log() *slog.Logger {
 // without unexported fields, and a time.Time without its monotonic clock.
 //
 // An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile, ErrDeleted, ErrTurnOver,
-// ErrUnknownEvent, or an event that cannot be encoded or decoded. Then the turn fails, and so it does if Apply panics,
-// even if the handler ignores the error or recovers: the caller would be told of a success that is not stored, or an
+// ErrUnknownEvent, or an event that cannot be encoded or decoded. Then the turn fails, and so it does if
+// Apply panics, even if the handler ignores the error or recovers: otherwise the caller would receive a
+// success that is not stored, or an event would be stored that no replay can apply.
 // event would be stored that no replay can apply.
 func (c *Ctx) Persist(events ...any) error {
 	if c.calls.ended() {
@@ -168,8 +170,8 @@ func (c *Ctx) apply(name string, ev any) {
 	took = true
 }
 
-// breakTurn makes the turn fail because of something that has no result of its own. Once the
-// handler has returned there is nobody left to tell but the log.
+// breakTurn makes the turn fail because of something that has no result of its own. Once the handler has
+// returned, only the log can report it.
 func (c *Ctx) breakTurn(what string, err error) {
 	if c.calls.ended() {
 		c.Log().Error(what+" counts for nothing", "error", ErrTurnOver)

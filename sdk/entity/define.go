@@ -32,10 +32,10 @@ type Stopper interface {
 	OnStop(ctx *Ctx, why turn.StopReason)
 }
 
-// Sized is implemented by entities that know about how much memory they take, in bytes; 0 is
-// not known. It is asked when the entity has been loaded, and after every turn that succeeds,
-// so it must be quick. A region with little memory then need not wait for the next garbage
-// collection to see that entities have become large.
+// Sized is implemented by entities that know about how much memory they take, in bytes; 0 is not known.
+// Size is called when the entity has been loaded, and after every turn that succeeds, so it must be quick.
+// A region with little memory then need not wait for the next garbage collection to see that entities have
+// become large.
 type Sized interface{ Size() int }
 
 // Snapshotter is implemented by entities that encode their snapshots themselves.
@@ -81,7 +81,7 @@ type binding struct {
 	typ   string
 	desc  sharding.CommandDesc
 	input *EventType
-	// stored says that inputs may be stored, answers that the command takes answers to sends.
+	// stored is true if inputs may be stored, answers if the command takes answers to sends.
 	stored, answers bool
 	options         sharding.SendOptions
 	// run decodes the input, calls the method and encodes the reply. The error is the
@@ -179,7 +179,7 @@ func (d *definition) addCommand(b *binding) {
 	}
 }
 
-// checkBinding says what is wrong with a command of the type.
+// checkBinding returns the error in the definition of a command of the type.
 func (d *definition) checkBinding(b *binding) error {
 	versions := b.input.version != 1 || b.input.readableBy != 0 || len(b.input.steps) > 0
 	switch {

@@ -9,15 +9,13 @@ var ErrDeleted = errors.New("the turn has deleted the entity")
 // reminders and timers with it. It counts only if the handler succeeds. The reply is sent, and
 // what the turn has sent to other entities is delivered.
 //
-// A delete is a record like any other: it is durable when the reply leaves. Behind it the
-// entity is the empty one that create returns, and the next command runs on that. The instance
-// ends with the turn; its stop hook is not called. What was stored is removed later, when the
-// keys of its commands are old enough to be forgotten: until then a repeat of a command of the
-// life that has ended gets its first reply.
+// A delete is a record like any other: it is durable when the reply leaves. After it, the entity is the
+// empty one that create returns, and the next command runs on that. The instance ends with the turn; its
+// stop hook is not called. The stored data is removed later, when the keys of its commands are old enough
+// to be forgotten: until then a repeat of a command of the life that has ended gets its first reply.
 //
-// After Delete nothing can be persisted or reminded in the turn. A read-only command cannot
-// delete, and a volatile entity, of which nothing is stored, has no need to: it has
-// [Ctx.Passivate].
+// After Delete nothing can be persisted or reminded in the turn. A read-only command cannot delete, and a
+// volatile entity, which stores nothing, has no need to: it has [Ctx.Passivate].
 func (c *Ctx) Delete() {
 	switch {
 	case c.calls.ended():

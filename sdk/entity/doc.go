@@ -73,8 +73,8 @@
 // The rules above have exceptions:
 //
 //   - [EventType.ReadableBy] lets earlier versions ignore the fields that they do not know.
-//   - A field with omitempty or omitzero may be missing. To add or remove one of these options
-//     changes what is stored, as a change of a field does.
+//   - A field with omitempty or omitzero may be missing. Adding or removing one of these options changes the
+//     stored data, as a change of a field does.
 //   - A field may be null if the MarshalJSON of its type writes null.
 //
 // Snapshots are read by the same rules, if they have the form in which this version stores

@@ -7,8 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Code says why a command has no plain reply, in the vocabulary of Twirp and
-// gRPC.
+// Code is the reason why a command has no plain reply, in the vocabulary of Twirp and gRPC.
 type Code = sharding.Code
 
 // Codes for business errors; see [Errorf].
@@ -26,7 +25,7 @@ const (
 	Unavailable        = sharding.Unavailable
 	DeadlineExceeded   = sharding.DeadlineExceeded
 	Internal           = sharding.Internal
-	// DataLoss: what is stored cannot be read by the version that hosts the entity.
+	// DataLoss: the version that hosts the entity cannot read its stored data.
 	DataLoss = sharding.DataLoss
 	// ReplyLost: the command ran, but there was no room for its reply. A repeat with its
 	// key gets the stored reply.
@@ -36,10 +35,10 @@ const (
 	KeyExpired = sharding.KeyExpired
 )
 
-// Outcome is what is known of a command's effects; see [Error].
+// Outcome describes the known effects of a command; see [Error].
 type Outcome = sharding.Outcome
 
-// What is known of the effects of a command that was answered with an error.
+// The known effects of a command that was answered with an error.
 const (
 	// OutcomeOK: it ran, and the error is the answer of the entity itself.
 	OutcomeOK = sharding.OK
@@ -71,12 +70,12 @@ var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit instead of 
 // that was not understood would be wrong.
 var ErrStored = errors.New("what is stored cannot be read by this version")
 
-// misuse is what a handler has asked for and can never have. Unlike other failures it is told to
-// the caller: it names the mistake, and says nothing of the entity's state. It is refused as
-// failed_precondition, which nobody repeats.
+// misuse is a request of a handler that can never succeed. Unlike other failures it goes to the caller: it
+// names the mistake, and reveals nothing of the entity's state. It is refused as failed_precondition, which
+// callers do not retry.
 type misuse struct{ err error }
 
-// misused returns a misuse for which a handler must be changed.
+// misused returns a misuse; its fix is a change of the handler.
 func misused(format string, args ...any) error {
 	return &misuse{fmt.Errorf(format, args...)}
 }
@@ -85,7 +84,8 @@ func (m *misuse) Error() string { return m.err.Error() }
 
 func (m *misuse) Unwrap() error { return m.err }
 
-// StoredError says what of an entity cannot be read, and why. It wraps [ErrStored].
+// StoredError names the stored data of an entity that cannot be read, with the reason. It wraps
+// [ErrStored].
 type StoredError struct {
 	Entity sharding.Entity
 	What   string // "snapshot", "event" and its stored name, or "input of" a command
@@ -108,7 +108,7 @@ func (e *StoredError) Unwrap() []error { return []error{ErrStored, e.Err} }
 // fixSnapshot is the StoredError.Fix of snapshots.
 const fixSnapshot = "raise the version with SnapshotV, so that older snapshots are ignored or read by a step"
 
-// fixDamage is the StoredError.Fix of what no version of the program has stored.
+// fixDamage is the StoredError.Fix of data that no version of the program has stored.
 const fixDamage = "restore the journal from a copy"
 
 // damaged reports whether an error is about something that no version has stored.
@@ -128,9 +128,8 @@ var ErrPartlyRead = errors.New("the state lacks fields that a later version know
 type Error struct {
 	Code    Code
 	Message string
-	// Outcome says what is known of the command's effects: OK for an answer of
-	// the entity itself and with ReplyLost, Rejected if it was definitely not applied, Unknown if
-	// it may have been.
+	// Outcome describes the known effects of the command: OK for an answer of the entity itself and with
+	// ReplyLost, Rejected if it was definitely not applied, Unknown if it may have been.
 	Outcome sharding.Outcome
 	// Number is the number of an error of Roost itself, such as "ROOST-1005"; docs/errors.md lists them all.
 	// It is set in answers that come through a gateway. It is empty for answers of an entity, and for errors of a

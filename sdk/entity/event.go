@@ -21,8 +21,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// EventType says how events of one Go type are stored. [Event] makes one. A [Handle] has one for
-// the inputs of its command.
+// EventType describes how events of one Go type are stored. [Event] makes one. A [Handle] has one for the
+// inputs of its command.
 type EventType struct {
 	kind sharding.FormKind // events, or inputs of the command with the name
 	name string
@@ -53,20 +53,19 @@ func newEventType(kind sharding.FormKind, t reflect.Type, name string) *EventTyp
 	return &EventType{kind: kind, name: name, typ: t, plain: plain(t), layout: layoutOf(t), version: 1}
 }
 
-// V sets the version in which the event is stored from now on, 1 to 65535, and gives the
-// steps by which stored events of older versions are read. The version must be raised
-// with every change of what is stored: a field that is added, removed, renamed or means
-// something else. A stored event of an older version without a step is refused.
+// V sets the version in which the event is stored from now on, 1 to 65535, and the steps that read stored
+// events of older versions. The version must be raised with every change of the stored data: a field that
+// is added, removed, renamed or means something else. A stored event of an older version without a step is
+// refused.
 func (e *EventType) V(version int, steps ...Step) *EventType {
 	e.version, e.steps = version, append(e.steps, steps...)
 	return e
 }
 
-// ReadableBy says that a program may read the event if it knows at least the given version
-// of it. Such a program ignores the fields that it does not know. Without ReadableBy, a
-// program must know at least the version in which the event is stored. The event must keep
-// all fields of the versions from the given one on: [From] a version shows which these are.
-// An entity that has ignored a field takes no snapshots.
+// ReadableBy lets a program read the event if it knows at least the given version of it. Such a program
+// ignores the fields that it does not know. Without ReadableBy, a program must know at least the version in
+// which the event is stored. The event must keep all fields of the versions from the given one on: [From] a
+// version shows which these are. An entity that has ignored a field takes no snapshots.
 func (e *EventType) ReadableBy(version int) *EventType { e.readableBy = version; return e }
 
 // Alias gives names under which the event was stored before.
@@ -125,7 +124,7 @@ func (e *EventType) decode(ev sharding.Event) (v any, partly bool, err error) {
 	return nil, false, fmt.Errorf("it is of version %d, from which there is no step: give V(%d, …) an entity.From(%d, …)", stored, e.version, stored)
 }
 
-// fix is what the author can do about a stored event that decode cannot read.
+// fix returns the advice for the author about a stored event that decode cannot read.
 func (e *EventType) fix(ev sharding.Event) string {
 	stored := int(ev.Version)
 	switch {
@@ -186,8 +185,8 @@ func (e *EventType) stored(payload []byte, enc sharding.Encoding) sharding.Event
 // names are all under which something may be stored, the current one first.
 func (e *EventType) names() []string { return append([]string{e.name}, e.aliases...) }
 
-// forms returns the form in which something is stored from now on, and all those that are read:
-// under each name, of this version and of those from which there are steps.
+// forms returns the form in which something is stored from now on, and all those that are read: under each
+// name, of this version and of all versions with steps.
 func (e *EventType) forms() (current sharding.Form, reads []sharding.Form) {
 	current = sharding.Form{Kind: e.kind, Name: e.name, Version: uint16(e.version), Shape: fingerprint(shapeOf(e.typ))}
 	if e.readableBy < e.version {

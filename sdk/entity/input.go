@@ -10,35 +10,33 @@ import (
 // Inputs of reminders and sends are stored until their command runs. They are read as events are:
 // by the name of the command, or an alias of it, by their version, and strictly.
 
-// Stored says that inputs of the command may be stored: by [Handle.Remind], [Handle.RemindEvery]
-// and [Handle.Send], which fail without it. Then the input's fields are in the schema of the type,
-// like those of an event, and each change of them needs [Handle.V]. A send is read by the program
-// of its target. If that one and the sender's declare the command each for itself, both do so with
-// Stored.
+// Stored allows storing inputs of the command: by [Handle.Remind], [Handle.RemindEvery] and [Handle.Send],
+// which fail without it. Then the input's fields are in the schema of the type, like an event's, and each
+// change of them needs [Handle.V]. A send is read by the program of its target. If that program and the
+// sender's declare the command each for itself, both do so with Stored.
 func (h *Handle[In, Out]) Stored() *Handle[In, Out] {
 	h.stored = true
 	return h
 }
 
-// V sets the version in which inputs are stored from now on, 1 to 65535, and
-// gives the steps by which stored inputs of older versions are read, as [EventType.V] does
-// for events. The version must be raised with every change of the input's fields. What
-// callers send has no version.
+// V sets the version in which inputs are stored from now on, 1 to 65535, and the steps that read stored
+// inputs of older versions, as [EventType.V] does for events. The version must be raised with every change
+// of the input's fields. Inputs from callers have no version.
 func (h *Handle[In, Out]) V(version int, steps ...Step) *Handle[In, Out] {
 	h.input.V(version, steps...)
 	return h
 }
 
-// ReadableBy says that a program may read a stored input if it knows at least the given
-// version of it, as [EventType.ReadableBy] does for events.
+// ReadableBy lets a program read a stored input if it knows at least the given version of it, as
+// [EventType.ReadableBy] does for events.
 func (h *Handle[In, Out]) ReadableBy(version int) *Handle[In, Out] {
 	h.input.ReadableBy(version)
 	return h
 }
 
-// Alias gives names that the command had before. What is stored under such a name can still run
-// (reminders, what other entities have sent, and the answers that a [ReplyTo] has asked for), and
-// callers may still use it.
+// Alias gives names that the command had before. Commands that were stored under such a name (reminders,
+// sends of other entities, and the answers that a [ReplyTo] has asked for) can still run, and callers may
+// still use it.
 func (h *Handle[In, Out]) Alias(names ...string) *Handle[In, Out] {
 	h.input.Alias(names...)
 	return h
@@ -74,8 +72,7 @@ func (h *Handle[In, Out]) encodeInput(in In) (sharding.Input, error) {
 	}, nil
 }
 
-// inputOf decodes the input of a command: that of a caller, one that was stored for a reminder
-// or by an entity that has sent it, or an answer.
+// inputOf decodes the input of a command: from a caller, from a stored reminder or send, or an answer.
 func inputOf[In, Out any](h *Handle[In, Out], ctx *Ctx, env *sharding.Envelope) (In, error) {
 	var none In
 	if a, ok := any(&none).(answerTaker); ok {
@@ -123,7 +120,7 @@ func (e *EventType) decodeInput(ev sharding.Event, stored bool) (any, error) {
 	return v, err
 }
 
-// fixInput is what the author can do about an input that decodeInput cannot read.
+// fixInput returns the advice for the author about an input that decodeInput cannot read.
 func (e *EventType) fixInput(ev sharding.Event, stored bool) string {
 	if !stored {
 		return "add Stored() to command " + e.name
@@ -131,9 +128,8 @@ func (e *EventType) fixInput(ev sharding.Event, stored bool) string {
 	return e.fix(ev)
 }
 
-// CheckStored returns an error unless a type reads what is stored for one of its commands: the input
-// of a reminder of the entity, or one that another entity has sent to it. The error is a
-// [*StoredError].
+// CheckStored returns an error unless a type reads a stored input for one of its commands: the input of a
+// reminder of the entity, or one that another entity has sent to it. The error is a [*StoredError].
 func CheckStored(t Definition, of sharding.Entity, in *sharding.Input) (err error) {
 	d, what := t.definition(), "input of "+in.Command
 	inst := &Instance{def: d, id: of.ID}

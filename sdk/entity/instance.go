@@ -24,7 +24,7 @@ type Instance struct {
 	def   *definition
 	id    sharding.EntityID
 	state any
-	// partly says that the state lacks what events say that this version does not know.
+	// partly is true if the state lacks data of events, in fields that this version does not know.
 	partly bool
 }
 
@@ -59,7 +59,7 @@ func (i *Instance) init(d *definition, id sharding.EntityID) (err error) {
 // State returns the author's value, for tests.
 func (i *Instance) State() any { return i.state }
 
-// Size returns what the entity says of its size, 0 if it does not.
+// Size returns the entity's own size, 0 if it does not report any.
 func (i *Instance) Size() int {
 	if s, ok := i.state.(Sized); ok {
 		return s.Size()
@@ -67,7 +67,7 @@ func (i *Instance) Size() int {
 	return 0
 }
 
-// Restore sets the state to that of a snapshot, of a form that [ReadsSnapshot] accepts.
+// Restore sets the state from a snapshot, of a form that [ReadsSnapshot] accepts.
 func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err error) {
 	defer i.recovered("Restore", &err)
 	if form != i.def.state.current() {
@@ -86,7 +86,7 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 	return i.unreadable("snapshot", i.def.state.layout.read(snapshot, i.state, false), fixSnapshot)
 }
 
-// unreadable wraps an error about something stored. fix is what its author can do about it.
+// unreadable wraps an error about something stored. fix is the advice for its author.
 func (i *Instance) unreadable(what string, err error, fix string) error {
 	if err == nil {
 		return nil
@@ -244,10 +244,11 @@ func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker 
 	return i.RunIn(ctx, &Ctx{}, now, run, Decoded{}, asker)
 }
 
-// RunIn is Run with memory for the Ctx, which may be a part of something larger. c is empty, and is never used
-// again: a goroutine that the handler has left behind may still hold it. in is what [CheckInput] has decoded of
-// the command, or empty. If the handler ends its goroutine (runtime.Goexit), RunIn does not return, and nothing
-// can make it: [Instance.Exited] then returns the result, in a deferred function of the caller.
+// RunIn is Run with memory for the Ctx, which may be a part of something larger. c is empty, and is never
+// used again: a goroutine that the handler has left behind may still hold it. in is the result of
+// [CheckInput] for the command, or empty. If the handler ends its goroutine (runtime.Goexit), RunIn does
+// not return, and nothing can make it: [Instance.Exited] then returns the result, in a deferred function of
+// the caller.
 func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.Run, in Decoded, asker Asker) (done turn.TurnDone, failed error) {
 	env, readOnly := run.Env, run.ReadOnly
 	b := i.def.commands[env.Command]
@@ -294,8 +295,8 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 	return done, nil
 }
 
-// Exited returns the result of a turn whose [Instance.RunIn] did not return, because the author's code ended its
-// goroutine. c is that of RunIn. The result is that of a panic.
+// Exited returns the result of a turn whose [Instance.RunIn] did not return, because the author's code
+// ended its goroutine. c is RunIn's. The result is the same as after a panic.
 func (i *Instance) Exited(c *Ctx, run *turn.Run) (done turn.TurnDone, failed error) {
 	return i.brokenOff(run), cmp.Or(c.wants().broken, ErrGoexit)
 }
@@ -322,8 +323,8 @@ func undone(env *sharding.Envelope) string { return env.Command + undoneText }
 
 const undoneText = " failed and was undone"
 
-// cause is why an ask has failed. The turns of a chain would each say in turn that they were undone:
-// what counts is the reason of the innermost one.
+// cause returns the reason of a failed ask. The turns of a chain would each report in turn that they were
+// undone: only the reason of the innermost one counts.
 func cause(e *Error) string {
 	if i := strings.LastIndex(e.Message, undoneText+": "); i >= 0 {
 		return e.Message[i+len(undoneText+": "):]
@@ -331,7 +332,7 @@ func cause(e *Error) string {
 	return e.Message
 }
 
-// misuseText says what was misused, empty if nothing was.
+// misuseText describes the misuse, empty if there is none.
 func misuseText(err error) string {
 	var m *misuse
 	if !errors.As(err, &m) {
@@ -340,8 +341,8 @@ func misuseText(err error) string {
 	return ": " + err.Error()
 }
 
-// askCodes are those of failed asks that the caller of the turn gets too, to know whether a
-// repeat may help.
+// askCodes are the codes of failed asks that the caller of the turn gets too, to know whether a retry may
+// help.
 var askCodes = []Code{Unavailable, ResourceExhausted, DeadlineExceeded, Aborted, FailedPrecondition, AlreadyExists, PermissionDenied, OutOfRange}
 
 // failure returns the reply of a turn that ended with an error, and the error if it is to be
@@ -374,14 +375,14 @@ func badInput(env *sharding.Envelope, err error) string {
 	return fmt.Sprintf("the input of %s: %v", env.Command, err)
 }
 
-// Decoded is the decoded input of a command. It is for one turn, whose handler may change it. The zero value is
-// that of an input which the turn itself decodes.
+// Decoded is the decoded input of a command. It is for one turn, whose handler may change it. With the zero
+// value, the turn itself decodes the input.
 type Decoded struct{ value any }
 
-// CheckInput returns the refusal of a command whose input cannot be decoded, nil if it
-// can, and what it has decoded. It ignores commands that the type does not have, and decoders that panic or end
-// their goroutine: these are refused when the command has its turn. A decoder of the author runs in apart, which
-// calls a function on another goroutine and waits until that goroutine has ended.
+// CheckInput returns the refusal of a command whose input cannot be decoded, otherwise nil and the decoded
+// input. It ignores commands that the type does not have, and decoders that panic or end their goroutine:
+// these are refused when the command has its turn. A decoder of the author runs in apart, which calls a
+// function on another goroutine and waits until that goroutine has ended.
 func CheckInput(t Definition, env *sharding.Envelope, apart func(func())) (in Decoded, refusal *sharding.Reply) {
 	b := t.definition().commands[env.Command]
 	if b == nil {

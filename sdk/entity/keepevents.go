@@ -6,16 +6,16 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// KeepEvents has the journal trim the events of an entity that a snapshot has made superfluous,
-// but for those of its newest n records. A record is what one command has stored: its events, if
-// it has any, and its reply. Default: all events are kept forever. It is for entities that live
-// long and change often, whose past nobody asks for.
+// KeepEvents trims the journal: it deletes the events of an entity that a snapshot has made superfluous,
+// except in the newest n records. A record holds the stored result of one command: its events, if it has
+// any, and its reply. Default: all events are kept forever. It is for entities that live long and change
+// often, and whose past is not needed.
 //
-// The price: the snapshot is then all that there is of the state. An entity of which events are
-// gone is never rebuilt from events. A mistake in Apply that got into the state stays, and the type
-// must go on reading the snapshots that it has stored: a change of the exported fields needs
-// [Type.SnapshotV] with a step. A shard with snapshots that a region does not read is not given to it.
-// So the n records serve people and tools that read the journal, and no recovery.
+// The price: the snapshot is then the only copy of the state. An entity with trimmed events is never
+// rebuilt from events. A mistake in Apply that got into the state stays, and the type must go on reading
+// the snapshots that it has stored: a change of the exported fields needs [Type.SnapshotV] with a step. A
+// shard with snapshots that a region does not read is not given to it. So the n records serve people and
+// tools that read the journal, and no recovery.
 //
 // It needs SnapshotEvery, at most 2500: so many records a snapshot trims at least. What is trimmed
 // stays trimmed. To stop trimming, raise n. If KeepEvents is removed, entities that were trimmed get no

@@ -43,7 +43,7 @@ func exported(t reflect.Type) int {
 	return n
 }
 
-// Keep returns the state for the next owner of the entity's shard. The error is that of
+// Keep returns the state for the next owner of the entity's shard. The error comes from
 // [Instance.Snapshot].
 func (i *Instance) Keep() (*turn.Kept, error) {
 	form, payload, err := i.Snapshot()
@@ -53,11 +53,11 @@ func (i *Instance) Keep() (*turn.Kept, error) {
 	return &turn.Kept{ID: i.id, Form: form, Payload: payload}, nil
 }
 
-// ErrOtherForm says that a kept state is of a form that this version of the type cannot read.
+// ErrOtherForm reports that this version of the type cannot read the form of a kept state.
 var ErrOtherForm = errors.New("the kept state is of a form that this version of the type cannot read; see SnapshotV")
 
-// Resume returns the entity with a kept state. If the state cannot be read, the entity is
-// empty, and unread says why.
+// Resume returns the entity with a kept state. If the state cannot be read, the entity is empty, and unread
+// is the reason.
 func Resume(t Definition, id sharding.EntityID, k *turn.Kept) (inst *Instance, unread, err error) {
 	inst, err = NewInstance(t, id)
 	if err != nil {

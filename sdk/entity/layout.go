@@ -8,27 +8,29 @@ import (
 	"unicode"
 )
 
-// layout is what package json writes for the values of a Go type: what strict reading
-// demands of stored JSON. [layout.read] has the rules.
+// layout describes the output of package json for the values of a Go type, which strict reading demands of
+// stored JSON. [layout.read] has the rules.
 type layout struct {
 	kind layoutKind
 	// null: a value may be null.
 	null bool
-	// elem is what a pointer, a list, an array or a table holds; also that of bytes, if these declare their values.
+	// elem is the layout of the elements of a pointer, a list, an array or a table; also of bytes, if these
+	// declare their values.
 	elem *layout
-	// length is that of an array.
+	// length is the length of an array.
 	length int
 	// numbers: the keys of a table are whole numbers.
 	numbers bool
 	// halfOwn: values have something that has a method to encode it, and none to decode it.
 	halfOwn bool
-	// values are those that the type declares, as JSON, and keys those of the keys of a table; nil: it declares none.
+	// values are the values that the type declares, as JSON, and keys the declared keys of a table; nil: it
+	// declares none.
 	values, keys []string
 	// ownDecoder: values have something that the author's code decodes.
 	ownDecoder bool
 	// open: values may have something that package json does not encode by its Go type alone.
 	open bool
-	// fields are those of an object, in the order in which they are written.
+	// fields are the fields of an object, in the order in which they are written.
 	fields []layoutField
 	byName map[string]int
 }
@@ -52,7 +54,7 @@ const (
 type layoutField struct {
 	name   string
 	layout *layout
-	// optional: the field has an option by which it is left out when it is empty.
+	// optional: the field has an option that leaves it out when it is empty.
 	optional bool
 	// through are the embedded pointers on the way to the field, the outermost first.
 	// Where one is nil, none of its fields is written.

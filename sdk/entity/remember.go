@@ -2,7 +2,7 @@ package entity
 
 import "fmt"
 
-// Remember has the entities of the type started again without a command: after a move, a crash
+// Remember restarts the entities of the type without a command: after a move, a crash
 // or a cold start, their state is loaded and their start hook runs. An entity is remembered from
 // the first command on that stores events, reminders or sends; one that is only read, or that
 // only answers, is not. It stays remembered while it is passivated, until it calls [Ctx.Forget]
@@ -20,10 +20,10 @@ func (d *definition) checkRemember() error {
 	return nil
 }
 
-// Forget says that the entity need not be started again without a command, see [Type.Remember].
-// It becomes durable together with the events of the turn, and counts only if the handler
-// succeeds. The entity stays alive until it is passivated. If a later command stores something, it is
-// remembered again. In a read-only command, and if the type has no Remember, the turn fails.
+// Forget declares that the entity need not be started again without a command, see [Type.Remember]. It
+// becomes durable together with the events of the turn, and counts only if the handler succeeds. The entity
+// stays alive until it is passivated. If a later command stores something, it is remembered again. In a
+// read-only command, and if the type has no Remember, the turn fails.
 func (c *Ctx) Forget() {
 	switch {
 	case c.calls.ended():

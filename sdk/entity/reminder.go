@@ -9,18 +9,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Reminder says which reminder a command runs for.
+// Reminder describes the reminder that a command runs for.
 type Reminder struct {
 	Name string
-	// Due is when it was due.
+	// Due is the time at which it was due.
 	Due time.Time
-	// Missed is how many times a repeated reminder was due after Due and did not run, because
-	// the entity could not be reached or the command failed.
+	// Missed is the number of times that a repeated reminder was due after Due and did not run, because the
+	// entity could not be reached or the command failed.
 	Missed int
 }
 
-// Reminder returns the reminder for which the command runs; not ok: it runs for a caller or
-// a timer.
+// Reminder returns the reminder that the command runs for; not ok: it runs for a caller or a timer.
 func (c *Ctx) Reminder() (r Reminder, ok bool) {
 	if c.wakeup == nil || c.wakeup.Kind != sharding.ReminderWake {
 		return r, false
@@ -28,16 +27,16 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 	return Reminder{Name: c.wakeup.Name, Due: time.UnixMilli(c.wakeup.Due).UTC(), Missed: int(c.wakeup.Missed)}, true
 }
 
-// Remind has the command sent to the entity itself at a time, such as the end of a month, by the clock of the journal's store, even if it was passivated or
-// moved by then, or its region has failed. A reminder is identified by its name: setting it
-// again replaces it, and [Ctx.CancelReminder] removes it. It becomes durable together with
-// the events of the turn, and counts only if the handler succeeds.
+// Remind sends the command to the entity itself at a time, such as the end of a month, by the clock of the
+// journal's store, even if it was passivated or moved by then, or its region has failed. A reminder is
+// identified by its name: setting it again replaces it, and [Ctx.CancelReminder] removes it. It becomes
+// durable together with the events of the turn, and counts only if the handler succeeds.
 //
-// The command takes effect at most once: what it stages becomes durable together with the
-// end of the reminder. It runs late if nobody could run it in time, never early by the
-// journal's clock. If it fails with anything but an error made by [Errorf], it is undone and
-// runs again after a pause of 1 s, which grows up to 1 min. The region's log,
-// "roost reminders --failing" and the metric roost.region.reminders.failing show it.
+// The command takes effect at most once: what it stages becomes durable together with the end of the
+// reminder. It runs late if no region could run it in time, never early by the journal's clock. If it fails
+// with anything but an error made by [Errorf], it is undone and retried after a pause of 1 s, which grows
+// up to 1 min. The region's log, "roost reminders --failing" and the metric roost.region.reminders.failing
+// show it.
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see
 // [Handle.Stored], without which the turn fails. So it does if the input cannot be stored, the time
@@ -48,9 +47,9 @@ func (h *Handle[In, Out]) Remind(ctx *Ctx, at time.Time, name string, in In) {
 	h.remind(ctx, at, 0, name, in)
 }
 
-// RemindAfter does what [Handle.Remind] does when a duration has passed. Use it rather than Remind with
-// ctx.Now().Add(d): reminders are due by the clock of the journal's store, and [Ctx.Now] is that of the region's machine. If
-// these two differ, only RemindAfter waits for d. The duration must not be negative.
+// RemindAfter does the same as [Handle.Remind] when a duration has passed. Use it rather than Remind with
+// ctx.Now().Add(d): reminders are due by the clock of the journal's store, and [Ctx.Now] uses the region's
+// machine. If the two clocks differ, only RemindAfter waits for d. The duration must not be negative.
 func (h *Handle[In, Out]) RemindAfter(ctx *Ctx, d time.Duration, name string, in In) {
 	if d < 0 {
 		ctx.breakTurn(reminderText(name), misused("it is due after %s, must be after 0 or more", d))
@@ -65,7 +64,7 @@ type StoreClock interface {
 	StoreNow() time.Time
 }
 
-// storeNow returns the time by the clock of the journal's store, by which reminders are due.
+// storeNow returns the time by the clock of the journal's store, which determines when reminders are due.
 func (c *Ctx) storeNow() time.Time {
 	if s, ok := c.asker.(StoreClock); ok {
 		return s.StoreNow()
@@ -73,11 +72,11 @@ func (c *Ctx) storeNow() time.Time {
 	return c.now
 }
 
-// RemindEvery has the command sent to the entity itself repeatedly, for the first time when
-// the period has passed by the journal's clock, as with [Handle.RemindAfter]. The period is at least 1 s. The next time is counted from that at
-// which the command was due, not from that at which it ran. If several times have passed by
-// then, it runs once for all of them, and [Ctx.Reminder] says how many were missed. The rest
-// is as for [Handle.Remind].
+// RemindEvery sends the command to the entity itself repeatedly, for the first time when the period has
+// passed by the journal's clock, as with [Handle.RemindAfter]. The period is at least 1 s. The next time is
+// counted from the time at which the command was due, not from the time at which it ran. If several times
+// have passed by then, it runs once for all of them, and [Ctx.Reminder] returns the number of missed ones.
+// The rest is as for [Handle.Remind].
 func (h *Handle[In, Out]) RemindEvery(ctx *Ctx, period time.Duration, name string, in In) {
 	if period < MinReminderPeriod {
 		ctx.breakTurn(reminderText(name), misused("its period is %s, must be at least %s; Every has shorter ones, for as long as the entity is alive", period, MinReminderPeriod))
@@ -119,8 +118,8 @@ func (h *Handle[In, Out]) remind(ctx *Ctx, at time.Time, period time.Duration, n
 	})
 }
 
-// maxReminderYear is the last year in which a reminder can be due: later ones have no text by
-// which an operator could find them.
+// maxReminderYear is the last year in which a reminder can be due: later ones have no text that an operator
+// could search for.
 const maxReminderYear = 9999
 
 func checkTime(at time.Time) error {
@@ -155,7 +154,7 @@ func (c *Ctx) mayRemind(name string) error {
 	case name == "" || len(name) > sharding.MaxWakeNameLen:
 		return misused("its name has %d bytes, must have 1 to %d", len(name), sharding.MaxWakeNameLen)
 	}
-	// Names that cannot be told apart in a list are refused.
+	// Names that look the same in a list are refused.
 	if err := sharding.CheckText("its name", name, sharding.MaxWakeNameLen); err != nil {
 		return misused("%w", err)
 	}
@@ -187,5 +186,5 @@ func (c *Ctx) setWake(w sharding.Wake) {
 	e.wakes = append(e.wakes, w)
 }
 
-// maxReminders is how many reminders a turn may change: as many as a record may have.
+// maxReminders bounds the reminders that a turn may change: as many as a record may have.
 const maxReminders = 1000

@@ -7,8 +7,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Schema describes which commands a type takes, what it stores and what it can read, for
-// package entitytest, which compares it with that of earlier versions.
+// Schema describes which commands a type takes, what it stores and what it can read, for package
+// entitytest, which compares it with the schemas of earlier versions.
 type Schema struct {
 	// Commands are sorted by name.
 	Commands []CommandSchema `json:"commands,omitempty"`
@@ -25,13 +25,12 @@ type CommandSchema struct {
 	Name     string   `json:"name"`
 	Aliases  []string `json:"aliases,omitempty"`
 	ReadOnly bool     `json:"readOnly,omitempty"`
-	// Answers says that the command takes answers to what the entity has sent, and nothing
-	// from callers.
+	// Answers is true if the command takes answers to the entity's sends, and nothing from callers.
 	Answers bool `json:"answers,omitempty"`
 	// Input has a line for the input and for each field in it: its path and what it holds,
 	// such as "input.lines[].SKU string". A command that takes answers has none.
 	Input []string `json:"input,omitempty"`
-	// Stored says how inputs are stored; absent: they are not.
+	// Stored describes how inputs are stored; absent: they are not.
 	Stored *StoredSchema `json:"stored,omitempty"`
 	// GoType is the name of the input's Go type; empty: it has none. It is not sent and may
 	// change.
@@ -47,13 +46,13 @@ type EventSchema struct {
 	GoType string `json:"-"`
 }
 
-// StoredSchema describes how an event or an input is stored. A shape is what is stored: the
-// fields and their types.
+// StoredSchema describes how an event or an input is stored. A shape lists the stored fields and their
+// types.
 type StoredSchema struct {
 	Version    int    `json:"version"`
 	ReadableBy int    `json:"readableBy,omitempty"`
 	Shape      string `json:"shape"`
-	// Reads are the shapes of the older versions from which there is a step.
+	// Reads are the shapes of the older versions with a step.
 	Reads map[int]string `json:"reads,omitempty"`
 }
 
@@ -61,18 +60,18 @@ type StoredSchema struct {
 type SnapshotSchema struct {
 	Version int    `json:"version"`
 	Shape   string `json:"shape,omitempty"`
-	// Reads are the shapes of the older versions from which there is a step.
+	// Reads are the shapes of the older versions with a step.
 	Reads map[int]string `json:"reads,omitempty"`
 	// Only: the type has [Type.KeepEvents], so that only a snapshot may have the state.
 	Only bool `json:"only,omitempty"`
 }
 
-// forms returns the forms in which something of the type is stored that must be read, and all
-// those that are read, each sorted. A snapshot that is not read is rebuilt from events, unless
-// the type trims these: so the form of its snapshots is stored only then. Which ones are read is
-// always said, because another version of the type may trim. The input of a reminder is stored in
-// the shard of the entity that has set it, and so is what an answer is for. The input of a send is
-// stored there too, but read by its target: whoever hosts that decides whether it can.
+// forms returns the forms in which something of the type is stored that must be read, and all those that
+// are read, each sorted. A snapshot that is not read is rebuilt from events, unless the type trims these:
+// so the form of its snapshots is stored only then. Which ones are read is always listed, because another
+// version of the type may trim. The input of a reminder is stored in the shard of the entity that has set
+// it, and so is the send that an answer belongs to. The input of a send is stored there too, but read by
+// its target: the region that hosts the target decides whether it can.
 func (d *definition) forms() (writes, reads []sharding.Form) {
 	for _, e := range d.byType { // sorted below
 		current, all := e.forms()
@@ -103,7 +102,7 @@ func (d *definition) forms() (writes, reads []sharding.Form) {
 	return writes, slices.Compact(reads)
 }
 
-// forms are those of what is stored for the command. Of an answer that is the name of the command
+// forms returns the forms of the data stored for the command. For an answer that is the name of the command
 // that takes it: the rest is a reply, which its target has stored, and which is read leniently.
 func (b *binding) forms() (current sharding.Form, reads []sharding.Form) {
 	current, reads = b.input.forms()
@@ -119,7 +118,7 @@ func (b *binding) forms() (current sharding.Form, reads []sharding.Form) {
 // formOfAnswers stands for the fields of an [Answer].
 var formOfAnswers = fingerprint("answer")
 
-// FormOfAnswers reports whether a form is that of the answers that a command takes ([ReplyTo]).
+// FormOfAnswers reports whether a form belongs to the answers that a command takes ([ReplyTo]).
 func FormOfAnswers(f sharding.Form) bool {
 	return f.Kind == sharding.FormOfInput && f.Shape == formOfAnswers
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Send has the command sent to another entity, whose type may be of another program, when the
+// Send sends the command to another entity, whose type may belong to another program, when the
 // events of this turn are durable. It is staged like an event, and counts only if the handler
 // succeeds.
 //
-// The command takes effect at most once, and is tried again until its target has answered: for
-// 23 h as a rule ([Handle.MaxAge]; see also [Handle.Timeout] and [Handle.Retry]). What an entity sends to one target arrives in order: each
-// waits until the one before it has been answered. With [ReplyTo] a command of this entity is
-// given the answer. Without it, the answer is dropped if it is success. A refusal, or a target
-// that has not answered in time, then becomes a *dead letter*, which the region logs and counts,
-// and the journal keeps. A volatile target keeps no keys: there the command may take effect more
-// than once, or be forgotten.
+// The command takes effect at most once, and is retried until its target has answered: for 23 h as a
+// rule ([Handle.MaxAge]; see also [Handle.Timeout] and [Handle.Retry]). What an entity sends to one
+// target arrives in order: each waits until the one before it has been answered. With [ReplyTo] a
+// command of this entity receives the answer. Without it, the answer is dropped if it is success. A
+// refusal, or a target that has not answered in time, then becomes a *dead letter*, which the region
+// logs and counts, and the journal keeps. A volatile target keeps no keys: there the command may take
+// effect more than once, or be forgotten.
 //
 // The input is stored until it is delivered, perhaps by a later version of the program: see
 // [Handle.Stored], without which the turn fails. A turn may send at most 1,000 commands: one that
@@ -64,7 +64,7 @@ func (h *Handle[In, Out]) checkCommand() error {
 	return nil
 }
 
-// maxSends is how many commands a turn may send: as many as a record may have.
+// maxSends bounds the commands that a turn may send: as many as a record may have.
 const maxSends = 1000
 
 // maySend returns an error unless the running turn may send commands to the entity.
@@ -91,11 +91,10 @@ type sending struct {
 	send sharding.Send
 }
 
-// ReplyTo has the answer to a Send given to a command of the sender, whose input is an
-// [Answer]: the reply, a refusal, or that there was no answer in time. The command takes effect
-// once, like that of a reminder: what it stages becomes durable together with the end of the
-// send. Until then nothing else is sent to the same target. If it fails with anything but an
-// error made by [Errorf], it is undone and runs again.
+// ReplyTo passes the answer to a Send to a command of the sender, whose input is an [Answer]: the reply, a
+// refusal, or that there was no answer in time. The command takes effect once, like a reminder's: what it
+// stages becomes durable together with the end of the send. Until then nothing else is sent to the same
+// target. If it fails with anything but an error made by [Errorf], it is undone and retried.
 func ReplyTo[Out, X any](h *Handle[Answer[Out], X]) SendOption[Out] {
 	return SendOption[Out]{func(x *sending) error {
 		def := x.ctx.inst.def
@@ -107,31 +106,30 @@ func ReplyTo[Out, X any](h *Handle[Answer[Out], X]) SendOption[Out] {
 	}}
 }
 
-// Answer is what the command of a [ReplyTo] is given: how a send has ended. [Handle.Sent] says
-// which one.
+// Answer is the input of the command of a [ReplyTo]: the result of a send. [Handle.Sent] identifies the
+// send.
 type Answer[Out any] struct {
 	From    sharding.Entity // the target
 	Command string          // what was sent to it
 	// Value is the reply, if Err is nil.
 	Value Out
-	// Err says why there is none. Its Outcome is OK if the target itself has refused the
-	// command, by an error made by [Errorf]; Rejected if the command was not applied for
-	// another reason, such as an input that the target does not understand; and Unknown if it
-	// is in doubt: the target has not answered in time, and may have applied it.
+	// Err is the reason why there is none. Its Outcome is OK if the target itself has refused the command,
+	// by an error made by [Errorf]; Rejected if the command was not applied for another reason, such as an
+	// input that the target does not understand; and Unknown if it is in doubt: the target has not answered
+	// in time, and may have applied it.
 	Err *Error
 
 	sent sharding.Input
 }
 
-// Sent returns the input of the send to which an answer belongs, as [Handle.Send] was given it.
-// An author who has several sends in progress names each in its input, and keeps them by that
-// name: the input stays the same if an operator has a dead letter sent again. Neither the order
-// of the answers nor their number says which one it is, because an answer that the sender could
-// not take in time never comes.
+// Sent returns the input of the send that an answer belongs to, as it was passed to [Handle.Send]. An
+// author who has several sends in progress names each in its input, and keeps them by that name: the input
+// stays the same if an operator has a dead letter sent again. Neither the order of the answers nor their
+// number identifies the send, because an answer that the sender could not take in time never comes.
 //
-// An input that an older version of the program has sent is read by the steps of [Handle.V].
-// If it cannot be read, or the answer is one to another command, there is an error; a handler
-// that returns it is undone and gets the answer again.
+// If an older version of the program has sent the input, the steps of [Handle.V] read it. If it cannot be
+// read, or the answer is one to another command, there is an error; a handler that returns it is undone and
+// gets the answer again.
 func (h *Handle[In, Out]) Sent(a Answer[Out]) (In, error) {
 	var none In
 	if a.From.Type != sharding.EntityType(h.typ) || !slices.Contains(h.input.names(), a.Command) {

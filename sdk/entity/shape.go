@@ -32,7 +32,7 @@ func fingerprint(shape string) uint64 {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// writeShape appends the shape of t, inside those of the given types.
+// writeShape appends the shape of t, inside the shapes of the given types.
 func writeShape(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 	if t == nil {
 		b.WriteString("any")
@@ -101,7 +101,7 @@ func writeStruct(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 
 // storedField is a field of a struct that package json stores.
 type storedField struct {
-	name     string // empty: an embedded struct, whose fields are stored beside the others
+	name     string // empty: an embedded struct, whose fields are stored among the others
 	quoted   bool
 	optional bool // it is left out when it is empty
 	typ      reflect.Type
@@ -353,12 +353,12 @@ func enumNumbers(e protoreflect.EnumDescriptor) (list []string) {
 	return list
 }
 
-// encodesItself reports whether a type has methods by which it is encoded or decoded.
+// encodesItself reports whether a type has its own methods for encoding or decoding.
 func encodesItself(t reflect.Type) bool {
 	return has(t, jsonMarshaler) || has(t, textMarshaler) || decodesItself(t)
 }
 
-// decodesItself reports whether a type has methods by which it is decoded.
+// decodesItself reports whether a type has its own methods for decoding.
 func decodesItself(t reflect.Type) bool { return has(t, jsonUnmarshaler) || has(t, textUnmarshaler) }
 
 // has reports whether a type or a pointer to it has the methods of an interface.

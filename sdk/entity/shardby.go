@@ -6,7 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ShardRule says what of an id decides about the shard of an entity, see [Type.ShardBy].
+// ShardRule selects the part of an id that determines the shard of an entity, see [Type.ShardBy].
 type ShardRule = sharding.ShardRule
 
 // Prefix is the rule of the text before the first separator: by Prefix("/"), "customer-17/order-5"
@@ -18,17 +18,17 @@ func Prefix(separator string) ShardRule { return ShardRule{Separator: separator}
 // have so many parts counts whole. Part 0 is the same as [Prefix].
 func Part(separator string, index int) ShardRule { return ShardRule{Separator: separator, Part: index} }
 
-// ShardBy sets what of an id decides about the shard, so that entities that belong together are in
-// one shard, and thus in one region: ids with the same prefix or part. Without it the whole id
-// decides. The rule is fixed forever with the type's first use, as the number of shards is: a
-// type that has entities without a rule, or with another one, needs a new name.
+// ShardBy selects the part of an id that determines the shard, so that entities that belong together are in
+// one shard, and thus in one region: ids with the same prefix or part. Without it the whole id decides. The
+// rule is fixed forever with the type's first use, as the number of shards is: a type that has entities
+// without a rule, or with another one, needs a new name.
 //
-// Entities of several types are in shards with the same index if what is left of their ids by
-// the rules is the same text and the types have the same number of shards. The strategy
-// consistent-hashing keeps such shards in one region.
+// Entities of several types are in shards with the same index if the rules select the same text of their
+// ids and the types have the same number of shards. The strategy consistent-hashing keeps such shards in
+// one region.
 //
-// A shard is the unit that moves: all that has one prefix is as large as it is, and never divided.
-// Choose a part of which there are many more than shards.
+// A shard is the unit that moves: all entities with one prefix stay in one shard, however many they are.
+// Choose a part with many more values than there are shards.
 func (t *Type[E]) ShardBy(rule ShardRule) *Type[E] {
 	if rule.Separator == "" {
 		t.def.complain(errors.New("ShardBy has an empty separator, which divides no id; name one, or leave ShardBy out"))

@@ -12,12 +12,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// stateForm says how snapshots of a type are read.
+// stateForm describes how snapshots of a type are read.
 type stateForm struct {
 	typ     reflect.Type
 	version int
 	shape   string
-	// layout is that of the state; nil: it encodes its snapshots itself.
+	// layout is the layout of the state; nil: it encodes its snapshots itself.
 	layout *layout
 	// hidden is a field of the state that is not stored; empty: there is none.
 	hidden string
@@ -71,11 +71,10 @@ func (f *stateForm) check() error {
 	return errors.Join(errs...)
 }
 
-// SnapshotV sets the version of the type's snapshots, 1 by default. A snapshot of another
-// version, or of other exported fields, is ignored, and the entity is rebuilt from all its
-// events, unless a step reads it. The version must be raised when the same fields get
-// another meaning, when Apply derives the state from the events in another way, and with
-// every change of what a [Snapshotter] writes.
+// SnapshotV sets the version of the type's snapshots, 1 by default. A snapshot of another version, or of
+// other exported fields, is ignored, and the entity is rebuilt from all its events, unless a step reads it.
+// The version must be raised when the same fields get another meaning, when Apply derives the state from
+// the events in another way, and with every change of a [Snapshotter]'s output.
 func (t *Type[E]) SnapshotV(version int, steps ...Step) *Type[E] {
 	t.def.state.version, t.def.state.steps = version, append(t.def.state.steps, steps...)
 	return t

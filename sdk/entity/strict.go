@@ -16,12 +16,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// read reads stored JSON into v, whose type has this layout. Package json would take what
-// is not there for zero. So what is stored must be what it writes for a value of the type:
+// read reads stored JSON into v, whose type has this layout. Package json would take missing data for zero.
+// So stored JSON must have the form that package json writes for a value of the type:
 //
-//   - Every field is there, once and under its exact name, unless a tag says that it is
-//     left out when it is empty, or it belongs to an embedded pointer that is nil.
-//   - There is no other field. A lenient reader ignores those of a later version.
+//   - Every field is there, once and under its exact name, unless a tag leaves it out when it is empty, or it
+//     belongs to an embedded pointer that is nil.
+//   - There is no other field. A lenient reader ignores the fields of a later version.
 //   - null is only where it stands for nil, or a MarshalJSON method may have written it.
 //   - Arrays have their length, bytes are in base64, keys of maps differ.
 //
@@ -37,7 +37,7 @@ func (l *layout) read(payload []byte, v any, lenient bool) error {
 	if err := json.Unmarshal(payload, v); err != nil {
 		return explain(v, err)
 	}
-	if l.halfOwn && !lenient { // package json decodes what no method does, and nobody else checks
+	if l.halfOwn && !lenient { // package json decodes what no method does, and no other code checks
 		d := json.NewDecoder(bytes.NewReader(payload))
 		d.DisallowUnknownFields()
 		err := explain(v, d.Decode(reflect.New(reflect.TypeOf(v).Elem()).Interface()))
@@ -88,7 +88,7 @@ const (
 	storedNull    = "%s was stored as null, and this program stores a value"
 )
 
-// shapeError says what stored JSON has that its type does not say, or the other way round.
+// shapeError describes how stored JSON differs from its type.
 type shapeError struct {
 	path string // of a field; empty: the value itself
 	what string // with %s for the path
@@ -119,7 +119,8 @@ func (e *shapeError) Error() string {
 	return text + ": the form has changed without a new version"
 }
 
-// markOwn marks the error of what the program has just encoded: neither another version nor damage is the reason.
+// markOwn marks an error about JSON that the program has just encoded: neither another version nor damage
+// is the reason.
 func markOwn(err error) error {
 	var shape *shapeError
 	if errors.As(err, &shape) {
@@ -236,7 +237,7 @@ func canonical(value []byte) string {
 	return string(value)
 }
 
-// few is how many fields a struct may have to be read without allocation.
+// few is the number of fields that a struct may have to be read without allocation.
 const few = 32
 
 func (w *walker) object(l *layout) *shapeError {

@@ -14,9 +14,9 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// A turn has a goroutine of its own, so that it can wait for what it asks. Only one goroutine
-// runs at a time: that of the test waits until the turn asks for something or is over, and the
-// turn waits while the test's goroutine steps the execution core.
+// A turn has a goroutine of its own, so that it can wait for what it asks. Only one goroutine runs at a
+// time: the test's goroutine waits until the turn asks for something or is over, and the turn waits while
+// the test's goroutine steps the execution core.
 
 // running is a turn. It implements entity.Asker.
 type running struct {
@@ -27,7 +27,7 @@ type running struct {
 	replies chan sharding.Reply
 }
 
-// event is what a turn does: it asks, or it is over.
+// event is an event of a turn: it asks, or it is over.
 type event struct {
 	ask    *turn.Ask
 	ctx    context.Context // of ask
@@ -114,7 +114,7 @@ func (k *Kit) withdrawn() turn.Input {
 	return nil
 }
 
-// dropTurns lets the turns end that wait while the region dies. Nobody takes their results.
+// dropTurns ends the turns that wait while the region dies. No caller takes their results.
 func (k *Kit) dropTurns() {
 	for _, inc := range slices.Sorted(maps.Keys(k.turns)) {
 		for k.turns[inc] != nil {
@@ -146,7 +146,7 @@ func (k *Kit) answered(o *turn.Answer) turn.Input {
 	return turn.AskAnswered{Incarnation: w.inc, Number: w.number, Reply: o.Reply}
 }
 
-// refuse returns the refusal of a command that no type of the kit has, as that of a gateway.
+// refuse returns the same refusal as a gateway for a command that no type of the kit has.
 func (k *Kit) refuse(env *sharding.Envelope) *sharding.Reply {
 	d, ok := k.descs[env.Entity.Type]
 	if !ok {

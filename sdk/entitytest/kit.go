@@ -13,9 +13,8 @@
 //
 // # What this does not do
 //
-// There is one process, which fails only when it is told to ([Kit.Restart],
-// [Kit.CrashAtCommit]). Of moves ([Kit.Move]) it shows what entities notice: fences are tested
-// elsewhere. Calls run one after another.
+// There is one process, which fails only on request ([Kit.Restart], [Kit.CrashAtCommit]). Of moves
+// ([Kit.Move]) it shows what entities notice: fences are tested elsewhere. Calls run one after another.
 package entitytest
 
 import (
@@ -81,10 +80,10 @@ type stored struct {
 	reminders map[string]wakeup.Stored
 	// remembered is the wake-up of a remembered entity; nil: it has none.
 	remembered *wakeup.Stored
-	// sends are the states of those of each record that has some, sentAt when it was stored.
+	// sends has the states of each record's sends, sentAt the time at which it was stored.
 	sends  map[uint64][]sharding.SendState
 	sentAt map[uint64]time.Time
-	// died says why sends have become dead letters.
+	// died has the reasons why sends have become dead letters.
 	died map[sendName]string
 }
 
@@ -296,7 +295,7 @@ func (k *Kit) given(ent sharding.Entity, r sharding.Record) {
 	k.run()
 }
 
-// Events returns the stored events of an entity, in order: those of its present life.
+// Events returns the stored events of an entity, in order, only from its present life.
 func (k *Kit) Events(typ, id string) []any {
 	k.t.Helper()
 	ent := address(typ, id)
@@ -350,10 +349,10 @@ func (k *Kit) State(typ, id string) any {
 	return nil
 }
 
-// Restart ends all live entities as a crash does, without their stop hooks, after
-// comparing them with their replay. The next command activates an entity again from its
-// stored events; those that are remembered are alive again at once. The given types replace
-// those of the same names, as when another version of the program is started.
+// Restart ends all live entities as a crash does, without their stop hooks, after comparing them with their
+// replay. The next command activates an entity again from its stored events; those that are remembered are
+// alive again at once. The given types replace the types with the same names, as when another version of
+// the program is started.
 func (k *Kit) Restart(types ...entity.Definition) {
 	k.t.Helper()
 	k.checkReplay()

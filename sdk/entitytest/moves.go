@@ -10,9 +10,9 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Move lets all entities move to another region, as when theirs is stopped: their stop hooks
-// run, and volatile types with KeepOnMoves keep their states and pending timers. The given types
-// replace those of the same names, as when the other region runs another version of the program.
+// Move moves all entities to another region, as when theirs is stopped: their stop hooks run, and volatile
+// types with KeepOnMoves keep their states and pending timers. The given types replace the types with the
+// same names, as when the other region runs another version of the program.
 func (k *Kit) Move(types ...entity.Definition) {
 	k.t.Helper()
 	k.checkReplay()

@@ -12,29 +12,28 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// Crash says when a region dies that is about to commit what a turn has staged.
+// Crash is the moment at which a region dies that is about to commit the effects of a turn.
 type Crash int
 
 const (
 	// BeforeCommit: nothing of it is stored.
 	BeforeCommit Crash = iota + 1
-	// AfterCommit: it is stored, and nobody has heard of it.
+	// AfterCommit: it is stored, and no caller has learned of it.
 	AfterCommit
 )
 
-// CrashAtCommit lets the region die at its next commit, as [Kit.Restart] does. A caller that
-// waits gets an error whose outcome is unknown. Reminders that are due fire again, if they
-// still stand.
+// CrashAtCommit crashes the region at its next commit, as [Kit.Restart] does. A caller that waits gets an
+// error with an unknown outcome. Reminders that are due fire again, if they still stand.
 func (k *Kit) CrashAtCommit(when Crash) { k.crash, k.crashOf = when, sharding.Entity{} }
 
-// CrashAtCommitOf lets the region die at the next commit of one entity, which may be one that
-// another entity asks.
+// CrashAtCommitOf crashes the region at the next commit of one entity, which may be one that another entity
+// asks.
 func (k *Kit) CrashAtCommitOf(typ, id string, when Crash) {
 	k.crash, k.crashOf = when, address(typ, id)
 }
 
-// FireAgain lets the last reminder that has fired fire once more, as a region does that did
-// not learn how it ended. The journal refuses it: the command runs, and takes no effect.
+// FireAgain fires the last reminder that has fired once more, as a region does that did not learn how it
+// ended. The journal refuses it: the command runs, and takes no effect.
 func (k *Kit) FireAgain() {
 	k.t.Helper()
 	if k.lastFire == nil {
@@ -52,8 +51,7 @@ type Reminder struct {
 	Command string
 	Due     time.Time
 	Period  time.Duration // 0: it fires once
-	// Failures is how often its command has failed since it was due, and Error is why, for
-	// the last time.
+	// Failures is the number of failures of its command since it was due, and Error is the last error.
 	Failures int
 	Error    string
 }
@@ -74,7 +72,7 @@ func (k *Kit) Reminders(typ, id string) []Reminder {
 	return list
 }
 
-// wakeupConfig is that of the keeper: what is due is known without asking again.
+// wakeupConfig is the keeper's configuration: it knows the due reminders without asking again.
 func wakeupConfig() wakeup.Config {
 	c := wakeup.DefaultConfig()
 	c.Refresh = 365 * 24 * time.Hour

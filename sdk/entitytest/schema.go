@@ -18,8 +18,8 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// SchemaFile is where [Schema] keeps what the types take and store, relative to the directory of
-// the test. It belongs under version control.
+// SchemaFile is the file in which [Schema] keeps what the types take and store, relative to the directory
+// of the test. It belongs under version control.
 const SchemaFile = "testdata/schema.json"
 
 // updateSchema is the environment variable that makes [Schema] write the file. Instead of 1 it may
@@ -37,9 +37,9 @@ const updateSchema = "UPDATE_SCHEMA"
 //     UPDATE_SCHEMA=1 to add it, and commit the file. Then nothing is written as long
 //     as older data could not be read, or older callers would break.
 //
-// What it complains of may be meant: nobody sends a command any more, or nothing is left of what was
-// stored. Then the message has a name for it, such as Cart.Add.callers. Run the test once with that
-// in UPDATE_SCHEMA, and the file is written as if it had not complained.
+// A complaint may be intended: no caller sends a command any more, or none of the stored data is left. Then
+// the message has a name for it, such as Cart.Add.callers. Run the test once with that in UPDATE_SCHEMA,
+// and the file is written as if it had not complained.
 //
 // All types of a program belong in one call.
 func Schema(t testing.TB, types ...entity.Definition) {
@@ -99,7 +99,7 @@ func encodeSchema(s map[string]entity.Schema) []byte {
 // complaint is something that a schema breaks. One with a name can be accepted.
 type complaint struct {
 	text string
-	// when says when it may be accepted, by its name.
+	// when is the condition under which it may be accepted, by its name.
 	when, name string
 }
 
@@ -156,11 +156,11 @@ func unreadable(before, now map[string]entity.Schema) (broken []complaint) {
 type kind struct {
 	name    string
 	aliases []string
-	// stored is nil for a command of which no inputs are stored.
+	// stored is nil for a command whose inputs are not stored.
 	stored *entity.StoredSchema
 	goType string
-	// what it is, the line of Go that declares it with its type as %s, and what to do if it is
-	// gone with its name as %[1]q.
+	// what names the kind, declare is the line of Go that declares it with its type as %s, and gone the
+	// remedy if it is gone, with its name as %[1]q.
 	what, declare, gone string
 }
 
@@ -210,7 +210,7 @@ func wrongSnapshotStep(before, now *entity.SnapshotSchema) string {
 	return ""
 }
 
-// lostSnapshots says which snapshots cannot be read any more that may be the only state.
+// lostSnapshots describes the snapshots that cannot be read any more and may be the only state.
 func lostSnapshots(before, now *entity.SnapshotSchema) (why []string) {
 	switch {
 	case before == nil || !before.Only:
@@ -231,7 +231,7 @@ func lostSnapshots(before, now *entity.SnapshotSchema) (why []string) {
 	return why
 }
 
-// lost says which names of a kind are gone, and why else what was stored of it cannot be read any
+// lost returns the names of a kind that are gone, and other reasons why its stored data cannot be read any
 // more; nothing if it can.
 func lost(old kind, all []kind) (gone, why []string) {
 	if old.stored == nil {
@@ -289,7 +289,7 @@ func refused(before, now map[string]entity.Schema) (broken []complaint) {
 	for _, typ := range slices.Sorted(maps.Keys(before)) {
 		s, ok := now[typ]
 		if !ok {
-			continue // callers are told by the lack of the type, and unreadable by its data
+			continue // callers notice that the type is missing, and unreadable reports its data
 		}
 		for _, c := range before[typ].Commands {
 			for _, name := range append([]string{c.Name}, c.Aliases...) {
@@ -307,8 +307,8 @@ func refused(before, now map[string]entity.Schema) (broken []complaint) {
 	return broken
 }
 
-// refusedCommand says why the callers of a command break that send it under a name, nothing if they
-// do not.
+// refusedCommand describes why the callers of a command break that send it under a name, nothing if they do
+// not.
 func refusedCommand(name string, c entity.CommandSchema, commands []entity.CommandSchema) complaint {
 	const unused = "nobody sends that any more"
 	i := slices.IndexFunc(commands, func(now entity.CommandSchema) bool {
@@ -351,7 +351,7 @@ func refusedCommand(name string, c entity.CommandSchema, commands []entity.Comma
 	return complaint{text: fmt.Sprintf(": older callers send what is not read any more, and are refused:\n%s\n%s", strings.Join(sent, "\n"), advice), when: unused}
 }
 
-// readAs says what is read at a path now.
+// readAs describes the type that a path is read as now.
 func readAs(path string, input []string) string {
 	for _, line := range input {
 		if at, what, _ := strings.Cut(line, " "); at == path {

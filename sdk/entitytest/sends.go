@@ -17,8 +17,8 @@ type Send struct {
 	Command string
 	// State is "pending", or "refused" or "in doubt" for a dead letter.
 	State string
-	// Failures is how often a pending one has failed, and Error is why, for the last time. Of a
-	// dead letter, Error is why it has become one.
+	// Failures is the number of failures of a pending one, and Error is the last error. For a dead letter,
+	// Error is the reason why it has become one.
 	Failures int
 	Error    string
 }
@@ -67,8 +67,8 @@ func (k *Kit) DeliverAgain() {
 	k.run()
 }
 
-// outboxConfig is that of the dispatcher: what was sent is known without asking again, and ends
-// are stored at once.
+// outboxConfig is the dispatcher's configuration: it knows all sends without asking again, and ends are
+// stored at once.
 func outboxConfig() outbox.Config {
 	c := outbox.DefaultConfig()
 	c.Refresh = 365 * 24 * time.Hour
@@ -161,7 +161,7 @@ func (s *stored) changeSends(a *sharding.Append, now time.Time) {
 	}
 }
 
-// pending is how many sends of the entity are pending.
+// pending is the number of pending sends of the entity.
 func (s *stored) pending() (n int) {
 	for _, states := range s.sends { // order-free: a sum
 		for _, state := range states {

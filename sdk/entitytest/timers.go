@@ -12,7 +12,7 @@ import (
 // failed one of After is not run again, and one of Every runs at its next time.
 type FailingTimer struct {
 	Command string
-	// Failures is how often it has failed in a row, and Error is why, for the last time.
+	// Failures is the number of its failures in a row, and Error is the last error.
 	Failures int
 	Error    string
 }

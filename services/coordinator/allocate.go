@@ -113,9 +113,8 @@ func (m *Machine) plausible(e sharding.Epoch) bool {
 	return e <= sharding.MakeEpoch(m.term, m.counter)+1
 }
 
-// getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message says
-// that the owner has refused a command, the owner gets HostShard again, and answers whether it serves the
-// shard.
+// getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message reports a
+// command that the owner refused, the owner gets HostShard again, and answers whether it serves the shard.
 func (m *Machine) getShardHome(in control.GetShardHome) {
 	t, r := m.find(in.Shard)
 	switch {
@@ -143,15 +142,15 @@ func (m *Machine) allocateFirst(t *typeTable, r *row, above sharding.Epoch) {
 	}
 }
 
-// lost reports whether an owner counts as lost, so that its shards need not wait for it. An owner that is
-// nil is no member. A volatile shard waits until its owner is no longer a member.
+// lost reports whether an owner counts as lost, so that its shards need not wait for it. A nil owner is not a member.
+// A volatile shard waits until its owner is no longer a member.
 func lost(t *typeTable, owner *region) bool {
 	return owner == nil || !t.desc.Volatile && !(owner.registered && owner.reachable)
 }
 
-// reviewRows visits every allocated row after a change of the membership, or after a request of a
-// region or an operator. Shards without an owner, those for which commands wait, and shards of lost owners are allocated;
-// shards of leaving owners are handed off. If this is not possible now, the row stays as it is.
+// reviewRows visits every row after a change of the membership, or after a request of a region or an operator. It
+// allocates shards without an owner, shards that commands wait for, and shards of lost owners; it hands off shards of
+// leaving owners. If this is not possible now, the row stays as it is.
 func (m *Machine) reviewRows() {
 	m.reviewDue, m.short, m.deferred, m.budget.freed, m.waitingForReports = false, false, false, false, false
 	for _, t := range m.types {
@@ -219,9 +218,9 @@ func (m *Machine) reviewRow(t *typeTable, r *row) {
 	}
 }
 
-// causeOfLoss says why the shard of a row is allocated to another region without waiting for its
-// owner. If the shard has no owner, and the region was here when the shard lost its owner, or may have
-// been, the cause is why it lost it.
+// causeOfLoss returns the cause for allocating the shard of a row to another region without waiting for its owner. If
+// the shard has no owner, and the region was here when the shard lost its owner, or may have been, it returns the
+// cause of that loss.
 func (m *Machine) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.NodeID) sharding.Cause {
 	switch {
 	case r.Owner.IsZero():
@@ -236,7 +235,7 @@ func (m *Machine) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.N
 	return sharding.CauseJournalCutOff
 }
 
-// causeOfLeaving says why the shards of a region are handed off.
+// causeOfLeaving returns the cause for handing off the shards of a region.
 func (m *Machine) causeOfLeaving(owner *region) sharding.Cause {
 	switch {
 	case !owner.leaving():

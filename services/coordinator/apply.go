@@ -20,9 +20,9 @@ type typeTable struct {
 	by      []string        // the application versions that have registered these forms first, as far as known
 	rows    []row           // one per shard, unallocated ones included
 	transit int             // rows that are starting with an owner, or handing off
-	fencing int             // rows that wait to be fenced, so that what is stored can be looked at
+	fencing int             // rows that wait to be fenced before the stored data is looked at
 	host    string          // a region that hosts the type, or the last one in this term that did
-	// unhosted is when the last region that hosted the type was lost, in this term; zero: some region hosts it.
+	// unhosted is the time when the type lost its last host, in this term; zero: some region hosts the type.
 	unhosted time.Time
 	pins     map[uint32]PinFact // by the index of the shard
 	// suspects are the suspects and the quarantined entities, sorted by id. quarantineChanged is the n
@@ -31,8 +31,7 @@ type typeTable struct {
 	quarantineChanged uint64
 	// pinned has the pins for views; nil: not made since the last change.
 	pinned map[sharding.ShardID]string
-	// loads has what is known of the loads of the shards, by index. shown has the same for views. nil:
-	// nothing is known.
+	// loads has the known loads of the shards, by index. shown has the same for views. nil: no load is known.
 	loads    []shardLoad
 	shown    []allocation.ShardLoad
 	owned    []holding // by owner
@@ -51,9 +50,9 @@ type row struct {
 	// something at that epoch.
 	next    sharding.Epoch
 	nextMay sharding.FormSet
-	// released says that the successor may claim the shard: the owner has released the shard, is
-	// lost, or has not released it in time. leaves has the forms in which something may be stored at
-	// that time. Neither is in a fact, so a new coordinator orders the owner again to release the shard.
+	// released is true if the successor may claim the shard: the owner has released the shard, is lost, or has not
+	// released it in time. leaves has the forms in which something may be stored at that time. Neither is in a fact,
+	// so a new coordinator orders the owner again to release the shard.
 	released bool
 	leaves   sharding.FormSet
 	previous control.Previous
@@ -67,14 +66,14 @@ type row struct {
 	look  look
 	// losses are the last holders that were lost, oldest first; all but the oldest one soon after they were given the
 	// shard. The holder is the region that awaited returns.
-	// given is when the shard was given to the present owner, in this term. lostSince is since when the present holder
-	// is lost; zero: it is not.
+	// given is the time when the present owner got the shard, in this term. lostSince is the time when the present
+	// holder was lost; zero: it is not lost.
 	losses    []sharding.NodeID
 	given     time.Time
 	lostSince time.Time
-	// untold says that the log has yet to say that no region reads the shard.
+	// untold is true until the log reports that no region reads the shard.
 	untold bool
-	// wanted says that commands wait for a shard that was never allocated, and could not be when a gateway asked.
+	// wanted is true if commands wait for a shard that was never allocated, and could not be when a gateway asked.
 	wanted bool
 }
 
@@ -359,7 +358,7 @@ func (t *typeTable) searchEpoch(shards []sharding.ShardID, e sharding.Epoch) int
 	return i
 }
 
-// shardsOf returns the shards of which the node is the owner.
+// shardsOf returns the shards that the node owns.
 func (t *typeTable) shardsOf(node sharding.NodeID) []sharding.ShardID {
 	return shardsIn(t.owned, node)
 }

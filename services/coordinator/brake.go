@@ -14,7 +14,7 @@ import (
 // first at half the rate. So an imbalance that itself makes commands slow is repaired. While moves are
 // stopped, the baseline is the latency that users have without moves. The trial is judged by it.
 
-// BrakeState is what the brake does.
+// BrakeState is the state of the brake.
 type BrakeState uint8
 
 // The states.
@@ -58,7 +58,7 @@ type brake struct {
 	last     window        // the window that ended last
 }
 
-// window is what the cards of one window report.
+// window holds the latencies that gateways report in one window.
 type window struct {
 	samples uint64        // the number of latencies
 	p99     time.Duration // 99% of the latencies do not exceed it
@@ -181,14 +181,14 @@ func (b *brake) learn(w window, slow bool, cfg *Config) {
 // idle reports whether the brake limits nothing.
 func (b *brake) idle() bool { return b.state == BrakeReleased && b.halvings == 0 }
 
-// BrakeView is what the brake does, and why.
+// BrakeView is the state of the brake, and its reason.
 type BrakeView struct {
 	State BrakeState
-	// Part says how much of the budget voluntary moves have while they are not stopped: 1/Part of it.
+	// Part is the divisor of the budget: voluntary moves have 1/Part of it while they are not stopped.
 	Part int
-	// Since is when voluntary moves were stopped; zero: the brake limits nothing.
+	// Since is the time when voluntary moves were stopped; zero: the brake limits nothing.
 	Since time.Time
-	// Next is when the next trial may begin; zero: moves are not stopped.
+	// Next is the time when the next trial may begin; zero: moves are not stopped.
 	Next time.Time
 	// Trials is the number of trials that have begun after Since.
 	Trials int
@@ -211,7 +211,7 @@ func (b *brake) view(cfg *Config) BrakeView {
 	return v
 }
 
-// Why says what the brake does, and why; "": the brake limits nothing.
+// Why describes the effect of the brake, and its reason; "": the brake limits nothing.
 func (v BrakeView) Why() string {
 	if v.Since.IsZero() {
 		return ""

@@ -9,9 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Check verifies what holds between any two steps: the order and the counts of
-// everything kept, epochs that are unique and not ahead of the counter, rows
-// that make sense, and limits.
+// Check verifies what holds between any two steps: the order and the counts of everything kept, epochs that are
+// unique and not above the counter, rows that make sense, and limits.
 func (m *Machine) Check() error {
 	if !slices.IsSortedFunc(m.regions, func(a, b region) int { return a.node.Compare(b.node) }) {
 		return fmt.Errorf("regions are not sorted")
@@ -154,8 +153,8 @@ func (m *Machine) checkLoads() error {
 	return nil
 }
 
-// checkSteering checks what operators want: the lists, their order and limits, and that
-// moves are those of shards that move.
+// checkSteering checks what operators want: the lists, their order and limits, and that each move belongs to a shard
+// that moves.
 func (m *Machine) checkSteering() error {
 	if !slices.IsSortedFunc(m.steering.cordons, func(a, b CordonFact) int { return cmp.Compare(a.Region, b.Region) }) || len(m.steering.cordons) > m.cfg.MaxCordons {
 		return fmt.Errorf("the %d cordons are too many, or not sorted: %+v", len(m.steering.cordons), m.steering.cordons)

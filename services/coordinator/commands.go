@@ -70,8 +70,7 @@ func (m *Machine) targetAway() bool {
 	})
 }
 
-// checkCommands says why the region cannot join with its commands: there would be too
-// many.
+// checkCommands returns the reason why the region cannot join with its commands: there would be too many.
 func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
 	for _, d := range descs {
 		if n := len(m.commands(from, d)); n > m.cfg.MaxCommands {

@@ -15,7 +15,7 @@ type brokenConstraints struct {
 	shards    [len(allocation.Constraints)]int
 }
 
-// BrokenView is how many shards broke a constraint when they were last counted.
+// BrokenView is a constraint, and the number of shards that broke it when they were last counted.
 type BrokenView struct {
 	Constraint allocation.Broken
 	Shards     int

@@ -13,7 +13,7 @@ import (
 // The coordinator counts these crashes for each entity that ran:
 //
 //   - The entity is a suspect from then on. A region runs the turns of suspects one at a time, so that each of
-//     them runs alone. (If a turn hangs, others run beside it after a while.)
+//     them runs alone. (If a turn hangs, others run concurrently after a while.)
 //   - A crash is evident if something shows that the process was not killed from outside: the text of the runtime, the
 //     exit status, or that its memory was nearly full.
 //   - An entity with Config.QuarantineCrashes evident crashes within Config.QuarantineWindow is quarantined if it ran
@@ -29,9 +29,9 @@ import (
 // times before in this process (cleanTurns), nor for an entity whose turn had just ended.
 
 const (
-	// cleanTurns is how many turns of the same command of a suspect must have run alone in a process before a crash
-	// of this process without a cause does not count for the suspect. A command that ends its region does so nearly
-	// every time.
+	// cleanTurns is the number of turns of the same command of a suspect that must run alone in a process before a
+	// crash of this process without a cause does not count for the suspect. A command that ends its region does so
+	// nearly every time.
 	cleanTurns = 8
 	// blindCrashes is the number of crashes after which an entity is quarantined although nothing shows that the processes
 	// were not killed from outside. A rollout or a failing machine kills a few regions within the window, but hardly five
@@ -46,9 +46,9 @@ const (
 // charge is a crash that counts for an entity.
 type charge struct {
 	fact QuarantineFact
-	// alone says that the turn had not ended, and that no other suspect ran beside it.
+	// alone is true if the turn had not ended, and no other suspect ran at the same time.
 	alone bool
-	// ended says that the turn had just ended. A goroutine that it has started may have ended the process.
+	// ended is true if the turn had just ended. A goroutine that it has started may have ended the process.
 	ended bool
 }
 
@@ -123,8 +123,8 @@ func (m *Machine) suspect(turn control.CrashedTurn, crash CountedCrash, c *contr
 	return f, true
 }
 
-// convict quarantines those entities of a crash that have probably ended the process. explained says that the
-// crash has a cause, evident that it is evident.
+// convict quarantines those entities of a crash that have probably ended the process. explained is true if the crash
+// has a cause, evident if it is evident.
 func (m *Machine) convict(charges []*charge, explained, evident bool) {
 	k := m.cfg.QuarantineCrashes
 	if !evident && !mutant.On("quarantine-blind") {

@@ -16,7 +16,7 @@ import (
 //
 //   - A loss counts whether or not the holder has reported that it serves the shard: the first turn may end the
 //     process before that message leaves it.
-//   - If a report says that no entity of the shard ran, or only entities that are quarantined by now, this loss
+//   - If a report shows that no entity of the shard ran, or only entities that are quarantined by now, this loss
 //     and the losses before it do not count.
 //   - If a machine is gone, no process is started there. So a shard waits for Config.CrashPatience at most, and
 //     for twice as long after each further loss. The more regions have crashed, the less likely it is that all
@@ -27,12 +27,12 @@ const (
 	crashSoon = 30 * time.Second
 	// maxReports bounds the processes whose reports are remembered.
 	maxReports = 1024
-	// patienceDoublings is how often Config.CrashPatience doubles at most: up to 48 s with the default. Platforms wait
+	// patienceDoublings bounds the doublings of Config.CrashPatience: up to 48 s with the default. Platforms wait
 	// longer and longer before they start a process again that ends again and again.
 	patienceDoublings = 4
 )
 
-// crashReport is what a report says about the end of a process.
+// crashReport holds what a region reported about the end of a process.
 type crashReport struct {
 	process sharding.NodeUID
 	ran     []sharding.Entity // entities that had a turn running
@@ -126,7 +126,7 @@ func (r *row) heldSince() time.Time {
 	return r.given
 }
 
-// withLoss returns the losses of a shard, including that of its present holder.
+// withLoss returns the losses of a shard, including the loss of its present holder.
 func (m *Machine) withLoss(r *row) []sharding.NodeID {
 	before, lost, holder := r.losses, r.lostSince, r.awaited()
 	if lost.IsZero() {

@@ -2,7 +2,7 @@
 // region owns which shard, makes every decision durable before anybody learns of it, and
 // sends the changes to the processes that watch the table.
 //
-// Decisions are stored as facts. [Tenure] is what a process runs: it decides
+// Decisions are stored as facts. A process runs a [Tenure], which decides
 // whether this coordinator may act. Inside it, [Machine] decides about shards, and [Gate]
 // holds back every output until the facts before it are stored. A Tenure takes one [Input]
 // at a time and returns what the driver must do as [Output] values, in order.
@@ -16,7 +16,7 @@
 //	apply.go     facts and the table
 //	register.go  regions and types
 //	commands.go  which commands a type has
-//	forms.go     which regions read what is stored in a shard
+//	forms.go     which regions read the data stored in a shard
 //	quarantine.go  which entities make the processes of regions crash, and so must not run
 //	quarantine_request.go  the same, at the request of operators
 //	look.go      which forms are stored in shards that no region reads
@@ -88,7 +88,7 @@
 //
 // # Plans
 //
-// One plan decides about all entity types. The driver computes it beside the loop: the core emits a
+// One plan decides about all entity types. The driver computes it in the background: the core emits a
 // [Plan], which has the present rows and regions, and does not wait for the result. At most one plan is
 // being computed at a time. When the result arrives, the core checks each move again, against the rows
 // and regions that it has then. The fact that begins a handoff ([RowFact]) names the successor, so a new
@@ -113,28 +113,28 @@
 // epoch and the fence of the journal make a second owner harmless. When a term ends, the core forgets
 // which regions want to leave; each of these regions asks the next coordinator again. The core never
 // forgets an entity type. If no region hosts a type, the type stays in the table, and after
-// [Config.UnhostedAfter] the table says that no region hosts it.
+// [Config.UnhostedAfter] the table reports that no region hosts it.
 //
 // # Duties of the driver
 //
 //  1. One goroutine steps the Tenure, with the time of a monotonic clock, and
-//     performs the outputs of each Step before those of the next.
-//  2. Acquired, Renewed and Lost are stepped before all other inputs that wait. If a renewal waited
-//     behind other inputs, the term could end without need.
-//  3. Members are reported at every change, and before the first Acquired. A Tick is stepped about
+//     performs the outputs of each Step before the outputs of the next.
+//  2. Step receives Acquired, Renewed and Lost before all other inputs that wait. If a renewal waited
+//     after other inputs, the term could end without need.
+//  3. Members are reported at every change, and before the first Acquired. Step receives a Tick about
 //     every 50 ms.
-//  4. Requests to the journal are made beside the loop. Each request is answered with its Number,
+//  4. Requests to the journal are made in the background. Each request is answered with its Number,
 //     however late. If the result of an operation is not known, the answer is UnknownOutcome. If a
 //     read failed, the answer is ReadFailed. An active Tenure waits for an answer without limit.
 //     During a take-over, a Tenure waits for a limited time, and then asks again.
-//  5. Messages may be lost, and so may the answer to a call; see package control. If nobody waits for
-//     a call any more, CallEnded is stepped. Each call has a number of its own.
-//  6. A Plan is computed beside the loop. The result of [Plan.Compute] is stepped, however late.
+//  5. Messages may be lost, and so may the answer to a call; see package control. If the caller no longer
+//     waits for a call, Step receives CallEnded. Each call has a number of its own.
+//  6. A Plan is computed in the background. Step receives the result of [Plan.Compute], however late.
 //  7. An [Explained] is given to an [ExplanationLog]. When a term begins, [ExplanationLog.Begin] is
 //     called. When it ends, [ExplanationLog.End] is called, or [ExplanationLog.Flush] if the
-//     coordinator has resigned. The requests of the ExplanationLog to the journal are made beside the
-//     loop.
-//  8. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
+//     coordinator has resigned. The requests of the ExplanationLog to the journal are made in the
+//     background.
+//  8. RaiseTerm and YieldLease go to the lease. Step receives Resign before the lease is
 //     released, and the lease is released when the ExplanationLog has ended. After Contested (another cluster
 //     uses the journal) the process stops.
 //

@@ -14,7 +14,7 @@ import (
 // why it was made, who asked for it, and why other regions were not chosen. No core reads explanations.
 // An explanation does not wait for its fact, so the fact may never be stored.
 
-// Explanation says what the coordinator has decided, and why.
+// Explanation describes a decision of the coordinator and its reason.
 type Explanation struct {
 	Term sharding.Term
 	N    uint64 // counts the explanations of the term, from 1
@@ -29,17 +29,17 @@ type Explanation struct {
 	Cause sharding.Cause
 	// Strategy is the name of the type's strategy.
 	Strategy string
-	// Request is the text of a request. By says who sent the request, Reason says why.
+	// Request is the text of a request. By names its sender, Reason is the sender's reason.
 	Request, By, Reason string
-	// Moves is the number of moves in a plan. Begun is how many of these moves began.
+	// Moves is the number of moves in a plan. Begun is the number of these moves that began.
 	Moves, Begun int
 	// Chosen is the region that gets the shard. Others are the next best regions. Both describe the
 	// regions before the decision.
 	Chosen Weighed
 	Others [MaxOthers]Weighed // an element without a name is empty
-	// Unlisted is how many more regions host the type.
+	// Unlisted is the number of further regions that host the type.
 	Unlisted int
-	// Unweighed says that no regions are listed, because too many decisions were made at once.
+	// Unweighed is true if no regions are listed because too many decisions were made at once.
 	Unweighed bool
 	// Loads are those that the strategy "load" has looked at; zero: it was not asked, or the loads are
 	// not known.
@@ -50,11 +50,11 @@ type Explanation struct {
 // to the other, in processors, as the strategy counts them.
 type WeighedLoads struct{ Shard, From, To float64 }
 
-// MaxOthers is how many regions an explanation lists that did not get the shard. People mostly ask about
-// the next best regions.
+// MaxOthers is the number of regions without the shard that an explanation lists. People mostly ask about the next
+// best regions.
 const MaxOthers = 3
 
-// ExplanationKind says what was decided.
+// ExplanationKind is the kind of a decision.
 type ExplanationKind uint8
 
 // The kinds. The numbers are stored, so a number must keep its meaning.
@@ -83,14 +83,14 @@ func (k ExplanationKind) String() string {
 // Weighed describes a region at the time of a decision about a shard.
 type Weighed struct {
 	Region string
-	// Shards is the number of the region's shards of the type, Total that of all types. Both expect
-	// that all moves in progress have ended.
+	// Shards is the number of the region's shards of the type, Total the number of its shards of all types. Both
+	// expect that all moves in progress have ended.
 	Shards, Total int
-	// Against says why the region was not chosen.
+	// Against is the reason why the region was not chosen.
 	Against Against
 }
 
-// Against says why a region did not get a shard.
+// Against is the reason why a region did not get a shard.
 type Against uint8
 
 // The reasons. The numbers are stored, so a number must keep its meaning.
@@ -329,7 +329,7 @@ func (m *Machine) explainRequest(f Fact) {
 	m.explain(d)
 }
 
-// ShardView says where a shard is, and why.
+// ShardView describes where a shard is, and why.
 type ShardView struct {
 	sharding.Row
 	Region string // the owner's name, or its address

@@ -23,7 +23,7 @@ type ExplanationLog struct {
 	limits ExplanationLimits
 	term   sharding.Term // 0: no term has begun, nothing is stored
 
-	waiting [][]byte  // explanations, oldest first, without those of the request in progress
+	waiting [][]byte  // explanations, oldest first, without the ones of the request in progress
 	bytes   int       // the size of waiting
 	since   time.Time // from when on the oldest waiting explanation counts as waiting
 	dropped uint64    // dropped explanations that no record counts yet
@@ -37,7 +37,7 @@ type ExplanationLog struct {
 	located  bool                // last is known
 	last     uint64              // the number of the last record
 	doubt    ExplanationRecord   // a record that may be stored, because its outcome is not known; zero: none
-	measured bool                // records has all records, those of earlier terms included
+	measured bool                // records has all records, including earlier terms
 	began    time.Time           // when the term began
 	endAt    time.Time           // when the term ends at the latest, because Flush was called; zero: it was not
 	records  []ExplanationRecord // oldest first
@@ -55,8 +55,8 @@ type ExplanationLimits struct {
 	// BatchBytes is the size at which waiting explanations are stored without waiting for more. Default
 	// 128 KiB: such a write takes no longer than a write of facts.
 	BatchBytes int
-	// BatchWait is how long an explanation waits for others. Default 1 s: a crash may lose the explanations
-	// of that time.
+	// BatchWait is the time that an explanation waits for others. Default 1 s: a crash may lose the explanations of
+	// that time.
 	BatchWait time.Duration
 	// RetryPause is the time until a request that has failed is made again. Default 1 s.
 	RetryPause time.Duration
@@ -65,9 +65,9 @@ type ExplanationLimits struct {
 	// nothing is measured during a take-over.
 	MeasureBytes int
 	MeasureAfter time.Duration
-	// FlushWait is how long a coordinator that stops waits until its last explanations are stored. The
-	// next coordinator becomes active only then. Default 2 s: time to repeat a request that has
-	// failed. A journal that answers takes a few milliseconds.
+	// FlushWait bounds the time that a coordinator that stops waits until its last explanations are stored. The next
+	// coordinator becomes active only then. Default 2 s: time to repeat a request that has failed. A journal that
+	// answers takes a few milliseconds.
 	FlushWait time.Duration
 }
 
@@ -92,8 +92,8 @@ type ExplanationRequest interface{ number() uint64 }
 type (
 	// LocateExplanations asks for the number of the last record; answered by [ExplanationLog.Located].
 	LocateExplanations struct{ Number uint64 }
-	// AppendExplanations stores explanations as one record; answered by [ExplanationLog.Stored]. Dropped is how many
-	// explanations were dropped since the last record.
+	// AppendExplanations stores explanations as one record; answered by [ExplanationLog.Stored]. Dropped is the
+	// number of explanations that were dropped since the last record.
 	AppendExplanations struct {
 		Number       uint64
 		Term         sharding.Term
@@ -203,8 +203,8 @@ func (l *ExplanationLog) next(now time.Time) ExplanationRequest {
 	return nil
 }
 
-// cut returns the number of the record up to which records are removed. That leaves an eighth of
-// MaxBytes free. The last record is kept.
+// cut returns the number of the last record to remove. That leaves an eighth of MaxBytes free. The last record is
+// kept.
 func (l *ExplanationLog) cut() uint64 {
 	left := l.stored
 	for i, rec := range l.records {

@@ -42,9 +42,9 @@ func (r *row) left() sharding.FormSet {
 	return r.before.Union(r.may)
 }
 
-// fact returns the fact that the row is now next, with the same forms. An owner that serves the shard has
-// fetched the kept states, or has begun without them. Nobody may fetch them again, so the fact of a serving
-// row does not name the region that kept them.
+// fact returns the fact that the row is now next, with the same forms. An owner that serves the shard has fetched the
+// kept states, or has begun without them. No region may fetch them again, so the fact of a serving row does not name
+// the region that kept them.
 func (r *row) fact(next sharding.Row) RowFact {
 	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Next: r.next, NextMay: r.nextMay, Previous: r.previous, Cause: r.cause}
 	if next.Phase == sharding.Serving && !mutant.On("previous-served") {
@@ -150,7 +150,7 @@ func (m *Machine) unreadable(t *typeTable, forms sharding.FormSet) bool {
 		len(m.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
 }
 
-// reason says why a row has no owner now.
+// reason returns the reason why a row has no owner now.
 func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReason {
 	if m.unreadable(t, forms) {
 		return sharding.Unreadable
@@ -158,7 +158,7 @@ func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReaso
 	return 0
 }
 
-// checkForms says what is wrong with the forms of one descriptor, and sorts them.
+// checkForms returns what is wrong with the forms of one descriptor, and sorts them.
 func (m *Machine) checkForms(d *sharding.TypeDesc) string {
 	if d.Volatile {
 		d.Writes, d.Reads = nil, nil
@@ -197,8 +197,8 @@ func checkForm(t sharding.EntityType, f sharding.Form) error {
 	return sharding.CheckID("name of a stored form of type "+string(t), f.Name, sharding.MaxTypeLen)
 }
 
-// checkNewForms says why the region cannot join with its forms: there would be too many.
-// They are never forgotten, because something may be stored in each of them.
+// checkNewForms returns the reason why the region cannot join with its forms: there would be too many. They are never
+// forgotten, because something may be stored in each of them.
 func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
 	for _, d := range descs {
 		if i, found := m.searchType(d.Type); found {
@@ -221,8 +221,8 @@ type UnreadableShards struct {
 	// Closest is the region that lacks the fewest forms, or its address, and Version its
 	// version; empty: there is no region now that could be given shards of the type.
 	Closest, Version string
-	// Looked says that the forms are stored, or cannot be read; otherwise some owner may
-	// have stored in them, see [LookAtShards].
+	// Looked is true if the forms are stored, or cannot be read; otherwise some owner may have stored in them, see
+	// [LookAtShards].
 	Looked bool
 }
 
@@ -262,8 +262,8 @@ func (m *Machine) staying(of *region) []UnreadableShards {
 	return list
 }
 
-// takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first such
-// region: it is asked for every type of every region.
+// takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first
+// such region: it runs for every type of every region.
 func (m *Machine) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
 	for i := range m.regions {
 		if r := &m.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
@@ -285,7 +285,7 @@ func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []Unrea
 	return list
 }
 
-// missing says what is missing to give a shard with these forms to some candidate.
+// missing returns the forms of a shard that the closest candidate does not read.
 func (m *Machine) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
 	u := UnreadableShards{Type: t.desc.Type}
 	lacks := -1

@@ -9,22 +9,19 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Gate stands between a [Machine] and its driver for one term. It holds back
-// every output until the facts before it are durable, says which facts are
-// stored next, as one record at a time, and keeps the stream of records short.
+// Gate stands between a [Machine] and its driver for one term. It holds back every output until the facts before it
+// are durable, determines the facts to store next, as one record at a time, and keeps the stream of records short.
 //
-// What waits is bounded: a message that is waiting already is not added again, an
-// answer is dropped when nobody waits for it any more, and [Gate.OverLimit] reports when
-// more outputs are held back than the limits allow.
+// What waits is bounded: a message that is waiting already is not added again, an answer is dropped when its caller
+// no longer waits, and [Gate.OverLimit] reports when more outputs are held back than the limits allow.
 //
 // # Checkpoints
 //
-// When the stream has become much longer than the table, the facts of the table are stored again, a few
-// with each record. These facts are the checkpoint. Of several facts about the same thing only the newest
-// counts, so new facts can be stored between those of the checkpoint. When the last fact of the checkpoint
-// is durable, an empty snapshot is stored at the record before the first record of the checkpoint. The
-// snapshot says where reading begins. So nothing larger than a record is ever written, however large the
-// table is.
+// When the stream has become much longer than the table, the facts of the table are stored again, a few with each
+// record. These facts are the checkpoint. Of several facts about the same thing only the newest counts, so new facts
+// can be stored in between. When the last fact of the checkpoint is durable, an empty snapshot is stored at the
+// record before the first record of the checkpoint. The snapshot marks the record at which reading begins. So nothing
+// larger than a record is ever written, however large the table is.
 type Gate struct {
 	cfg Config
 	seq uint64 // the sequence number of the last durable record
@@ -199,8 +196,8 @@ func (g *Gate) Seq() uint64 { return g.seq + 1 }
 // Busy reports whether a record is in progress.
 func (g *Gate) Busy() bool { return g.busy }
 
-// Stored says that the record in progress is durable. It returns how many facts of the
-// Machine it held, for the Machine's [Stored].
+// Stored records that the record in progress is durable. It returns the number of facts of the Machine in it, for the
+// Machine's [Stored].
 func (g *Gate) Stored() int {
 	n, all := g.newFacts, g.newFacts+g.copiedFacts
 	g.seq++
@@ -214,9 +211,8 @@ func (g *Gate) Stored() int {
 	return n
 }
 
-// Snapshot returns the sequence number for which an empty snapshot must be written now, because a
-// checkpoint is durable. If none must be written, it returns 0. [Gate.SnapshotEnded] takes the result of
-// the write.
+// Snapshot returns the sequence number of the empty snapshot that must be written now, because a checkpoint is
+// durable. If none must be written, it returns 0. [Gate.SnapshotEnded] takes the result of the write.
 func (g *Gate) Snapshot() uint64 {
 	if g.first == 0 || !g.done || g.copiedFacts > 0 || g.compacting {
 		return 0
@@ -228,8 +224,8 @@ func (g *Gate) Snapshot() uint64 {
 	return g.first - 1
 }
 
-// SnapshotEnded reports whether the snapshot is stored. If it is not, method Snapshot returns its sequence
-// number again.
+// SnapshotEnded records whether the snapshot is stored. If it is not, method Snapshot returns its sequence number
+// again.
 func (g *Gate) SnapshotEnded(stored bool) {
 	g.compacting = false
 	if stored {
@@ -241,8 +237,7 @@ func (g *Gate) SnapshotEnded(stored bool) {
 // size in bytes.
 func (g *Gate) Held() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
-// OverLimit returns an error if more outputs are held back than the limits allow. The error says how
-// many.
+// OverLimit returns an error, with the number, if more outputs are held back than the limits allow.
 func (g *Gate) OverLimit() error {
 	switch {
 	case len(g.held) > g.cfg.MaxHeld:
@@ -328,9 +323,9 @@ func factSize(f Fact) int {
 	return numbers
 }
 
-// cursor is how far a checkpoint has gone through the facts of a table: types,
-// drained regions, the target, cordons, the freeze, pins, rows, moves of operators, quarantined entities, a loss of
-// facts, unknown facts. It names the next fact by its key and not by its position, because facts before it may have come or gone meanwhile.
+// cursor is the position of a checkpoint in the facts of a table: types, drained regions, the target, cordons, the
+// freeze, pins, rows, moves of operators, quarantined entities, a loss of facts, unknown facts. It names the next
+// fact by its key and not by its position, because facts before it may have come or gone meanwhile.
 type cursor struct {
 	kind int // the place in the list above; the last one is the end as well
 	typ  sharding.EntityType
@@ -339,8 +334,7 @@ type cursor struct {
 	name string // of a cordoned region
 	move sharding.ShardID
 	lost bool // the loss was given
-	// unknown is how many unknown facts were given. Their list changes only when a term
-	// begins.
+	// unknown is the number of unknown facts that were given. Their list changes only when a term begins.
 	unknown int
 	suspect sharding.EntityID // the last suspect that was given; of the type typ
 }

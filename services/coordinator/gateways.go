@@ -13,10 +13,10 @@ import (
 // card describes the last seconds only, and a new coordinator gets new cards soon. Cards are added up
 // over a window, which lasts [Config.BrakeWindow].
 
-// gateways is what the cards of all gateways report.
+// gateways holds the reports of all gateways.
 type gateways struct {
 	list []gateway // sorted by node
-	// since is when the window began; zero: there is no window, because no gateway is known.
+	// since is the time when the window began; zero: there is no window, because no gateway is known.
 	since time.Time
 	all   latency.Histogram // the latencies of this window
 }
@@ -41,13 +41,12 @@ type GatewayView struct {
 	Management string
 	// Peers is the address at which the gateway answers other processes by TLS; empty: it does not.
 	Peers string
-	// Commands is how many commands have ended per second. Refused is how many of these were not
-	// executed or have an unknown outcome. A command is not executed for lack of room, of a region,
-	// or of time.
+	// Commands is the number of commands that ended per second. Refused is the number of these that were not executed
+	// or have an unknown outcome. A command is not executed for lack of room, of a region, or of time.
 	Commands, Refused float64
 	// P50 and P99 are percentiles of the latency of commands; 0: there was no command.
 	P50, P99 time.Duration
-	// HeardAt is when the gateway's last card arrived.
+	// HeardAt is the time when the gateway's last card arrived.
 	HeardAt time.Time
 }
 

@@ -66,9 +66,9 @@ func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t).writes
 }
 
-// choiceWaits reports whether the choice of a successor must wait until the owner has stopped the shard.
-// This is so if some region does not read all forms that the owner may store. ShardStopped says which of
-// these forms the owner has stored, so perhaps the region can take the shard after all.
+// choiceWaits reports whether the choice of a successor must wait until the owner has stopped the shard. This is so
+// if some region does not read all forms that the owner may store. ShardStopped lists the forms that the owner has
+// stored, so perhaps the region can take the shard after all.
 func (m *Machine) choiceWaits(t *typeTable, r *row) bool {
 	return !mutant.On("choice-waits") && slices.ContainsFunc(m.regions, func(o region) bool {
 		return o.node != r.Owner && o.lastResort() && o.readable(t, r.before) && !o.readable(t, r.stored())

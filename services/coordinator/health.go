@@ -11,7 +11,7 @@ import (
 // The reports of a region about its journal are not stored as facts. A report is about the present, and it
 // is repeated, so a new coordinator gets the next one. A stored report would be outdated when it is read.
 
-// journalHealth is what a region has reported about its journal.
+// journalHealth is the newest report of a region about its journal.
 type journalHealth struct {
 	state  sharding.JournalState
 	number uint64 // of the newest report

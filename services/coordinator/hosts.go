@@ -6,9 +6,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A type stays declared when the last region that hosts it has gone. After
-// [Config.UnhostedAfter] the gateways are told, so that callers hear at once why nobody
-// answers. Until then commands wait: the region may only be restarting.
+// A type stays declared when the last region that hosts it has gone. After [Config.UnhostedAfter] the gateways are
+// notified, so that callers learn at once why their commands get no answer. Until then commands wait: the region may
+// only be restarting.
 
 // checkHosts looks for types that no region hosts any more, and for types that are hosted again.
 func (m *Machine) checkHosts() {

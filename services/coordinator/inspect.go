@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Clone returns an independent copy. Outputs that were handed out before stay shared, because nobody writes to
-// them.
+// Clone returns an independent copy. Outputs that were handed out before stay shared, because they are never written
+// to.
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.out, c.scratch = nil, nil
@@ -81,7 +81,7 @@ func (s *state) time(t time.Time) {
 	}
 }
 
-// fact is relative to what is stored, so only pending facts have a number.
+// fact is relative to the number of stored facts, so only pending facts have a number.
 func (s *state) fact(n uint64) { s.uint(max(n, s.stored) - s.stored) }
 
 func (s *state) desc(d sharding.TypeDesc) {

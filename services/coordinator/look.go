@@ -30,7 +30,7 @@ const (
 	fencing        // waits for ShardFenced
 	fenced         // waits to be read, together with the other fenced shards of its type
 	reading        // waits for FormsRead
-	looked         // all forms that count are stored, or what is stored cannot be read
+	looked         // all forms that count are stored, or the stored data cannot be read
 )
 
 // lookAtShards begins to look at all rows that no region reads.
@@ -208,7 +208,7 @@ func (f *FormsFound) Wants(e sharding.Entity) bool {
 	return i >= 0 && !f.answer.At[i].Forms.Contains(f.ask.At[i].Forms)
 }
 
-// Done reports whether all forms that are asked for were found, in every shard.
+// Done reports whether all requested forms were found, in every shard.
 func (f *FormsFound) Done() bool {
 	for i, at := range f.ask.At {
 		if !f.answer.At[i].Forms.Contains(at.Forms) {

@@ -21,8 +21,8 @@ type Machine struct {
 	active      bool
 	term        sharding.Term // the newest term held
 	knownActive Active        // the coordinator that is active, as far as this standby knows
-	// cluster is the cluster to which the journal belongs; 0: not known. The journals of the regions must
-	// belong to it too.
+	// cluster is the cluster that the journal belongs to; 0: not known. The journals of the regions must belong to it
+	// too.
 	cluster sharding.ClusterID
 	// generation is the generation of the journal that has the facts; 0: not known.
 	generation sharding.Generation
@@ -30,23 +30,23 @@ type Machine struct {
 	lost  bool
 	since time.Time // start of the term
 
-	// recovered says that the owners and successors in the facts have registered, or had the time to.
+	// recovered is true if the owners and successors in the facts have registered, or had the time to.
 	recovered bool
 	awaited   []sharding.NodeID // owners and successors in the facts that have not registered yet, sorted
-	// open says that enough regions have registered to begin allocating.
+	// open is true if enough regions have registered to begin allocating.
 	open bool
 
 	regions []region     // members, sorted by node
 	types   []*typeTable // sorted by type
-	// hostsDue is when the next type becomes unhosted, unless a region that hosts it registers; zero: no
+	// hostsDue is the time when the next type becomes unhosted, unless a region that hosts it registers; zero: no
 	// type will.
 	hostsDue time.Time
 	// drained has the drains of operators, sorted by region.
 	drained  []DrainFact
 	steering steering // the other requests of operators that are in effect
-	// target is the target version, and targetFact the number of its newest fact in this term.
-	// rolloutStep is when a region last came or went. targetGone is when the last region with the target
-	// version went; zero: some region has it.
+	// target is the target version, and targetFact the number of its newest fact in this term. rolloutStep is the
+	// time when a region last came or went. targetGone is the time when the last region with the target version went;
+	// zero: some region has it.
 	target      TargetFact
 	targetFact  uint64
 	rolloutStep time.Time
@@ -84,8 +84,8 @@ type Machine struct {
 	moments      moments   // the last planning moments of this term
 	broken       brokenConstraints
 
-	// reports are the processes of regions of which it is known how they ended, oldest first.
-	// waitingForReports says that a review has left shards alone because reports are missing.
+	// reports are the processes of regions with a known end, oldest first. waitingForReports is true if a review has
+	// left shards alone because reports are missing.
 	reports           []crashReport
 	waitingForReports bool
 
@@ -165,8 +165,7 @@ func (m *Machine) stepActive(in Input) {
 }
 
 // receive takes a message of a region or a gateway. A standby answers calls with the address of the active
-// coordinator, and ignores everything else. receive reports whether the message is of a kind that
-// coordinators take.
+// coordinator, and ignores everything else. receive reports whether coordinators take this kind of message.
 func (m *Machine) receive(in Received) bool {
 	if !m.active {
 		if watch, is := in.Msg.(control.WatchTable); is {
@@ -328,9 +327,9 @@ func (m *Machine) factsStored(n int) {
 	m.unpark()
 }
 
-// pending reports whether the fact with a number is not durable yet. As long as the newest fact about a row
-// or a type is not durable, nobody has heard of it, and the row or type is not changed again. So facts do
-// not pile up if the journal does not answer.
+// pending reports whether the fact with a number is not durable yet. As long as the newest fact about a row or a type
+// is not durable, no process has learned of it, and the row or type is not changed again. So facts do not pile up if
+// the journal does not answer.
 func (m *Machine) pending(fact uint64) bool { return fact > m.stored }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }

@@ -18,29 +18,28 @@ type Output interface{ output() }
 // Inputs to a [Tenure] from the lease. The driver takes them before all other inputs that wait, because the
 // end of a term must not wait behind work.
 type (
-	// Acquired says that this process has acquired the lease, and may use the term before Until. Cluster is
-	// the cluster to which the lease belongs.
+	// Acquired reports that this process has acquired the lease, and may use the term before Until. Cluster is the
+	// cluster that the lease belongs to.
 	Acquired struct {
 		Term    sharding.Term
 		Until   time.Time
 		Cluster sharding.ClusterID
 	}
-	// Renewed says that the term may be used before Until, which is later than before.
+	// Renewed reports that the term may be used before Until, which is later than before.
 	Renewed struct {
 		Term  sharding.Term
 		Until time.Time
 	}
-	// Lost says that the term must not be used any more.
+	// Lost reports that the term must not be used any more.
 	Lost struct{ Term sharding.Term }
-	// Resign says that the process stops. From now on it uses neither this term nor any other.
+	// Resign reports that the process stops. From now on it uses neither this term nor any other.
 	Resign struct{}
 )
 
-// Inputs to a [Tenure] from the journal. Fence is the stored epoch by which an
-// operation was refused.
+// Inputs to a [Tenure] from the journal. Fence is the stored epoch that caused the refusal of an operation.
 type (
-	// Surveyed answers Survey. Highest is the highest epoch in the journal. Heartbeat is the last journal
-	// heartbeat; zero: there is none. Damaged says that not all epochs could be read.
+	// Surveyed answers Survey. Highest is the highest epoch in the journal. Heartbeat is the last journal heartbeat;
+	// zero: there is none. Damaged is true if not all epochs could be read.
 	Surveyed struct {
 		Number    uint64
 		Highest   sharding.Epoch
@@ -101,22 +100,22 @@ type (
 	Elected struct {
 		Term  sharding.Term
 		Facts []Fact
-		// Cluster is the cluster to which the journal belongs, by its last heartbeat; 0: it has no heartbeat
-		// with a cluster.
+		// Cluster is the cluster that the journal belongs to, by its last heartbeat; 0: it has no heartbeat with a
+		// cluster.
 		Cluster sharding.ClusterID
-		// Generation is the generation of the journal; 0: it is not compared with that of regions.
+		// Generation is the generation of the journal; 0: it is not compared with the generation of regions'
+		// journals.
 		Generation sharding.Generation
 		// FactsMissing is true if there are no facts although entities have records.
 		FactsMissing bool
 	}
-	// Identified says that the journal now has a heartbeat which names Cluster. When the term began, it had
-	// none.
+	// Identified reports that the journal now has a heartbeat which names Cluster. When the term began, it had none.
 	Identified struct{ Cluster sharding.ClusterID }
-	// Deposed says that the term is over. From now on the Machine answers every call with NotActive,
-	// which names the active coordinator.
+	// Deposed reports that the term is over. From now on the Machine answers every call with NotActive, which names
+	// the active coordinator.
 	Deposed struct{}
-	// Stored says that the next facts of this term are durable. Facts is how many. They follow the facts
-	// that earlier Stored inputs have reported.
+	// Stored reports that the next facts of this term are durable. Facts is their number. They follow the facts that
+	// earlier Stored inputs have reported.
 	Stored struct{ Facts int }
 )
 
@@ -127,26 +126,26 @@ type (
 	Active struct {
 		Node sharding.NodeID
 		Term sharding.Term
-		// Until is when another coordinator's lease ends if it is not renewed. It stays when this coordinator
-		// acquires the lease. Zero: it is not known.
+		// Until is the time when another coordinator's lease ends if it is not renewed. It stays when this
+		// coordinator acquires the lease. Zero: it is not known.
 		Until time.Time
 	}
-	// Member is what the membership says about a region. It comes at every change, and for every member
-	// before the first Elected.
+	// Member is the state of a region in the membership. It comes at every change, and for every member before the
+	// first Elected.
 	Member struct {
 		Node sharding.NodeID
 		Name string
-		// Reachable says that this node reaches the member: its own failure detector (fast profile) does not
-		// suspect the member, and there is no evidence that the process is dead.
+		// Reachable is true if this node reaches the member: its own failure detector (fast profile) does not suspect
+		// the member, and there is no evidence that the process is dead.
 		Reachable bool
-		// Joining says that the member is joining or weakly up. It gets no shards yet, because perhaps not
-		// all members know it.
+		// Joining is true if the member is joining or weakly up. It gets no shards yet, because perhaps not all
+		// members know it.
 		Joining bool
-		// Leaving says that the member is on its way out.
+		// Leaving is true if the member is on its way out.
 		Leaving bool
 	}
-	// MemberGone says that a region was removed from the membership, was declared down, or was replaced by a
-	// new incarnation at the same address.
+	// MemberGone reports that a region was removed from the membership, was declared down, or was replaced by a new
+	// incarnation at the same address.
 	MemberGone struct{ Node sharding.NodeID }
 	// Tick lets time pass; the driver sends one every 50 ms or so.
 	Tick struct{}
@@ -160,10 +159,9 @@ type (
 		Call control.Call
 		Msg  control.Message
 	}
-	// CallEnded says that nobody waits for the answer to a call any more.
+	// CallEnded reports that the caller no longer waits for the answer to a call.
 	CallEnded struct{ Call control.Call }
-	// LookAtShards is an operator's request to find out what is stored in the shards that no
-	// region reads.
+	// LookAtShards is an operator's request to find out which forms are stored in the shards that no region reads.
 	LookAtShards struct{}
 	// ShardFenced answers FenceShard.
 	ShardFenced struct {
@@ -193,8 +191,8 @@ type (
 	RaiseTerm struct{ Above sharding.Term }
 	// YieldLease gives the lease up. This process remains a candidate for it.
 	YieldLease struct{}
-	// Survey reads two things from the journal: the last journal heartbeat, which says to which cluster
-	// the journal belongs, and the highest epoch that was claimed. Answered by Surveyed or ReadFailed.
+	// Survey reads two things from the journal: the last journal heartbeat, which names the cluster that owns the
+	// journal, and the highest epoch that was claimed. Answered by Surveyed or ReadFailed.
 	Survey struct{ Number uint64 }
 	// Claim claims the shard of the facts; answered by Claimed.
 	Claim struct {
@@ -212,9 +210,9 @@ type (
 		Facts    []Fact
 		NewFacts int
 	}
-	// FactsMissing says that the journal has no facts, although it has records of entities. Entities store records
-	// only when a coordinator has stored facts, so the facts were lost. The coordinator becomes active
-	// all the same: fences protect what is stored. Stored is one of the entities.
+	// FactsMissing reports that the journal has no facts, although it has records of entities. Entities store records
+	// only when a coordinator has stored facts, so the facts were lost. The coordinator becomes active all the same:
+	// fences protect the stored records. Stored is one of the entities.
 	FactsMissing struct {
 		Term   sharding.Term
 		Stored sharding.Entity
@@ -263,8 +261,8 @@ type (
 		Cluster sharding.ClusterID // the cluster of this coordinator
 		By      sharding.JournalHeartbeat
 	}
-	// SteppedDown reports that this coordinator does not act any more. Calls that waited for an answer were
-	// answered with NotActive. Resigned says that the process stops; it holds the lease until it has ended.
+	// SteppedDown reports that this coordinator does not act any more. Calls that waited for an answer were answered
+	// with NotActive. Resigned is true if the process stops; it holds the lease until it has ended.
 	SteppedDown struct {
 		Term     sharding.Term
 		Why      string
@@ -279,8 +277,8 @@ type (
 	// holds these outputs back, so a Tenure emits no Persist.
 	Persist struct {
 		Fact Fact
-		// Joined says that the fact is stored in one record with the fact before it: either both are
-		// stored, or neither.
+		// Joined is true if the fact is stored in one record with the fact before it: either both are stored, or
+		// neither.
 		Joined bool
 	}
 	// Send sends a control message to a region. The message may get lost: the Machine repeats it.
@@ -346,12 +344,12 @@ type (
 	Explained struct{ Explanation }
 )
 
-// Fact is one durable change of what the coordinator has determined. The state changes only in method apply,
-// when a fact is made and when it is folded.
+// Fact is one durable change of the coordinator's state. The state changes only in method apply, when a fact is made
+// and when it is folded.
 type Fact interface{ fact() }
 
 type (
-	// RowFact says that the row of a shard is now Row. The sets have indexes into the forms of the type.
+	// RowFact records that the row of a shard is now Row. The sets have indexes into the forms of the type.
 	RowFact struct {
 		Row sharding.Row
 		// Before has the forms in which earlier owners may have stored something. May has the forms in which
@@ -368,47 +366,47 @@ type (
 		// Previous names the region that has kept the states of the shard's entities for the new owner; zero:
 		// there are none, or the new owner serves the shard already.
 		Previous control.Previous
-		// Cause says why the shard is at its owner, or, while it is handed off, why it leaves.
+		// Cause is the reason why the shard is at its owner, or, while it is handed off, why it leaves.
 		Cause sharding.Cause
 	}
-	// TypeFact says that a type is declared with this descriptor. Its number of shards never changes. Forms
-	// has all forms that regions have ever registered for storing; forms are only appended.
+	// TypeFact records that a type is declared with this descriptor. Its number of shards never changes. Forms has
+	// all forms that regions have ever registered for storing; forms are only appended.
 	TypeFact struct {
 		Desc  sharding.TypeDesc
 		Forms []sharding.Form
 		// By has, for each form, the application version that has registered it first.
 		By []string
 	}
-	// DrainFact says that an operator drains the region. If Resume is set, the operator has ended the drain.
-	// A drain is about one incarnation, and ends with it.
+	// DrainFact records that an operator drains the region. If Resume is set, the operator has ended the drain. A
+	// drain is about one incarnation, and ends with it.
 	DrainFact struct {
 		Region sharding.NodeID
 		Resume bool
 		Note
 	}
-	// CordonFact says that an operator wants no more shards at regions with this name. If Lifted is set, the
-	// operator has ended this. After is the last epoch that was given out before the cordon: shards
-	// with higher epochs have come after it.
+	// CordonFact records that an operator wants no more shards at regions with this name. If Lifted is set, the
+	// operator has ended this. After is the last epoch that was assigned before the cordon: shards with higher epochs
+	// have come after it.
 	CordonFact struct {
 		Region string
 		Lifted bool
 		After  sharding.Epoch
 		Note
 	}
-	// FreezeFact says that an operator wants no shard to move unless it has to. The freeze ends at Until, or, if
+	// FreezeFact records that an operator wants no shard to move unless it has to. The freeze ends at Until, or, if
 	// that is zero, when an operator ends it. If Frozen is false, the freeze has ended.
 	FreezeFact struct {
 		Frozen bool
 		Until  time.Time
 		Note
 	}
-	// PinFact says that the shard is pinned to the regions with this name; "": it is not pinned.
+	// PinFact records that the shard is pinned to the regions with this name; "": it is not pinned.
 	PinFact struct {
 		Shard  sharding.ShardID
 		Region string
 		Note
 	}
-	// MoveFact says that an operator has requested a move: the shard goes from its owner at this epoch to a
+	// MoveFact records that an operator has requested a move: the shard goes from its owner at this epoch to a
 	// region. The RowFact before it begins the move.
 	MoveFact struct {
 		Shard  sharding.ShardID
@@ -416,15 +414,15 @@ type (
 		Epoch  sharding.Epoch
 		Note
 	}
-	// TargetFact says that this application version is the target version. Seen has versions that were seen
-	// before it, the newest last.
+	// TargetFact records that this application version is the target version. Seen has versions that were seen before
+	// it, the newest last.
 	TargetFact struct {
 		Version string
 		Seen    []string
 	}
-	// LossFact says that the facts before it were lost, or some of them. Nobody knows which shards were allocated.
-	// So all shards of journaled types are allocated without a command: their entities may have reminders and
-	// sends, for which no gateway asks.
+	// LossFact records that the facts before it were lost, or some of them. It is not known which shards were
+	// allocated. So all shards of journaled types are allocated without a command: their entities may have reminders
+	// and sends, and no gateway asks for these.
 	LossFact struct{}
 	// UnknownFact is a fact of a kind that only later releases know, as it was stored. It changes nothing.
 	// Checkpoints repeat unknown facts in their order, for these releases.

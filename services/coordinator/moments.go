@@ -12,17 +12,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A planning moment is what a plan would have been made from at an earlier time of the term. Operators ask
-// what would have moved then. Nothing is decided by moments, and a new term has none.
+// A planning moment is the input that a plan would have had at an earlier time of the term. Operators ask what would
+// have moved then. Nothing is decided by moments, and a new term has none.
 //
-// What is kept of shards is kept in pieces of momentShards shards, as text. A piece that has not changed
-// since the moment before is shared with it. So a moment of a cluster in which little moves takes a
-// few kilobytes, however many shards there are.
+// The data of shards is kept in pieces of momentShards shards, as text. A piece that has not changed since the moment
+// before is shared with it. So a moment takes a few kilobytes in a cluster where little moves, however many shards
+// there are.
 
-// momentShards is how many shards a piece has.
+// momentShards is the number of shards in a piece.
 const momentShards = 128
 
-// moment is what was known at a planning moment. It is never written to.
+// moment is the input of a plan at a planning moment. It is never written to.
 type moment struct {
 	at       time.Time // in whole seconds, as operators see it and name it
 	budget   int
@@ -31,7 +31,7 @@ type moment struct {
 	types    []typeMoment
 }
 
-// typeMoment is what was known of a type.
+// typeMoment is the part of a moment about one type.
 type typeMoment struct {
 	plan   allocation.TypePlan // without what the pieces have, and without the strategy
 	shards int                 // that have an owner, or are to get one
@@ -54,7 +54,7 @@ type moments struct {
 type MomentView struct {
 	At              time.Time
 	Regions, Shards int
-	// HeldBack says why fewer moves for balance, or none, could begin then.
+	// HeldBack has the reasons why fewer moves for balance, or none, could begin then.
 	HeldBack []string
 }
 
@@ -122,7 +122,7 @@ func (t *typeMoment) equal(o *typeMoment) bool {
 		return false
 	}
 	a.Pins, b.Pins = nil, nil
-	return t.plan.Target == o.plan.Target && fmt.Sprint(a) == fmt.Sprint(b) // what is left is short
+	return t.plan.Target == o.plan.Target && fmt.Sprint(a) == fmt.Sprint(b) // the rest is short
 }
 
 // size is about what a moment takes in memory if it shares with the one before; nil: there is none.
@@ -183,8 +183,7 @@ func (t *typeTable) owners(before []sharding.NodeID) (nodes []sharding.NodeID, o
 	return nodes, owners
 }
 
-// piece returns the places and the loads of some shards of a type, of which the first and the owners are
-// given.
+// piece returns the places and the loads of the shards of a type from index first on, one for each of the owners.
 func (m *Machine) piece(t *typeTable, first int, owners []uint32, tm *typeMoment) (places, loads string) {
 	b, l := make([]byte, 0, 12*momentShards), []byte(nil)
 	for i, owner := range owners {
@@ -373,8 +372,8 @@ func (m *Machine) proposeAsOf(q PlanQuery) (Proposal, error) {
 	return p, nil
 }
 
-// Restore completes the input of a proposal that is made as of an earlier moment. It takes long if there
-// are many shards. So the driver calls it beside the loop.
+// Restore completes the input of a proposal that is made as of an earlier moment. It takes long if there are many
+// shards. So the driver calls it outside the loop.
 func (p *Proposal) Restore() {
 	for i, t := range p.recorded {
 		known := p.Input.Types[i]

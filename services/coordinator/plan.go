@@ -8,11 +8,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Plans are made beside the core: a plan for many shards may take seconds, and the lease must be
-// renewed meanwhile. The table may change while a plan is made. So a plan is only a proposal: when it
-// arrives, each of its moves is checked again. The check shares no code with the planning.
+// Plans are made outside the core: a plan for many shards may take seconds, and the lease must be renewed meanwhile.
+// The table may change while a plan is made. So a plan is only a proposal: when it arrives, each of its moves is
+// checked again. The check shares no code with the planning.
 
-// Compute makes the plan. It runs beside the loop that steps the core.
+// Compute makes the plan. It runs in the background, outside the loop that steps the core.
 func (o Plan) Compute() Planned {
 	return Planned{Number: o.Number, Moves: allocation.Plan(o.Input)}
 }
@@ -121,7 +121,7 @@ func (m *Machine) updateView(v allocation.View, t *typeTable, move allocation.Mo
 	}
 }
 
-// causes are those of the moves of a plan.
+// causes are the causes for the moves of a plan, by the reason of the move.
 var causes = map[allocation.Reason]sharding.Cause{
 	allocation.ReasonBalance: sharding.CauseBalance, allocation.ReasonLoad: sharding.CauseLoad, allocation.ReasonPin: sharding.CausePin,
 	allocation.ReasonCapacity: sharding.CauseCapacity, allocation.ReasonZone: sharding.CauseZone,

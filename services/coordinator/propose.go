@@ -24,7 +24,7 @@ type PlanQuery struct {
 	Strategy allocation.Strategy
 }
 
-// Proposal is what the answer to a [PlanQuery] is computed from.
+// Proposal is the input for the answer to a [PlanQuery].
 type Proposal struct {
 	// Input must be completed by [Proposal.Restore] before a plan is made from it.
 	Input allocation.PlanInput
@@ -35,10 +35,10 @@ type Proposal struct {
 	HeldBack []string
 }
 
-// Propose returns the input of a plan made now, for [allocation.Propose]. It changes nothing. If no
-// voluntary move may begin now, the budget of the input is that of a cluster without handoffs. So the
-// answer shows the moves that are held back. A rollout is an exception: after it, nearly all shards are
-// elsewhere. So while it freezes moves, only shards of regions that leave are planned.
+// Propose returns the input of a plan made now, for [allocation.Propose]. It changes nothing. If no voluntary move
+// may begin now, the input has the budget of a cluster without handoffs. So the answer shows the moves that are held
+// back. A rollout is an exception: after it, nearly all shards are elsewhere. So while it freezes moves, only shards
+// of regions that leave are planned.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 	if !q.AsOf.IsZero() {
 		return m.proposeAsOf(q)
@@ -111,8 +111,8 @@ func isNamed(node sharding.NodeID, name string, given []string) bool {
 // host of an address has 253.
 const maxRegionText = 300
 
-// findRegion returns the one region with a name or address that a request has given. An address with its
-// uid is always that of one region.
+// findRegion returns the one region with a name or address that a request has given. An address with its uid always
+// belongs to one region.
 func (m *Machine) findRegion(name string) (*region, error) {
 	if name == "" {
 		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost members")
@@ -151,7 +151,7 @@ func (m *Machine) mayPlanWithout(r *region) error {
 	return nil
 }
 
-// heldBack says why fewer moves, or none, can begin now.
+// heldBack returns the reasons why fewer moves, or none, can begin now.
 func (m *Machine) heldBack() (why []string) {
 	if !m.recovered {
 		why = append(why, fmt.Sprintf("nothing moves yet: the coordinator has just become active and waits for the regions for up to %v", m.cfg.RecoveryWait))

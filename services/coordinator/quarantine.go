@@ -23,13 +23,13 @@ import (
 //   - quarantine_request.go: what operators request
 //   - this file: the facts, their limits, and how the route table shows them to regions
 
-// QuarantineState is whether an entity may run.
+// QuarantineState is the state of an entity: whether it may run.
 type QuarantineState uint8
 
 // The states. The numbers are stored, so a number must keep its meaning.
 const (
 	Released    QuarantineState = iota // neither suspected nor quarantined, or not any more
-	Suspected                          // its turns run, but not beside those of another suspect
+	Suspected                          // its turns run, but not concurrently with another suspect
 	Quarantined                        // it does not run
 )
 
@@ -64,7 +64,7 @@ type CountedCrash struct {
 	Process sharding.NodeUID
 	Region  string // the name of the region
 	At      time.Time
-	// Evident says that something shows that the process was not killed from outside.
+	// Evident is true if something shows that the process was not killed from outside.
 	Evident bool
 }
 
@@ -230,7 +230,7 @@ func (f *QuarantineFact) explained() string {
 	return " (" + f.Cause + ")"
 }
 
-// clip returns at most so many bytes of a text, without what is no valid text.
+// clip returns at most so many bytes of a text, without bytes that are not valid text.
 func clip(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

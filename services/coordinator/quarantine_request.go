@@ -8,9 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// QuarantineEntity is an operator's request to quarantine an entity: it does not run from then on. If
-// Release is set, the request ends a quarantine, or a suspicion. A quarantine counts as stored when the regions that may
-// run the entity know of it, too: whoever has asked may rely on it that the entity does not run any more.
+// QuarantineEntity is an operator's request to quarantine an entity: it does not run from then on. If Release is set,
+// the request ends a quarantine, or a suspicion. A quarantine counts as stored when the regions that may run the
+// entity know of it, too: the operator may rely on it that the entity does not run any more.
 type QuarantineEntity struct {
 	Entity     sharding.Entity
 	Release    bool
@@ -68,7 +68,7 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	f := QuarantineFact{Entity: in.Entity, State: Quarantined, Note: m.note(in.By, in.Reason)}
 	if in.Release {
 		f.State = Released
-	} else if has { // what is known of it
+	} else if has { // keeps the evidence
 		old := t.suspects[at]
 		f.Command, f.Cause, f.Crashes = old.Command, old.Cause, old.Crashes
 	}

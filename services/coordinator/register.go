@@ -19,7 +19,7 @@ type region struct {
 	name      string
 	reachable bool
 	joining   bool // not up yet
-	departing bool // the membership says that the region leaves the cluster
+	departing bool // the region leaves the cluster, by the membership
 
 	registered bool
 	came       time.Time       // when the region registered, in this term
@@ -117,9 +117,9 @@ func (m *Machine) endOldDrains() {
 	}
 }
 
-// register handles a Register. The region must ask again in three cases: if it is no member
-// yet, because the membership is about to report it; if another region has its name; and if it
-// changes a type whose last change is not durable yet.
+// register handles a Register. The region must ask again in three cases: if it is not yet a member, because the
+// membership is about to report it; if another region has its name; and if it changes a type whose last change is not
+// durable yet.
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
 	r := m.region(from)
 	if r == nil {
@@ -208,7 +208,7 @@ func checkVersion(v string) error {
 	return sharding.CheckText("app.version", v, sharding.MaxTypeLen)
 }
 
-// checkPlace says what is wrong with the zone and the labels of a region.
+// checkPlace returns what is wrong with the zone and the labels of a region.
 func (m *Machine) checkPlace(in control.Register) string {
 	if len(in.Labels) > m.cfg.MaxLabels {
 		return fmt.Sprintf("the region has %d labels, at most %d are allowed; give it fewer in region.labels", len(in.Labels), m.cfg.MaxLabels)
@@ -238,8 +238,8 @@ func (m *Machine) heartbeatDeleted(owner control.JournalOwner) bool {
 	return owner.Known && owner.Cluster == 0 && m.cluster != 0 && owner.Generation != 0 && owner.Generation == m.generation && !mutant.On("heartbeat-asked")
 }
 
-// checkJournal says what is wrong with a region whose journal is not the one that has
-// the facts: its claims would not fence other regions.
+// checkJournal returns what is wrong with a region whose journal is not the one that has the facts: its claims would
+// not fence other regions.
 func (m *Machine) checkJournal(owner control.JournalOwner) string {
 	switch {
 	case owner.Generation.Other(m.generation) && !mutant.On("region-generation"):
@@ -261,8 +261,8 @@ func (m *Machine) allowAllocation() {
 	m.open = m.open || m.active && n >= m.cfg.MinRegions
 }
 
-// checkTypes returns the descriptors, sorted and checked. If they are not allowed, it says why the region
-// is refused.
+// checkTypes returns the descriptors, sorted and checked. If they are not allowed, it returns the reason for the
+// refusal.
 func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
 	if len(types) > m.cfg.MaxTypes {
 		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), m.cfg.MaxTypes)

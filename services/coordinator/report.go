@@ -6,11 +6,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ShardReport is what the coordinator knows of the shard of an entity, for operators who want to know
-// why a command waits.
+// ShardReport describes the shard of an entity, for operators who want to know why a command waits.
 type ShardReport struct {
 	ShardView
-	// Known says that the type is; Types are those that are, if it is not.
+	// Known is true if the type is known; otherwise, Types are the known types.
 	Known bool
 	Types []sharding.EntityType
 	Since time.Time // when the row came into its phase, in this term; zero: not known
@@ -18,11 +17,10 @@ type ShardReport struct {
 	// the region that keeps the states of the entities for the owner.
 	Successor, KeptBy sharding.NodeID
 	Released          bool
-	// Hosts counts the registered regions that host the type, Usable those of them that can be given
-	// shards.
+	// Hosts counts the registered regions that host the type, Usable the ones among them that can be given shards.
 	Hosts, Usable int
-	// MinRegions says that no shard is allocated before so many regions have registered; 0: that is
-	// over. Recovering says that the owners of earlier terms still have time to register.
+	// MinRegions is the number of regions that must register before a shard is allocated; 0: that is over. Recovering
+	// is true while the owners of earlier terms still have time to register.
 	MinRegions            int
 	Recovering            bool
 	Handoffs, MaxHandoffs int
@@ -32,14 +30,14 @@ type ShardReport struct {
 	Gateways              []GatewayView
 }
 
-// ShardReportRegion is what the coordinator knows of a region of a report.
+// ShardReportRegion describes a region of a report.
 type ShardReportRegion struct {
 	Name                           string
 	Registered, Draining, Cordoned bool
 	Journal                        sharding.JournalState
 }
 
-// Report returns what is known of the shard of an entity. It changes nothing.
+// Report describes the shard of an entity. It changes nothing.
 func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
 	v.Gateways, v.HeldBack = m.gateways.views(), m.heldBack()
 	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.handoffs, m.cfg.MaxHandoffs, !m.recovered
@@ -79,5 +77,5 @@ func (m *Machine) reportRegion(n sharding.NodeID) (v ShardReportRegion) {
 	return v
 }
 
-// Report returns what is known of the shard of an entity, see [Machine.Report].
+// Report describes the shard of an entity, see [Machine.Report].
 func (t *Tenure) Report(e sharding.Entity) ShardReport { return t.m.Report(e) }

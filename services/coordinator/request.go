@@ -28,16 +28,16 @@ type Request interface {
 	Origin() (by, reason string)
 }
 
-// Effect is what a request does, or would do.
+// Effect describes what a request does, or would do.
 type Effect struct {
-	// Already says that the request changes nothing, because its effect is there already. Stored says
-	// that this earlier effect is durable.
+	// Already is true if the request changes nothing, because its effect is there already. Stored is true if this
+	// earlier effect is durable.
 	Already, Stored bool
 	// Region is the name of the region that the request is about, if it is about one.
 	Region string
 	// Changes is the number of facts that carry the request out.
 	Changes int
-	// Until is when the freeze of a [FreezeMoves] ends by itself; zero: it does not.
+	// Until is the time when the freeze of a [FreezeMoves] ends automatically; zero: it does not.
 	Until time.Time
 	// Node is the process that a [DrainRegion] is about. A repeat must name it: another process with the same
 	// name may have come.
@@ -52,7 +52,7 @@ type Effect struct {
 	Remarks []string
 }
 
-// Refusal is the error for a request that is refused. Text says why, and what the operator can do.
+// Refusal is the error for a request that is refused. Text gives the reason, and what the operator can do.
 type Refusal struct {
 	Kind RefusalKind
 	Text string
@@ -61,7 +61,7 @@ type Refusal struct {
 // Error returns the text.
 func (r *Refusal) Error() string { return r.Text }
 
-// RefusalKind says why a request is refused.
+// RefusalKind is the kind of reason for refusing a request.
 type RefusalKind uint8
 
 // The kinds.
@@ -87,7 +87,7 @@ func (m *Machine) request(r Request) {
 	if err != nil || e.Already {
 		return
 	}
-	for _, f := range facts { // an operator reads what was asked for before what it has led to
+	for _, f := range facts { // an operator reads the request before its consequences
 		switch f.(type) {
 		case RowFact, TargetFact:
 		default:
@@ -334,12 +334,13 @@ func (in SetTarget) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, []Fact{m.nextTargetFact(in.Version)}, nil
 }
 
-// MaxFreeze is the longest freeze that ends by itself. Who asks for more has made a mistake in the unit.
+// MaxFreeze is the longest freeze that ends automatically. An operator who asks for more has made a mistake in the
+// unit.
 const MaxFreeze = 10 * 365 * 24 * time.Hour
 
-// FreezeMoves is an operator's request to stop voluntary moves. If Thaw is set, the request ends the
-// freeze. The freeze ends by itself at Until, or after For, at most MaxFreeze from now. If both are zero, the freeze does not end
-// by itself. If a client repeats a request that had For, it must send the Until of the first answer
+// FreezeMoves is an operator's request to stop voluntary moves. If Thaw is set, the request ends the freeze. The
+// freeze ends automatically at Until, or after For, at most MaxFreeze from now. If both are zero, the freeze lasts
+// until an operator ends it. If a client repeats a request that had For, it must send the Until of the first answer
 // instead. Otherwise each repeat would ask for a later end.
 type FreezeMoves struct {
 	Thaw       bool

@@ -105,8 +105,8 @@ func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
 	return t, &t.rows[s.Index], nil
 }
 
-// whyNoneTakes says why no region with the given name can take a shard now; "": at least one can. Several
-// regions may have the same name.
+// whyNoneTakes returns the reason why no region with the given name can take a shard now; "": at least one can.
+// Several regions may have the same name.
 func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
 	why := "is not here"
 	for i := range m.regions {
@@ -121,7 +121,7 @@ func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
 	return why
 }
 
-// whyNotTakes says why region o cannot take a shard now; "": it can.
+// whyNotTakes returns the reason why region o cannot take a shard now; "": it can.
 func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 	switch {
 	case !o.reachable:
@@ -130,7 +130,7 @@ func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 		return "has not registered yet; try again in a moment"
 	case o.joining:
 		return "is not up yet; try again when roost members says that it is"
-	case o.leaving(): // the membership says that the region leaves, or the region has asked to leave
+	case o.leaving(): // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
 	case m.holder(o) != nil:
 		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", m.holder(o).node.Addr)

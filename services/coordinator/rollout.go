@@ -49,7 +49,7 @@ func (m *Machine) registeredVersion(r *region) {
 	}
 }
 
-// setTarget makes a version the target of rollouts. The log says why.
+// setTarget makes a version the target of rollouts. The log reports the reason.
 func (m *Machine) setTarget(v, why string) {
 	if v == "" || v == m.target.Version || !m.active {
 		return
@@ -69,7 +69,7 @@ func (m *Machine) nextTargetFact(v string) TargetFact {
 	return f
 }
 
-// changeTarget makes a version the target. The log says why.
+// changeTarget makes a version the target. The log reports the reason.
 func (m *Machine) changeTarget(f TargetFact, why string) {
 	m.explain(Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
 	m.commit(f, TargetSet{Version: f.Version, Before: m.target.Version, Why: why})
@@ -136,7 +136,7 @@ func (m *Machine) rollingOut() bool {
 // versions, such as one with a canary. For an operator's freeze, see frozenByOperator.
 func (m *Machine) frozenByRollout() bool { return m.rolloutFreezeLeft() > 0 }
 
-// rolloutFreezeLeft is how long a rollout's freeze still lasts if no region comes or goes.
+// rolloutFreezeLeft returns the remaining time of a rollout's freeze if no region comes or goes.
 func (m *Machine) rolloutFreezeLeft() time.Duration {
 	if !m.rollingOut() {
 		return 0
@@ -154,7 +154,7 @@ func (m *Machine) preferTarget(t *typeTable, v allocation.View, s sharding.Shard
 	return m.rolloutTarget().Preferred(v, s, m.rolloutRoom(t))
 }
 
-// rolloutTarget says which regions a rollout prefers now; the zero value: no rollout is on.
+// rolloutTarget returns the regions that a rollout prefers now; the zero value: no rollout is on.
 func (m *Machine) rolloutTarget() allocation.Target {
 	if !m.frozenByRollout() {
 		return allocation.Target{}
@@ -230,14 +230,14 @@ func (m *Machine) dueAt(t *typeTable, to *region) int {
 
 // RolloutView is the state of a rollout as an operator sees it.
 type RolloutView struct {
-	// Target is the version that new places are on, empty if no region has ever said one.
-	// Stored says that the fact is durable.
+	// Target is the version that new places are on, empty if no region has ever said one. Stored is true if the fact
+	// is durable.
 	Target string
 	Stored bool
 	// Seen are the versions that were seen before, the newest last.
 	Seen []string
-	// On says that regions of the target version and of another one are here. For
-	// FrozenFor, if no region comes or goes, nothing moves for balance; 0: not frozen.
+	// On is true if regions of the target version and of another one are here. For FrozenFor, if no region comes or
+	// goes, nothing moves for balance; 0: not frozen.
 	On        bool
 	FrozenFor time.Duration
 	// Still is, while it is on, for how long no region has come or gone and no other target was set, in this term.
@@ -249,8 +249,7 @@ type RolloutView struct {
 	// until then; empty: the target stays.
 	Next   string
 	NextIn time.Duration
-	// CannotRead lists what regions of one version store that those of another do not
-	// read, sorted.
+	// CannotRead lists what regions of one version store and regions of another do not read, sorted.
 	CannotRead []CannotRead
 }
 

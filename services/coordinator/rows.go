@@ -8,14 +8,14 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// quickTries is how many times in succession a shard is allocated anew at once after its owner has refused
-// it. One refusal is normal, and two happen when claims overtake each other. After more refusals the
-// coordinator waits, as for an owner that does not answer.
+// quickTries is the number of times in succession that a shard is allocated anew at once after its owner has refused
+// it. One refusal is normal, and two happen when claims overtake each other. After more refusals the coordinator
+// waits, as for an owner that does not answer.
 const quickTries = 3
 
-// maxDoubts is how often the owner of a serving row is asked about refused commands before
-// the shard is handed off. A gateway that was refused at an epoch never uses that epoch
-// again, so an owner that keeps the epoch would get no commands.
+// maxDoubts bounds the number of times that the coordinator asks the owner of a serving row about refused commands
+// before it hands the shard off. A gateway that was refused at an epoch never uses that epoch again, so an owner that
+// keeps the epoch would get no commands.
 const maxDoubts = 5
 
 // owned returns the row of a shard if the node is its owner according to a durable fact. Before the fact is
@@ -60,8 +60,8 @@ func (m *Machine) willSayWhatItWrote(r *row) bool {
 	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
 }
 
-// hostRefused handles a HostRefused: nobody can serve the shard at this epoch, so it gets a
-// higher one. The row may be serving: its owner is asked when a command was refused.
+// hostRefused handles a HostRefused: no region can serve the shard at this epoch, so it gets a higher one. The row
+// may be serving: after a refused command, the coordinator asks its owner.
 func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	if m.succeeding(in.Shard, from, in.Epoch) != nil {
 		m.successorRefused(from, in)
@@ -144,7 +144,7 @@ func (m *Machine) overdue(t *typeTable, r *row) bool {
 	return m.now.Sub(r.since) >= m.cfg.HostTimeout<<min(time.Duration(r.tries), 2)
 }
 
-// causeOfDelay says what the owner of an overdue row has not done.
+// causeOfDelay returns the step that the owner of an overdue row has not done, as a cause.
 func causeOfDelay(r *row) sharding.Cause {
 	if r.Phase == sharding.HandingOff && !r.released {
 		return sharding.CauseNotReleased

@@ -23,7 +23,7 @@ type steering struct {
 	lastFact uint64
 }
 
-// Note says who has sent a request, why, and when. The reason may be empty.
+// Note names the sender of a request, its reason, and its time. The reason may be empty.
 type Note struct {
 	By, Reason string
 	At         time.Time
@@ -121,7 +121,7 @@ func (m *Machine) cordoned(name string) bool {
 	return found && !mutant.On("cordon")
 }
 
-// pinsOf returns the pins of a type, for a view. Nobody writes to them.
+// pinsOf returns the pins of a type, for a view. They are never written to.
 func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 	if len(t.pins) == 0 || mutant.On("pin") {
 		return nil
@@ -135,7 +135,7 @@ func (t *typeTable) pinsOf() map[sharding.ShardID]string {
 	return t.pinned
 }
 
-// pin returns the name of the region to which a shard is pinned; "": the shard is not pinned.
+// pin returns the name of the region that a shard is pinned to; "": the shard is not pinned.
 func (t *typeTable) pin(s sharding.ShardID) string { return t.pinsOf()[s] }
 
 // frozenByOperator reports whether an operator's freeze is in effect. For the freeze of a rollout, see
@@ -183,10 +183,10 @@ type DrainView struct {
 // CordonView is a cordon, and its present effect.
 type CordonView struct {
 	CordonFact
-	// Here says that a region with this name is a member.
+	// Here is true if a region with this name is a member.
 	Here bool
-	// Shards is the number of the region's shards. Since is how many of them the region got after it
-	// was cordoned, because no other region could take them, or because they are pinned to it.
+	// Shards is the number of the region's shards. Since is the number of shards that the region got after it was
+	// cordoned, because no other region could take them, or because they are pinned to it.
 	Shards, Since int
 }
 

@@ -30,7 +30,7 @@ type takeover struct {
 	surveyedAt time.Time                 // the latest survey
 }
 
-// found is what the survey of the journal has found, with the lease for which the survey was made.
+// found holds the result of a survey of the journal, and the lease at that time.
 type found struct {
 	Term      sharding.Term             // of the lease
 	Cluster   sharding.ClusterID        // of the lease
@@ -38,7 +38,7 @@ type found struct {
 	Heartbeat sharding.JournalHeartbeat // the last one in the journal; zero: none
 }
 
-// takeoverStep is what comes next.
+// takeoverStep is the next step of a take-over.
 type takeoverStep uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	mayClaim takeoverStep = iota
 	// surveyAgain: it is not known yet whether another cluster lives.
 	surveyAgain
-	// termSpent: the term must be raised above that of the highest epoch.
+	// termSpent: the term must be raised above the term of the highest epoch.
 	termSpent
 	// contested: another cluster uses the journal.
 	contested
@@ -58,8 +58,8 @@ func (t *takeover) wasFenced() { t.fenced, t.watching = true, false }
 
 // decide returns what comes next, by what was found at the time now.
 func (t *takeover) decide(now time.Time, f found) takeoverStep {
-	// The epoch with which this term claims the stream does not count: an earlier attempt of
-	// this tenure has claimed it.
+	// The epoch that this term claims the stream with does not count: an earlier attempt of this tenure has claimed
+	// it.
 	below := f.Highest.Term() >= f.Term && (f.Highest != sharding.MakeEpoch(f.Term, 0) || f.foreign()) && !mutant.On("term-above-epochs")
 	if !below && !t.fenced && !f.foreign() {
 		t.watching = false

@@ -69,7 +69,7 @@ type Tenure struct {
 	term  sharding.Term // the term that this process holds and may use; 0: none
 	until time.Time     // the lease is valid only before this time
 	phase phase
-	// resigned says that no further term is taken up.
+	// resigned is true if no further term is taken up.
 	resigned bool
 
 	// last is the number of the newest request to the journal. The requests that wait for an
@@ -79,7 +79,7 @@ type Tenure struct {
 	asked   uint64    // the request of the take-over that waits for an answer; 0: none
 	askedAt time.Time // when that request was made
 	retryAt time.Time // when the take-over begins anew; zero: no time is set, because a request waits for an answer
-	// failures is how often the take-over has failed in this term, one time after the other.
+	// failures is the number of successive failures of the take-over in this term.
 	failures int
 	// deleted describes the last rows of the coordinators that were deleted while this process was active, and
 	// deletedAt is the time when it noticed; zero: never.
@@ -118,7 +118,7 @@ const (
 	active
 )
 
-// request is one kind of request to the journal, of which at most one is in progress.
+// request is one kind of request to the journal. At most one of each kind is in progress.
 type request struct {
 	number  uint64    // the number of the request that is in progress; 0: none is
 	retryAt time.Time // when a failed request may be made again; zero: none has failed
@@ -148,8 +148,8 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.resigned = true
 		t.stepDown("this process stops")
 	case CallEnded:
-		// Nobody waits for the answer any more, so the Gate must forget it now. The term may end later
-		// in this Step, and then stepDown answers every call whose answer the Gate holds.
+		// The caller no longer waits for the answer, so the Gate must forget it now. The term may end later in this
+		// Step, and then stepDown answers every call whose answer the Gate holds.
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
@@ -218,8 +218,7 @@ func (t *Tenure) acquired(in Acquired) {
 	t.survey()
 }
 
-// renewed prolongs the term. If the term has ended here while the lease went on, a higher
-// term is asked for.
+// renewed prolongs the term. If the term has ended here while the lease went on, the Tenure asks for a higher term.
 func (t *Tenure) renewed(in Renewed) {
 	switch t.term {
 	case in.Term:
@@ -536,7 +535,7 @@ func (t *Tenure) appended(in Appended) {
 		t.step(Stored{Facts: t.gate.Stored()})
 	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		t.append = request{retryAt: t.now.Add(t.cfg.RetryPause)}
-	case sharding.RefusedSeq: // nobody else writes the stream at this epoch, so records that were durable are gone
+	case sharding.RefusedSeq: // no other process writes the stream at this epoch, so records that were durable are gone
 		t.rowsDeleted("the facts of the coordinators")
 	case sharding.RefusedEpoch:
 		t.fenced(in.Fence)
@@ -599,12 +598,11 @@ func (t *Tenure) Steering() SteeringView { return t.m.Steering() }
 // Shard returns where a shard is, and why, see [Machine.Shard].
 func (t *Tenure) Shard(id sharding.ShardID) (ShardView, sharding.TypeDesc) { return t.m.Shard(id) }
 
-// Preview says what a request of an operator would do, see [Machine.Preview]. Only the active
-// coordinator knows.
+// Preview returns what a request of an operator would do, see [Machine.Preview]. Only the active coordinator knows.
 func (t *Tenure) Preview(r Request) (Effect, error) { return t.m.Preview(r) }
 
-// Propose returns the input from which the driver computes the answer to a [PlanQuery], see
-// [Machine.Propose]. Only the active coordinator knows this input.
+// Propose returns the input that the driver computes the answer to a [PlanQuery] from, see [Machine.Propose]. Only
+// the active coordinator knows this input.
 func (t *Tenure) Propose(q PlanQuery) (Proposal, error) { return t.m.Propose(q) }
 
 // LastFact returns the number of the newest fact of this term, be it stored or not; 0: there is none.

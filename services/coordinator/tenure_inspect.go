@@ -21,8 +21,7 @@ func (t *Tenure) Check() error {
 	return t.m.Check()
 }
 
-// Clone returns an independent copy. Outputs handed out before stay shared;
-// nobody writes to them.
+// Clone returns an independent copy. Outputs handed out before stay shared; they are never written to.
 func (t *Tenure) Clone() *Tenure {
 	c := *t
 	c.m, c.out, c.machineOut = t.m.Clone(), nil, nil

@@ -61,7 +61,7 @@ type LoadedShard struct {
 	Cost  float64
 }
 
-// mostLoaded is how many shards [Machine.MostLoaded] returns at most: operators look at the first ones.
+// mostLoaded bounds the number of shards that [Machine.MostLoaded] returns: operators look at the first ones.
 const mostLoaded = 10
 
 // MostLoaded returns the served shards whose reported loads cost most, the costliest first: at most 10, and only those

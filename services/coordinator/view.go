@@ -17,7 +17,7 @@ type View struct {
 	// Known is the coordinator that a standby believes to be active.
 	Known   Active
 	Version sharding.Version
-	// Recovered says that the wait for the owners of earlier terms is over. Open says that enough regions have
+	// Recovered is true if the wait for the owners of earlier terms is over. Open is true if enough regions have
 	// registered to begin allocating.
 	Recovered, Open bool
 	Types           []sharding.TypeDesc
@@ -26,10 +26,10 @@ type View struct {
 	Unreadable      []UnreadableShards // sorted by type
 	Regions         []RegionView       // members, sorted by node
 	// Homeless are at most MaxHomeless of the shards that need a region and have none, or whose region is gone. Those
-	// that have waited longest come first. Unreadable shards are not among them. HomelessAll is how many there are.
+	// that have waited longest come first. Unreadable shards are not among them. HomelessAll counts all of them.
 	Homeless    []Homeless
 	HomelessAll int
-	// Handoffs is how many rows are handing off.
+	// Handoffs is the number of rows that are handing off.
 	Handoffs int
 	Brake    BrakeView
 	Broken   []BrokenView  // all constraints, the most important one first
@@ -39,7 +39,8 @@ type View struct {
 	Freeze FreezeFact
 }
 
-// MaxHomeless is how many shards without a region a [View] lists: enough to show an operator which types they have.
+// MaxHomeless is the number of shards without a region that a [View] lists: enough to show an operator which types
+// they have.
 const MaxHomeless = 10
 
 // Homeless is a shard that has no region.
@@ -76,24 +77,24 @@ type RegionView struct {
 	Zone     string
 	Labels   []control.Label
 	Capacity uint32
-	// Reachable is the verdict of this coordinator's failure detector. Registered says that the region has registered in
-	// this term.
+	// Reachable is the verdict of this coordinator's failure detector. Registered is true if the region has
+	// registered in this term.
 	Reachable, Registered bool
 	// Joining: not up yet, so it is given nothing. Leaving: on its way out. Draining: an operator has it emptied.
 	Joining, Leaving, Draining bool
 	// Cordoned: an operator wants it to get no more shards.
 	Cordoned bool
-	// Journal is what the region has reported about its journal.
+	// Journal is the state of the journal that the region has reported.
 	Journal sharding.JournalState
-	// LoadReported says that the region has reported its load. Then Load is the load that the region is going to have
-	// when all moves in progress have ended, as far as it is known, and Process is what its process has and uses.
-	// LoadComplete says that the region has reported as much as the strategy "load" needs.
+	// LoadReported is true if the region has reported its load. Then Load is the load that the region is going to
+	// have when all moves in progress have ended, as far as it is known, and Process holds the resources of its
+	// process and their use. LoadComplete is true if the region has reported as much as the strategy "load" needs.
 	Load                       allocation.Load
 	Process                    control.NodeLoad
 	LoadReported, LoadComplete bool
-	// Shards counts the rows that name the region. HandingOff counts those of them that are handing off.
+	// Shards counts the rows that name the region. HandingOff counts the ones among them that are handing off.
 	Shards, HandingOff int
-	// Stays are those of its shards that can be given to no other region now.
+	// Stays are the shards of the region that can be given to no other region now.
 	Stays []UnreadableShards
 }
 

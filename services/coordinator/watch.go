@@ -20,8 +20,8 @@ type parked struct {
 	from sharding.Version
 }
 
-// change says what has changed at one version of the table. The row or the type itself has its present
-// state, and the version of its last change.
+// change names the row or the type that changed at one version of the table. The row or the type itself has its
+// present state, and the version of its last change.
 type change struct {
 	shard  sharding.ShardID
 	isType bool
@@ -86,8 +86,8 @@ func (m *Machine) watchStandby(call control.Call, from sharding.Version) {
 }
 
 // termEnds reports whether the lease of the active coordinator ends soon unless it is renewed, or has ended a short
-// time ago. Usually it is renewed much earlier. If nobody takes over in that time, this standby may be the
-// one that does not see the lease, and says at once what it knows.
+// time ago. Usually it is renewed much earlier. If no coordinator takes over in that time, this standby may be the
+// one that does not see the lease, and answers at once with the coordinator that it knows.
 func (m *Machine) termEnds() bool {
 	left := m.knownActive.Until.Sub(m.now)
 	return left <= m.cfg.LeaseEnd && left > -m.cfg.WatchHold
@@ -104,7 +104,7 @@ func (m *Machine) answerHeld() {
 	m.held = slices.Delete(m.held, 0, n)
 }
 
-// watchEnded forgets a watch that nobody waits for any more.
+// watchEnded forgets a watch that its caller no longer waits for.
 func (m *Machine) watchEnded(call control.Call) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.call == call })
 	m.parked = slices.DeleteFunc(m.parked, func(w parked) bool { return w.call == call })
@@ -130,8 +130,8 @@ func (m *Machine) unpark() {
 	m.parked = nil
 }
 
-// wake answers the waiting watches if the table has changed in this Step. The
-// delta is shared by all; nobody writes to it.
+// wake answers the waiting watches if the table has changed in this Step. All of them share the delta, which is never
+// written to.
 func (m *Machine) wake() {
 	if len(m.waiting) > 0 && m.told != m.n {
 		m.answer(len(m.waiting), m.delta(sharding.Version{Term: m.term, N: m.told}))
@@ -139,7 +139,7 @@ func (m *Machine) wake() {
 	m.told = m.n
 }
 
-// expire answers the watches that have waited long enough. The answer says that nothing has changed.
+// expire answers the watches that have waited long enough. The answer reports no change.
 func (m *Machine) expire() {
 	old := 0
 	for old < len(m.waiting) && m.now.Sub(m.waiting[old].since) >= m.cfg.WatchHold {
@@ -181,8 +181,8 @@ func (m *Machine) forgotten(v sharding.Version) bool {
 	return v.Term != m.term || v.N < m.base || v.N > m.n
 }
 
-// full returns the whole table. When a term begins, every watcher asks for it. So all watchers that ask
-// before the next tick, or the next change, share it. Nobody writes to it.
+// full returns the whole table. When a term begins, every watcher asks for it. So all watchers that ask before the
+// next tick, or the next change, share it. It is never written to.
 func (m *Machine) full() sharding.TableDelta {
 	if m.whole.Full && m.whole.Version == m.version() {
 		return m.whole

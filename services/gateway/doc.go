@@ -1,6 +1,5 @@
-// Package gateway is the pure core of what only gateways do: a [Shedder] refuses commands at
-// the public edge before their bodies are read. The routing of commands is that of package
-// router, which regions use too.
+// Package gateway is the pure core of the gateways' own work: a [Shedder] refuses commands at the public
+// edge before their bodies are read. Package router, which regions use too, routes commands.
 //
 // # What this does not do
 //

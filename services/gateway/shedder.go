@@ -12,7 +12,7 @@ const (
 	// fraction (1/16) of the time that the last answered command waited for its
 	// entity. That is too short for the entity to run out of work.
 	shedShare = 16
-	// shedMemory is how long an entity is remembered after the last refusal.
+	// shedMemory is the time that an entity is remembered after the last refusal.
 	shedMemory = time.Second
 )
 
@@ -28,7 +28,7 @@ type Shedder struct {
 	entities map[sharding.Entity]shedding
 }
 
-// shedding is an entity for which a region has refused a command.
+// shedding is an entity with a command that a region refused.
 type shedding struct {
 	refused time.Time     // time of the newest refusal
 	left    time.Duration // remaining time of that command

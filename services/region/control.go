@@ -19,7 +19,7 @@ type ControlCore struct {
 	cores   []Held                         // the last report of each shard core
 	budgets [resources]budget
 	feeding feeding
-	// directHandoffs has the shards for which HandOff has named a successor.
+	// directHandoffs has the shards with a successor that HandOff has named.
 	directHandoffs map[sharding.ShardID]directHandoff
 	// releasers are the regions that have given shards to this one in direct handoffs: the newest
 	// incarnation at each address. They wait for ShardStarted or HostRefused.
@@ -34,7 +34,7 @@ type ControlCore struct {
 	leaveCall  repeated // GracefulShutdown
 	leftBy     time.Time
 	left       bool
-	released   bool // the coordinator says that no shard belongs to this region any more
+	released   bool // the coordinator has confirmed that no shard belongs to this region any more
 	draining   bool // DrainAll was ordered
 	failed     bool
 	health     health
@@ -150,10 +150,10 @@ func (c *ControlCore) current(t sharding.Term) bool {
 	return true
 }
 
-// obeyed reports whether an order of the term t about the epoch e must be obeyed: the term
-// is not outdated, and its coordinator can have given out the epoch. If an order with an epoch of a later
-// term were obeyed, the fence would refuse all epochs that the coordinator assigns, and nobody could
-// serve the shard.
+// obeyed reports whether an order of the term t about the epoch e must be obeyed: the term is not
+// outdated, and its coordinator can have assigned the epoch. If an order with an epoch of a later term
+// were obeyed, the fence would refuse all epochs that the coordinator assigns, and no region could serve
+// the shard.
 func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// receive takes a message of another process. It reports whether the message is of a kind that regions
-// take.
+// receive takes a message of another process. It reports whether regions take messages of its kind.
 func (c *ControlCore) receive(in Received) bool {
 	switch msg := in.Msg.(type) {
 	case control.HostShard:
@@ -30,8 +29,8 @@ func (c *ControlCore) receive(in Received) bool {
 	return true
 }
 
-// copy answers a WatchTable with this region's copy of the table, if the sender accepts a copy. If it does
-// not, the message was meant for a coordinator. Then the answer is that of a coordinator that stands by.
+// copy answers a WatchTable with this region's copy of the table, if the sender accepts a copy. If it does not,
+// the message was meant for a coordinator. Then the region answers like a standby coordinator.
 func (c *ControlCore) copy(w control.WatchTable) control.Message {
 	if w.Copy || mutant.On("region-as-coordinator") {
 		return control.TableChanged{Delta: c.table.Delta(w.Version)}
@@ -39,8 +38,7 @@ func (c *ControlCore) copy(w control.WatchTable) control.Message {
 	return control.NotActive{}
 }
 
-// replied takes the answer to a call of this region. It reports whether the answer is of a kind that
-// regions take.
+// replied takes the answer to a call of this region. It reports whether regions take answers of its kind.
 func (c *ControlCore) replied(in Replied) bool {
 	switch in.Asked.(type) {
 	case control.WatchTable:
@@ -93,7 +91,7 @@ func (c *ControlCore) watched(from string, answer control.Message) bool {
 	switch msg := answer.(type) {
 	case control.TableChanged:
 		if msg.Delta.Generation.Other(c.generation) && !mutant.On("table-generation") {
-			c.watcher.Failed(c.now, from) // the table belongs to another journal; that coordinator refuses to register this region, and says why
+			c.watcher.Failed(c.now, from) // another journal's table: that coordinator refuses this region, with the reason
 			break
 		}
 		c.tableChanged(from, msg.Delta)
@@ -126,7 +124,7 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	} else if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
 		types := d.Types
 		if len(types) > 0 {
-			types = c.table.Types() // those of an older delta do not replace newer ones
+			types = c.table.Types() // the types of an older delta do not replace newer ones
 		}
 		c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Types: types, Rows: changed})
 	}
@@ -192,16 +190,16 @@ func (c *ControlCore) due(r *repeated, to string) bool {
 	return r.at.IsZero() || c.now.Sub(r.at) >= pause
 }
 
-// announcing is how far the registration at the coordinator of a new term has come. The region first
-// reads from its journal which cluster the journal belongs to, and says so in Register. If this is
+// announcing is the progress of the registration at the coordinator of a new term. The region first reads
+// from its journal which cluster the journal belongs to, and names that cluster in Register. If this is
 // another cluster, the coordinator refuses the region. The owner of the journal may have changed since the
 // region read it. So the region believes a refusal only if it reads the same owner once more.
 type announcing struct {
 	call   repeated // Register, with the ReadJournalHeartbeat before it
 	number uint64   // of the newest ReadJournalHeartbeat
 	open   bool     // that ReadJournalHeartbeat is not answered
-	// refusal is why the coordinator has refused this region; empty: it has not. refused is the owner of
-	// the journal that the region had named then.
+	// refusal is the coordinator's reason for refusing this region; empty: it has not refused it. refused is
+	// the owner of the journal that the region had named then.
 	refusal string
 	refused control.JournalOwner
 }

@@ -16,7 +16,7 @@ import (
 // higher epoch. Regions and gateways that wait for the shard send FindShards to the owner that they
 // know, which is this region. The answer tells them that the successor serves the shard.
 
-// directHandoff is a shard of this region for which HandOff has named a successor.
+// directHandoff is a shard of this region with a successor that HandOff has named.
 type directHandoff struct {
 	order    control.HandOff // the newest HandOff
 	released bool            // the shard is released, and HostShard is sent to the successor
@@ -101,8 +101,8 @@ func (c *ControlCore) successorStarted(from string, in control.ShardStarted) {
 }
 
 // successorRefused ends a direct handoff that the successor has refused. The successor may have served
-// the shard and handed it off to a third region, while its ShardStarted got lost. Then the refusal says
-// where the shard is now. Otherwise a coordinator must find another owner.
+// the shard and handed it off to a third region, while its ShardStarted got lost. Then the refusal has
+// the newer row of the shard. Otherwise a coordinator must find another owner.
 func (c *ControlCore) successorRefused(from string, in control.HostRefused) {
 	if _, is := c.successor(from, in.Shard, in.Epoch); !is {
 		return
@@ -151,7 +151,7 @@ func (c *ControlCore) learn(row sharding.Row) {
 		c.forward(rows)
 	}
 	c.feed(sharding.TableDelta{Version: c.table.Version(), Generation: c.table.Generation(), Rows: rows})
-	c.hastenSends(nil, rows, nil) // the coordinator's row is no news any more when it comes
+	c.hastenSends(nil, rows, nil) // when the coordinator's row comes, it is not news any more
 }
 
 // found answers FindShards.

@@ -71,11 +71,11 @@
 //
 // # Commands between entities
 //
-// An entity can send commands to other entities. A router (package router, as in gateways) runs beside
-// the cores and sends these commands. If another region has the target's shard, the command goes over
-// a link. If this region has the target's shard, the command becomes a [Command] at the epoch of the
-// router's row. Commands that arrive over links become Commands, too. So the region checks the epoch of
-// every command in the same way, whether an entity or a client has sent the command.
+// An entity can send commands to other entities. A router (package router, as in gateways), which runs
+// in addition to the cores, sends these commands. If another region has the target's shard, the command
+// goes over a link. If this region has the target's shard, the command becomes a [Command] at the epoch
+// of the router's row. Commands that arrive over links become Commands, too. So the region checks the
+// epoch of every command in the same way, whether an entity or a client has sent the command.
 //
 // When an entity sends its first command to another entity, the driver steps the control core with
 // [FeedRouter]. From then on, the control core passes each change of the route table on to the router
@@ -115,8 +115,8 @@
 //     package turn lists. Each answer goes back to the same shard core, in a [Turn].
 //  5. The driver sends each [Claim] to the journal, and answers each Claim with [Claimed], however
 //     late. If the result of the Claim is not known, Claimed has the verdict UnknownOutcome.
-//     The driver performs [TestJournal] and [ReadJournalHeartbeat] beside the loop. Their answers may
-//     get lost. For [FetchKept], the driver asks another region, beside the loop, and answers with
+//     The driver performs [TestJournal] and [ReadJournalHeartbeat] outside the loop. Their answers may
+//     get lost. For [FetchKept], the driver asks another region, outside the loop, and answers with
 //     one [KeptFetched].
 //     A [GiveKept] comes from another region, and the shard core answers it with one [Kept]. If the
 //     Kept has states, the driver sends them to that region once, and never again. When the driver has
@@ -145,7 +145,7 @@
 //	for in := range shards[i] { // a ticker's Ticks too
 //		shardCore.Step(time.Now(), in, &out)
 //		for _, o := range out.Turn {
-//			performTurn(o) // jobs run beside the loop
+//			performTurn(o) // jobs run outside the loop
 //		}
 //		for _, o := range out.Shard {
 //			perform(o)

@@ -8,12 +8,12 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// EntityQuery says which entities in memory are listed.
+// EntityQuery selects the entities in memory that are listed.
 type EntityQuery struct {
 	Type   sharding.EntityType // empty: all
 	Shard  *uint32             // the only shard; nil: all
 	Prefix string              // only entities whose ids begin with it
-	// RunningFor: only entities of which a turn has been running for at least this time; 0: all.
+	// RunningFor: only entities with a turn that has been running for at least this time; 0: all.
 	RunningFor time.Duration
 	Limit      int // the largest number of entities in the list
 	// Look is after how many entities the list ends early. It ends between two shards.
@@ -56,7 +56,7 @@ func (m *ShardCore) Entities(now time.Time, q EntityQuery, from entitylist.Posit
 // Entity returns an entity, and false if it is not in the memory of this core.
 func (m *ShardCore) Entity(e sharding.Entity) (turn.EntityStatus, bool) { return m.turn.Entity(e) }
 
-// Quarantined says why an entity is quarantined, and false if it is not.
+// Quarantined returns the reason for an entity's quarantine, and false if it is not quarantined.
 func (m *ShardCore) Quarantined(e sharding.Entity) (why string, quarantined bool) {
 	return m.turn.Quarantined(e)
 }

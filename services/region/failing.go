@@ -6,9 +6,9 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// What keeps failing is told to operators, from memory. The methods here change nothing, and
-// nothing is decided by what they return. They list at most limit failures of an entity, of a type
-// if the entity has no id, or of all if it is zero: those that have lasted longest.
+// Lists of failing work, for operators, from memory. The methods here change nothing, and no
+// decision depends on their results. They list at most limit failures of an entity, of a type if
+// the entity has no id, or of all if it is zero: those that have lasted longest.
 
 // FailingReminders returns reminders that are failing.
 func (m *ShardCore) FailingReminders(of sharding.Entity, limit int) []wakeup.Failing {
@@ -35,8 +35,7 @@ func (m *ShardCore) FailingSends(of sharding.Entity, limit int) []outbox.Failing
 	return m.sends.Failing(of, limit)
 }
 
-// FailingSend returns the send for which those of one entity to another one wait, if it is
-// failing.
+// FailingSend returns the send that blocks later sends from one entity to another one, if it is failing.
 func (m *ShardCore) FailingSend(from, to sharding.Entity) (outbox.Failing, bool) {
 	return m.sends.FailingOf(m.shardIDOf(from), from, to)
 }

@@ -8,8 +8,8 @@ import (
 // The region's router has a copy of the route table of its own, because a refusal may teach it
 // a row before the coordinator does. This file feeds it with what the control core learns.
 
-// feeding is what the router was told. Nothing is told before it is on: a region whose
-// entities send no commands has no second copy.
+// feeding records the coordinator that the router knows. The router receives nothing before on is set: a region
+// whose entities send no commands has no second copy.
 type feeding struct {
 	on     bool
 	active string // coordinator

@@ -8,10 +8,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A region without a journal can serve nothing that is stored, and nobody else sees
-// that: other members and the coordinator still hear it. So it judges its journal by
-// the operations that succeed, and tests it when none has for a while: an idle region
-// notices the beginning and the end of an outage too.
+// A region without a journal can serve nothing that is stored, and no other process sees
+// that: other members and the coordinator still receive its messages. So it judges its
+// journal by the operations that succeed, and tests it when none has for a while: an idle
+// region notices the beginning and the end of an outage too.
 
 // JournalPath is a way to the journal. Backends may use different connections for
 // them, and each can die alone.
@@ -33,7 +33,7 @@ func (p JournalPath) String() string {
 	return "commits"
 }
 
-// pathHealth is what is known of one path.
+// pathHealth records the tests and the last success of one path.
 type pathHealth struct {
 	heard  time.Time // last success; zero: the core has just begun
 	asking time.Time // when the first test was sent that nothing has answered since; zero: none

@@ -7,9 +7,9 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// What a core holds is told to operators. Nothing is decided by it, and the methods here change nothing.
+// Holdings of a core, for operators. No decision depends on them, and the methods here change nothing.
 
-// String is what operators call the phase.
+// String returns the name of the phase, for operators.
 func (p heldPhase) String() string {
 	switch p {
 	case claiming:
@@ -31,17 +31,17 @@ type HeldShard struct {
 	Load     sharding.Load // averages, and what is in memory
 }
 
-// HeldType is what the shards of a type in a core have together.
+// HeldType sums up the shards of a type in a core.
 type HeldType struct {
 	Type   sharding.EntityType
 	Shards int
 	Load   sharding.Load
 }
 
-// Holdings is what a core holds.
+// Holdings lists the shards of a core, and sums them up by type.
 type Holdings struct {
 	Shards []HeldShard // in the order of their ids
-	More   bool        // there are more shards behind them
+	More   bool        // there are more shards after them
 	Types  []HeldType  // by name: the sums of all shards
 	// What waits for shards that are not served yet.
 	Buffered, BufferedBytes int

@@ -41,8 +41,8 @@ func (m *ShardCore) Hottest(now time.Time, of sharding.EntityType, shards, entit
 	return heavy, hot
 }
 
-// setHotLimits replaces the region's limits for counting hot entities, in t, by those of one shard core: equal
-// parts. A shard core may have more than its share of the hot entities, so each has room for at least 64.
+// setHotLimits replaces the region's limits for counting hot entities, in t, with one shard core's equal share.
+// A shard core may have more than its share of the hot entities, so each has room for at least 64.
 func (c *Config) setHotLimits(t *turn.Config, index int) {
 	hot := &t.Hot
 	if hot.Entries > 0 {

@@ -10,21 +10,21 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// A volatile type may keep the states of its entities when a shard is handed off. The owner
-// that hands the shard off keeps the states, and ShardStopped says that it does. HostShard names
-// that owner to the next owner. The next owner claims the shard, fetches the states, and serves
-// the shard with them. A state is given once and fetched once. An owner that does not get the
-// states in time begins without them, permanently. If the coordinator does not learn that it has
-// begun, the owner after it is told of the same states, but finds its claim in the journal, and
-// begins without them, too. Therefore no state is ever alive twice, and none comes back.
+// A volatile type may keep the states of its entities when a shard is handed off. The owner that
+// hands the shard off keeps the states, and reports that in ShardStopped. HostShard names that
+// owner to the next owner. The next owner claims the shard, fetches the states, and serves the
+// shard with them. A state is given once and fetched once. An owner that does not get the states
+// in time begins without them, permanently. If the coordinator does not learn that it has begun,
+// HostShard offers the same states to the owner after it, which finds the claim in the journal,
+// and begins without them, too. Therefore no state is ever alive twice, and none comes back.
 
 // keptShard are the states of a shard's entities that this region keeps for the next owner.
 type keptShard struct {
 	epoch  sharding.Epoch // the epoch at which the region held the shard
 	states []turn.Kept
 	bytes  int
-	until  time.Time // if nobody has fetched the states by then, they are dropped
-	// unowned says that the shard has no owner now that could fetch the states.
+	until  time.Time // if no owner has fetched the states by then, they are dropped
+	// unowned is true if the shard has no owner now that could fetch the states.
 	unowned bool
 }
 
@@ -63,8 +63,8 @@ func (m *ShardCore) KeptStats() KeptStats {
 
 // beginShard serves a shard that was claimed, or first fetches the states of its entities. The
 // parameter replaced is the epoch of the claim before. An owner that has claimed the shard after the
-// states were kept has fetched them, or has begun without them. A claim that is made again, because its
-// answer was lost, finds itself: then nobody knows whether there was one in between.
+// states were kept has fetched them, or has begun without them. A claim that is repeated, because its
+// answer was lost, finds itself: then it is unknown whether there was another claim in between.
 func (m *ShardCore) beginShard(h *heldShard, replaced sharding.Epoch) {
 	p := h.keptBy
 	switch {
@@ -146,7 +146,7 @@ func (m *ShardCore) dropKept(t *hostedType, id sharding.ShardID) {
 
 // keep keeps the states of a shard that was handed off.
 func (m *ShardCore) keep(h *heldShard, states []turn.Kept) {
-	if len(states) == 0 || h.handOff == 0 { // without a HandOff nobody learns that states are kept
+	if len(states) == 0 || h.handOff == 0 { // without a HandOff no owner learns that states are kept
 		return
 	}
 	k := &keptShard{epoch: h.epoch, states: states, until: m.now.Add(m.cfg.LeaveTimeout)}
@@ -199,8 +199,8 @@ func (m *ShardCore) setUnowned(k *keptShard, unowned bool) {
 // being sent.
 func (m *ShardCore) keptUnfetched() int { return m.giving + m.keptShards - m.keptUnowned }
 
-// tickKept ends what takes too long. Shards that have waited too long for states are served
-// without them, and states that nobody has fetched in time are dropped.
+// tickKept ends waits that take too long. Shards that have waited too long for states are served without them,
+// and states that no owner has fetched in time are dropped.
 func (m *ShardCore) tickKept() {
 	if m.mayFetch {
 		m.mayFetch = false

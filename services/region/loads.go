@@ -7,16 +7,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// The coordinator is told what has changed since the report before, or everything if it perhaps does
-// not know that report: because its answer did not come, or because its term is new. Every
-// LoadFull reports have everything anyway.
+// A report to the coordinator has the changes since the report before, or everything if the
+// coordinator perhaps does not know that report: because its answer did not come, or because its
+// term is new. One of every LoadFull reports has everything anyway.
 
-// loadReports is what this region has reported of the loads of its shards.
+// loadReports records the loads that this region has measured and reported.
 type loadReports struct {
 	cores []*ShardLoads    // the newest loads of each shard core; nil: it has measured none yet
 	node  control.NodeLoad // the newest measurement of the machine and the process
 	call  repeated         // ReportLoad
-	// number is the number of the newest report. taken says that the coordinator has acknowledged it. told
+	// number is the number of the newest report. taken is true once the coordinator has acknowledged it. told
 	// has the loads that the coordinator knows then, sorted by shard.
 	number uint64
 	told   []control.ShardLoad

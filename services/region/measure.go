@@ -21,8 +21,8 @@ import (
 type meter struct {
 	at   time.Time      // of the last measurement, or when the shard was first served
 	last turn.ShardWork // at that time
-	// weight is how much of the averages has been measured. It comes close to 1 after some
-	// half-lives; until then the averages are divided by it.
+	// weight is the part of the averages that has been measured. It comes close to 1 after some half-lives;
+	// until then the averages are divided by it.
 	weight                            float64
 	handlers, turns, mailbox, journal float64 // averages per second, times weight
 }
@@ -74,7 +74,7 @@ type heaviest struct {
 	rest   sharding.Load
 }
 
-// ShardLoads are those of some shards.
+// ShardLoads holds the loads of some shards.
 type ShardLoads struct {
 	Shards []control.ShardLoad // by shard; none is zero
 	Rest   sharding.Load       // of all others

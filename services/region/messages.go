@@ -33,7 +33,7 @@ type Order interface {
 	order()
 }
 
-// Event is what a shard core tells the control core.
+// Event is a message from a shard core to the control core.
 type Event interface{ event() }
 
 // Inputs of the control core.
@@ -78,7 +78,7 @@ type (
 	// Leave: drain all shards and leave (SIGTERM). The answer is Left. The control core
 	// passes Leave on to the shard cores, which take no shard from then on.
 	Leave struct{}
-	// FeedRouter says that an entity of this region has sent the region's first command. From now on the
+	// FeedRouter reports that an entity of this region has sent the region's first command. From now on the
 	// router gets the route table, by Feed.
 	FeedRouter struct{}
 	// NodeMeasured has what the machine has, and what the process uses of it now. It comes about once a
@@ -109,22 +109,21 @@ type (
 		Core  int
 		Order Order
 	}
-	// ReadJournalHeartbeat asks to which cluster the journal belongs. Answered by
-	// JournalHeartbeatRead.
+	// ReadJournalHeartbeat asks which cluster the journal belongs to. Answered by JournalHeartbeatRead.
 	ReadJournalHeartbeat struct{ Number uint64 }
-	// Registered says that the coordinator of a term has registered this region.
+	// Registered reports that the coordinator of a term has registered this region.
 	Registered struct {
 		With string
 		Term sharding.Term
 	}
-	// TestJournal sends the journal a request that has no effect, on one of two paths: that of claims and
-	// appends, or that of loads. Answered by JournalTested.
+	// TestJournal sends the journal a request that has no effect, on one of two paths: the path of claims and
+	// appends, or the path of loads. Answered by JournalTested.
 	TestJournal struct {
 		Path   JournalPath
 		Number uint64
 	}
-	// JournalChanged says that the state of the journal has changed, as this region sees it. Heard is when
-	// the journal last answered.
+	// JournalChanged reports that the state of the journal has changed, as this region sees it. Heard is the
+	// time of the journal's last answer.
 	JournalChanged struct {
 		State sharding.JournalState
 		Heard time.Time
@@ -135,15 +134,15 @@ type (
 		Delta  sharding.TableDelta
 		Active string
 	}
-	// Left says that all shards are handed off, or that the time for this is over. The region may leave the
-	// membership. Held is how many shards it still holds.
+	// Left reports that all shards are handed off, or that the time for this is over. The region may leave the
+	// membership. Held is the number of shards that it still holds.
 	Left struct{ Held int }
-	// Fail says that the region cannot go on, because its registration was refused. The process stops, and
+	// Fail reports that the region cannot go on, because its registration was refused. The process stops, and
 	// reports the reason.
 	Fail struct{ Reason string }
 )
 
-// Orders of the control core, and what they are for.
+// Orders of the control core to its shard cores.
 type (
 	// Host gives the shard to this region. From is the address of the coordinator, or of the region that has
 	// released the shard.
@@ -153,7 +152,7 @@ type (
 		Epoch sharding.Epoch
 		// Previous names the region that has kept the states of the entities; zero: no region has.
 		Previous control.Previous
-		// Released says that From is a region.
+		// Released is true if From is a region.
 		Released bool
 	}
 	// HandOff orders the region to release the shard. From is the address of the coordinator.
@@ -194,7 +193,7 @@ type (
 		Shard   sharding.ShardID
 		Epoch   sharding.Epoch
 		Verdict sharding.Verdict
-		// Fence is what was stored of the shard before the claim.
+		// Fence is the stored fence of the shard before the claim.
 		Fence sharding.Fence
 	}
 	// KeptFetched answers FetchKept. If there are no states, or they could not be fetched, Kept is empty.
@@ -216,7 +215,7 @@ type (
 	KeptSent struct{ Bytes int }
 	// WakesRead answers ReadWakes.
 	WakesRead struct{ Page wakeup.Page }
-	// StoreClock is what is known of the clock of the journal's store. The driver sends it to every core before
+	// StoreClock has the readings so far of the journal store's clock. The driver sends it to every core before
 	// the first command: see [ShardCore.StoreClock].
 	StoreClock struct{ Clock storeclock.Clock }
 	// PurgesRead answers ReadPurges.
@@ -247,11 +246,12 @@ type (
 		Shard    sharding.ShardID
 		Epoch    sharding.Epoch
 		Previous control.Previous
-		// Within is how long the driver may take. Then it answers with the states that have come by then.
+		// Within bounds the time of the driver. When it is over, the driver answers with the states that have
+		// come.
 		Within time.Duration
 	}
-	// Kept answers GiveKept. The core does not keep the states any longer: if they get lost on
-	// the way, nobody has them. If States is not empty, the driver must answer with KeptSent.
+	// Kept answers GiveKept. The core does not keep the states any longer: if they get lost on the way, no
+	// region has them. If States is not empty, the driver must answer with KeptSent.
 	Kept struct {
 		Call   control.Call
 		States []turn.Kept
@@ -288,23 +288,23 @@ type (
 		To  string
 		Msg control.Message
 	}
-	// Held says how many shards the core holds now, and whether it is leaving. A core that is
-	// leaving takes no more shards. Kept is the number of shards whose kept states a next owner may still
-	// fetch.
+	// Held reports the number of shards that the core holds now, and whether it is leaving. A core that
+	// is leaving takes no more shards. Kept is the number of shards whose kept states a next owner may
+	// still fetch.
 	Held struct {
 		Shards  int
 		Leaving bool
 		Kept    int
 	}
-	// JournalAnswered says that the journal has answered an operation, the last time at At.
+	// JournalAnswered reports that the journal has answered an operation, the last time at At.
 	JournalAnswered struct {
 		Path JournalPath
 		At   time.Time
 	}
 	// Measured has the loads of the core's shards.
 	Measured struct{ ShardLoads }
-	// RequestRoom requests more of a resource of which the core has little left. It is answered by Grant,
-	// when something can be granted.
+	// RequestRoom requests more of a resource that is running low in the core. It is answered by Grant, when
+	// something can be granted.
 	RequestRoom struct{ Resource Resource }
 	// Return gives back what was granted.
 	Return struct {

@@ -16,7 +16,7 @@ func (c *Config) purgesOfCore(index int) purge.Config {
 // Purges returns the counts of the purger.
 func (m *ShardCore) Purges() purge.Stats { return m.purger.Stats() }
 
-// stepPurger steps the purger, which removes what is left of deleted entities.
+// stepPurger steps the purger, which removes the remaining data of deleted entities.
 func (m *ShardCore) stepPurger(in purge.Input) {
 	m.purger.Step(m.now, in, &m.purgeOutputs)
 	for _, r := range m.purgeOutputs.Reads {

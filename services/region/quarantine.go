@@ -58,9 +58,9 @@ func (c *ControlCore) behind(in control.HostShard) bool {
 	return c.table.Version().Compare(in.Table) < 0 && !mutant.On("quarantine-known")
 }
 
-// demandedTable returns the version of the table that the successor of a shard must know: the one that the
-// coordinator demands, or that of this region if it is newer and has quarantined entities. This region may not
-// know yet of a quarantine that is older than the order to hand the shard off.
+// demandedTable returns the version of the table that the successor of a shard must know: the version that the
+// coordinator demands, or this region's version if it is newer and has quarantined entities. This region may
+// not know yet of a quarantine that is older than the order to hand the shard off.
 func (c *ControlCore) demandedTable(order control.HandOff) sharding.Version {
 	demanded := order.Table
 	if mutant.On("quarantine-handed-on") {

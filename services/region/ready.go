@@ -11,12 +11,12 @@ import (
 // stays ready after that, whatever becomes of the coordinator: otherwise one that is lost
 // would make all regions unready at once.
 
-// readiness is how far this region is.
+// readiness tracks whether this region is ready, and the number of shards that it waits for.
 type readiness struct {
 	latched bool
 	call    repeated // CountDue
-	// due is what the last answer said, if it is known. A coordinator that does not answer
-	// holds nothing back.
+	// due is the number of shards in the last answer, if it is known. A coordinator that does not answer holds
+	// nothing back.
 	due   int
 	known bool
 }

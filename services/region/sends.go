@@ -10,8 +10,8 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// What entities send is delivered by an [outbox.Dispatcher] beside the entity core, and leaves
-// the shard core as a [Route], wherever the target is.
+// An [outbox.Dispatcher], which runs in addition to the entity core, delivers the sends of entities. Each of
+// them leaves the shard core as a [Route], wherever the target is.
 
 // Inputs and outputs of a shard core about sends.
 type (
@@ -117,8 +117,7 @@ func (m *ShardCore) stepSends(in ShardInput) {
 	}
 }
 
-// observe passes an event of the entity core on to the cores beside it: those for wake-ups and
-// sends.
+// observe passes an event of the entity core on to the cores for wake-ups and for sends.
 func (m *ShardCore) observe(e turn.ShardEvent) {
 	m.tellWakeups(e)
 	m.sends.Observe(m.now, e, &m.sendOutputs)

@@ -39,37 +39,36 @@ type ShardCore struct {
 	sendOutputs outbox.Outputs
 	// buffered is the number of commands in the buffers of all shards, and bufferedBytes their size.
 	buffered, bufferedBytes int
-	// claimsToRepeat says that this core must repeat a claim, because the claim has failed or its
-	// outcome is unknown (see heldShard.claimAt).
+	// claimsToRepeat is true if this core must repeat a claim, because the claim has failed or its outcome is
+	// unknown (see heldShard.claimAt).
 	claimsToRepeat bool
 	leaving        bool
-	fencedShards   []fencedShard // about which the coordinator is told
+	fencedShards   []fencedShard // to be reported to the coordinator
 
 	// The fields up to keptStats concern states of entities that this core keeps for the next owners
 	// of shards, see kept.go.
 	keptShards  int // number of shards whose states this core keeps
-	keptUnowned int // number of these shards that have no owner, so that nobody can fetch the states
+	keptUnowned int // number of these shards that have no owner, so that no region can fetch the states
 	keptBytes   int // size of all states that this core keeps
 	giving      int // number of [Kept] outputs with states that the driver is sending
 	givingBytes int // size of the states in these outputs
-	// mayFetch says that some shard may be in the phase fetching. The flag saves a loop over the
-	// shards.
+	// mayFetch is true if some shard may be in the phase fetching. The flag saves a loop over the shards.
 	mayFetch  bool
 	keptStats KeptStats
 
-	// alone says that this is the region's only shard core. The only core has all of the region's
-	// limits from the start, and never asks for more.
+	// alone is true if this is the region's only shard core. The only core has all of the region's limits from
+	// the start, and never asks for more.
 	alone      bool
 	allowances [resources]allowance
-	// returning says that this core must still give a part of its allowances back. A [Reclaim] has
-	// asked for that part while the part was in use. Each step gives back what is no longer in use.
+	// returning is true if this core must still give a part of its allowances back. A [Reclaim] has asked for
+	// that part while the part was in use. Each step gives back what is no longer in use.
 	returning bool
 
 	measuredAt time.Time // the last time at which the loads of the shards were measured
 
 	lastHeld Held // the last Held that was reported to the control core
-	// answeredAt is the time of the journal's last answer on each JournalPath (commits, loads).
-	// answered says that the journal has answered on that path since the last tick.
+	// answeredAt is the time of the journal's last answer on each JournalPath (commits, loads). answered is
+	// true if the journal has answered on that path since the last tick.
 	answeredAt [journalPaths]time.Time
 	answered   [journalPaths]bool
 
@@ -121,8 +120,8 @@ type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
 	phase heldPhase
-	// damaged says that the journal refused the last claim because the fence is damaged. While damaged
-	// is set, the core refuses every command of the shard.
+	// damaged is true if the journal refused the last claim because the fence is damaged. While damaged is set,
+	// the core refuses every command of the shard.
 	damaged bool
 	// buffer holds the commands that wait until the shard is served. Outside the phases claiming and
 	// fetching, the buffer is empty.
@@ -145,7 +144,7 @@ type heldShard struct {
 	// fetchBy is the time at which the shard stops waiting for the states.
 	fetchBy time.Time
 	meter   meter // measures the load of the shard
-	// fenced says that the journal has refused an operation, because the fence has another epoch.
+	// fenced is true if the journal has refused an operation, because the fence has another epoch.
 	fenced bool
 }
 
@@ -368,7 +367,7 @@ func (m *ShardCore) report(addr string, msg control.Message) { m.event(Report{To
 
 // command takes a command only if this core holds the shard at exactly the epoch at which the command was
 // routed. While the shard is not served yet, the command waits in a buffer. While the shard stops, command
-// takes only a chained command, for which a turn of the shard may wait.
+// takes only a chained command, because a turn of the shard may wait for it.
 func (m *ShardCore) command(in *Command) {
 	t := m.typ(in.Env.Entity.Type)
 	if t == nil {
@@ -508,8 +507,8 @@ func (m *ShardCore) requestRoomOf(r Resource, used int) {
 	}
 }
 
-// giveBack returns parts of allowances to the control core: the parts for which a [Reclaim] has asked, and
-// which are no longer in use.
+// giveBack returns parts of allowances to the control core: the parts that a [Reclaim] has asked for, and that
+// are no longer in use.
 func (m *ShardCore) giveBack() {
 	m.returning = false
 	u := m.used()
@@ -582,8 +581,8 @@ func (m *ShardCore) noteJournalVerdict(p JournalPath, v sharding.Verdict) {
 }
 
 // noteJournalLoaded records that the journal has answered a load. If the entity is damaged, this counts as
-// an answer, too. A failure that may be retried is no answer of the journal. A load of a volatile entity
-// is no answer either, because it does not use the journal.
+// an answer, too. A failure that may be retried does not count. Nor does a load of a volatile entity,
+// because it does not use the journal.
 func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return

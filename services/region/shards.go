@@ -242,8 +242,8 @@ type fencedShard struct {
 }
 
 // tellFenced tells the coordinator about shards that were fenced: a repair may have claimed them, so the
-// coordinator may not know that nobody serves them. It is told again until the row shows that it has given the shard
-// away again, because it may have had no active coordinator to tell.
+// coordinator may not know that no region serves them. The core repeats the report until the row shows that the
+// coordinator has given the shard away again, because there may have been no active coordinator to tell.
 func (m *ShardCore) tellFenced() {
 	m.fencedShards = slices.DeleteFunc(m.fencedShards, func(f fencedShard) bool {
 		return m.shard(f.id) != nil || m.typ(f.id.Type).rows[f.id.Index].Epoch > f.epoch

@@ -113,7 +113,7 @@ func (m *ShardCore) Clone() *ShardCore {
 	return &c
 }
 
-// relative is how long after now a time is, -1 if it is none.
+// relative returns the time from now to t, -1 if t is zero.
 func relative(now, t time.Time) time.Duration {
 	if t.IsZero() {
 		return -1

@@ -5,14 +5,14 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// ShardStatus is what a shard core has of a shard, as operators see it. Nothing is decided by it.
+// ShardStatus is a shard core's view of a shard, for operators. No decision depends on it.
 type ShardStatus struct {
 	// Phase is claiming, fetching, serving or stopping; empty: the core does not hold the shard.
 	Phase    string
 	Epoch    sharding.Epoch
 	MinEpoch sharding.Epoch // the shard is refused below
 	Buffered int            // commands that wait until it is served
-	// Damaged says that its last claim was refused because the fence is damaged, Repeated that a claim has
+	// Damaged is true if its last claim was refused because the fence is damaged, Repeated if a claim has
 	// failed and will be made again.
 	Damaged, Repeated bool
 	Stats             turn.Stats // of the whole core

@@ -7,8 +7,8 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// Beside the entity core, a shard core drives two cores for wake-ups: the keeper of wake-ups,
-// which fires reminders, and the starter, which starts remembered entities.
+// In addition to the entity core, a shard core drives two cores for wake-ups: the keeper of wake-ups, which
+// fires reminders, and the starter, which starts remembered entities.
 
 // Wakeups returns the counts of the keeper of wake-ups.
 func (m *ShardCore) Wakeups() wakeup.Stats { return m.wakeups.Stats() }

@@ -1,7 +1,6 @@
-// Package data has the flights of the demonstration: the first
-// quarter of 2001, from the on-time records of the US Bureau of Transportation
-// Statistics, by way of vega-datasets (BSD-3-Clause). The README beside it names
-// the columns.
+// Package data has the flights of the demonstration: the first quarter of 2001, from the on-time records of
+// the US Bureau of Transportation Statistics, by way of vega-datasets (BSD-3-Clause). The README in its
+// directory names the columns.
 //
 // # What this does not do
 //

@@ -36,7 +36,7 @@ var Orders = entity.Define("Order", func(id string) *Order { return &Order{id: i
 	entity.On(Show, (*Order).Show),
 ).Events(entity.Event[Placed]("placed")).ShardBy(entity.Prefix(separator))
 
-// Contents is how many of each item are ordered.
+// Contents is the ordered number of each item.
 type Contents map[string]int64
 
 // Earlier names another order of the same customer, without the customer.
@@ -44,7 +44,7 @@ type Earlier struct {
 	Order string `json:"order"`
 }
 
-// Order is what a customer has ordered at once.
+// Order is an order of a customer.
 type Order struct {
 	id    string
 	Items Contents

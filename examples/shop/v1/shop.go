@@ -1,5 +1,5 @@
-// Package shop is version 1 of a small shop: carts, and the stock of what is sold.
-// Package examples/shop/v2 is what became of it.
+// Package shop is version 1 of a small shop: carts, and the stock of the items on sale. Package
+// examples/shop/v2 is its next version.
 //
 // A region hosts [Carts] and [Stocks]. Callers import this package for its handles:
 //
@@ -32,7 +32,7 @@ var (
 	Show   = entity.Command[Nothing, Contents]("Cart", "Show").ReadOnly()
 )
 
-// Commands of a stock, whose id is the SKU of what is in stock.
+// Commands of a stock, whose id is the SKU of the item in stock.
 var (
 	Receive = entity.Command[Quantity, Level]("Stock", "Receive")
 	Take    = entity.Command[Quantity, Level]("Stock", "Take")
@@ -73,7 +73,7 @@ type RemoveItem struct {
 	SKU string `json:"sku"`
 }
 
-// Contents is what a cart has in it.
+// Contents is the content of a cart.
 type Contents struct {
 	Items map[string]int64 `json:"items"` // how many, by SKU
 	// Total is the price of all items, in cents.
@@ -83,11 +83,11 @@ type Contents struct {
 // Line is one kind of item in a cart.
 type Line struct {
 	Count int64
-	// Price of one, in cents: that of the last Add.
+	// Price of one, in cents, from the last Add.
 	Price int64
 }
 
-// Cart is what a customer wants to buy.
+// Cart holds the items that a customer wants to buy.
 type Cart struct{ Lines map[string]Line }
 
 // ItemAdded is the event of an Add.
@@ -152,12 +152,12 @@ type Quantity struct {
 	Count int64 `json:"count"`
 }
 
-// Level is how many items are in stock.
+// Level is the number of items in stock.
 type Level struct {
 	Count int64 `json:"count"`
 }
 
-// Stock is how many items of a kind there are.
+// Stock is the number of items of a kind.
 type Stock struct{ Count int64 }
 
 // Received is the event of a Receive.

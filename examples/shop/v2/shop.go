@@ -1,14 +1,14 @@
-// Package shop is version 2 of a small shop: carts, and the stock of what is sold. Since
-// version 1, which is package examples/shop/v1,
+// Package shop is version 2 of a small shop: carts, and the stock of the items on sale. Since version 1,
+// which is package examples/shop/v1,
 //
-//   - the field SKU of the event item-added is called Item. Version 1 does not read what
-//     version 2 stores: a cart to which version 2 has added cannot go back;
+//   - the field SKU of the event item-added is called Item. Version 1 does not read events of version 2: once
+//     version 2 has added to a cart, the cart cannot go back;
 //   - the state of a cart, and so its snapshot, has items instead of lines. Version 2
 //     reads both; version 1 ignores a snapshot of version 2 and replays the events;
-//   - the event taken also says for which cart. Version 1 may ignore that, so that a stock
-//     goes back whenever it must;
-//   - stocks have the command [TakeFor]. Its input is not that of Take with one more field,
-//     because version 1 refuses a command with a field that it does not know.
+//   - the event taken also has the cart. Version 1 may ignore that, so that a stock goes back whenever it
+//     must;
+//   - stocks have the command [TakeFor]. Its input is not Take's with one more field, because version 1
+//     refuses a command with a field that it does not know.
 //
 // A region hosts [Carts] and [Stocks]. Callers import this package for its handles:
 //
@@ -41,7 +41,7 @@ var (
 	Show   = entity.Command[Nothing, Contents]("Cart", "Show").ReadOnly()
 )
 
-// Commands of a stock, whose id is the SKU of what is in stock.
+// Commands of a stock, whose id is the SKU of the item in stock.
 var (
 	Receive = entity.Command[Quantity, Level]("Stock", "Receive")
 	Take    = entity.Command[Quantity, Level]("Stock", "Take")
@@ -86,7 +86,7 @@ type RemoveItem struct {
 	SKU string `json:"sku"`
 }
 
-// Contents is what a cart has in it.
+// Contents is the content of a cart.
 type Contents struct {
 	Items map[string]int64 `json:"items"` // how many, by SKU
 	// Total is the price of all items, in cents.
@@ -96,11 +96,11 @@ type Contents struct {
 // Line is one kind of item in a cart.
 type Line struct {
 	Count int64
-	// Price of one, in cents: that of the last Add.
+	// Price of one, in cents, from the last Add.
 	Price int64
 }
 
-// Cart is what a customer wants to buy.
+// Cart holds the items that a customer wants to buy.
 type Cart struct{ Items map[string]Line }
 
 // CartV1 is the state of a cart in version 1.
@@ -181,12 +181,12 @@ type Order struct {
 	Cart  string `json:"cart"`
 }
 
-// Level is how many items are in stock.
+// Level is the number of items in stock.
 type Level struct {
 	Count int64 `json:"count"`
 }
 
-// Stock is how many items of a kind there are.
+// Stock is the number of items of a kind.
 type Stock struct{ Count int64 }
 
 // Received is the event of a Receive.
@@ -195,7 +195,7 @@ type Received struct{ Count int64 }
 // Taken is the event of a Take or a TakeFor.
 type Taken struct {
 	Count int64
-	Cart  string // for which; empty: not known
+	Cart  string // empty: not known
 }
 
 // TakenV1 is Taken in version 1.

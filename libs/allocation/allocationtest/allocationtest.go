@@ -1,6 +1,6 @@
-// Package allocationtest is the conformance suite of allocation strategies. The test of
-// each strategy calls [Run]. It also has models of loads, with which tests and benchmarks
-// show what the strategy for loads does: [RunZipf] and [RunSine].
+// Package allocationtest is the conformance suite of allocation strategies. The test of each strategy calls
+// [Run]. It also has models of loads: with [RunZipf] and [RunSine], tests and benchmarks show how the
+// strategy for loads behaves.
 //
 // # What this does not do
 //
@@ -205,7 +205,7 @@ func (s conformance) validMoves(t *testing.T) {
 				inFlight = append(inFlight, r.Shards[0])
 			}
 		}
-		inFlight = append(inFlight, sharding.ShardID{Type: "T", Index: 1 << 15}) // nobody's
+		inFlight = append(inFlight, sharding.ShardID{Type: "T", Index: 1 << 15}) // no region owns it
 		for _, busy := range [][]sharding.ShardID{nil, inFlight} {
 			moves := s.Rebalance(v, busy)
 			for i, m := range moves {

@@ -10,9 +10,9 @@ import (
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
-// FactsEntity has the coordinators' facts as its events. DecisionsEntity has the explanations of what
-// coordinators have decided. Tools read and repair both of them without a coordinator, so what a tool has to know
-// is here: the names of all facts, and the codec of rows and types.
+// FactsEntity has the coordinators' facts as its events. DecisionsEntity has the explanations of the
+// coordinators' decisions. Tools read and repair both of them without a coordinator, so this file has
+// everything that a tool needs for it: the names of all facts, and the codec of rows and types.
 var (
 	FactsEntity     = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
 	DecisionsEntity = sharding.Entity{Type: FactsEntity.Type, ID: "decisions"}
@@ -46,9 +46,9 @@ type RowFact struct {
 	// store then; 0: none is reserved.
 	Next    sharding.Epoch
 	NextMay sharding.FormSet
-	// Previous has kept the states of the shard's entities; zero: nobody has.
+	// Previous has kept the states of the shard's entities; zero: no region has.
 	Previous control.Previous
-	// Cause says why the shard is at its owner, or, while it is handed off, why it leaves.
+	// Cause is the reason why the shard is at its owner, or, while it is handed off, why it leaves.
 	Cause sharding.Cause
 }
 
@@ -100,6 +100,6 @@ func DecodeTypeFact(b []byte) (TypeFact, error) {
 	return TypeFact{Desc: FromType(t.GetType()), Forms: FromForms(t.GetForms()), By: t.GetBy()}, nil
 }
 
-// causeOf reads a cause. One that does not fit is of a later release, as others are that this one
-// does not know.
+// causeOf reads a cause. One that does not fit comes from a later release, like others that this one does
+// not know.
 func causeOf(n uint32) sharding.Cause { return sharding.Cause(min(n, math.MaxUint8)) }

@@ -18,7 +18,7 @@ func FromNode(n *controlv1.Node) sharding.NodeID {
 	return sharding.NodeID{Addr: n.GetAddr(), UID: sharding.NodeUID(n.GetUid())}
 }
 
-// toOwner writes a node that may be nobody.
+// toOwner writes a node that may be zero: no owner.
 func toOwner(n sharding.NodeID) *controlv1.Node {
 	if n.IsZero() {
 		return nil

@@ -1,5 +1,5 @@
-// Package wire is the codec of package control: its messages as those of
-// roost.control.v1. No other package of Roost knows both forms.
+// Package wire is the codec of package control: it converts its messages to messages of roost.control.v1.
+// No other package of Roost knows both forms.
 //
 // # What this does not do
 //
@@ -232,8 +232,8 @@ func EncodeAll(msgs []control.Message) []*controlv1.Message {
 	return out
 }
 
-// DecodeAll reads messages in their order. It leaves out those of unknown kinds, which a
-// newer process may send, and returns how many these are.
+// DecodeAll reads messages in their order. It leaves out messages of unknown kinds, which a newer process
+// may send, and returns their number.
 func DecodeAll(list []*controlv1.Message) (msgs []control.Message, unknown int) {
 	msgs = make([]control.Message, 0, len(list))
 	for _, w := range list {

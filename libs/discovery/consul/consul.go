@@ -9,10 +9,9 @@
 // removed after another minute. The role and the cluster of a peer are in its metadata,
 // under "role" and "cluster"; instances that other programs have registered need neither.
 //
-// Parameters: ttl (default 10s), cluster (of the instances that are accepted; default
-// that of the process), token_file (default: the environment variable
-// CONSUL_HTTP_TOKEN), datacenter (default the agent's), tls, ca, cert, key. Files are
-// read again whenever they are needed.
+// Parameters: ttl (default 10s), cluster (of the instances that are accepted; default the process's own),
+// token_file (default: the environment variable CONSUL_HTTP_TOKEN), datacenter (default the agent's), tls,
+// ca, cert, key. Files are read again whenever they are needed.
 //
 // # What this does not do
 //
@@ -43,8 +42,8 @@ func init() { discovery.Backends.Register(discovery.Parsed(Open), "consul") }
 const (
 	// removeAfter is the shortest time that Consul allows.
 	removeAfter = time.Minute
-	// answerWithin is how much longer than its wait time a blocking query may take:
-	// Consul itself adds up to a sixteenth.
+	// answerWithin bounds the time that a blocking query may take beyond its wait time: Consul itself adds
+	// up to a sixteenth.
 	answerWithin = discovery.Recheck/16 + 3*time.Second
 )
 

@@ -46,14 +46,14 @@ const (
 	udpSize = 1232
 	// maxAliases bounds a chain of CNAME records.
 	maxAliases = 8
-	// ednsWait bounds the wait for an answer to a query with EDNS: some firewalls drop these. A resolver that needs
-	// longer is asked again without it.
+	// ednsWait bounds the wait for an answer to a query with EDNS: some firewalls drop these. A resolver
+	// that needs longer gets the query again without it.
 	ednsWait = time.Second
 )
 
 // Driver queries the records of one name.
 type Driver struct {
-	resolvers      []string // empty: those of conf
+	resolvers      []string // empty: conf's
 	conf           string
 	name           string
 	types          []uint16
@@ -330,8 +330,7 @@ func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration
 	return peers, holds, nil
 }
 
-// aliases returns the names that records may have: the one that was queried, and those to
-// which CNAME records lead.
+// aliases returns the names that records may have: the queried name, and the targets of CNAME records.
 func aliases(answer []dns.RR, name string, lives func(uint32)) []string {
 	names := []string{strings.ToLower(name)}
 	for range maxAliases {

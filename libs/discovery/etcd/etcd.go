@@ -3,11 +3,10 @@
 //
 //	etcd://10.0.0.2:2379,10.0.0.3:2379/roost/prod?ttl=10s
 //
-// Entries are keys below the path, "/roost/prod/<role>@<host:port>", with a
-// JSON value, under a lease of the process: an entry that is not renewed for the ttl is
-// removed. Parameters: ttl (default 10s), cluster (of the entries that are accepted;
-// default that of the process), user and password_file, tls, ca, cert, key. Files are
-// read again whenever they are needed.
+// Entries are keys below the path, "/roost/prod/<role>@<host:port>", with a JSON value, under a lease of
+// the process: an entry that is not renewed for the ttl is removed. Parameters: ttl (default 10s), cluster
+// (of the entries that are accepted; default the process's own), user and password_file, tls, ca, cert,
+// key. Files are read again whenever they are needed.
 //
 // # What this does not do
 //
@@ -271,8 +270,8 @@ func (d *Driver) Close() error {
 	return c.Close()
 }
 
-// connect returns the client. It creates it at the first call, for which a user name
-// needs a member that answers.
+// connect returns the client. It creates it at the first call; a user name then needs a member that
+// answers.
 func (d *Driver) connect(ctx context.Context) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

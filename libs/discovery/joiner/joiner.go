@@ -209,7 +209,7 @@ func (j *Joiner) keepStatus() {
 	j.status.Store(&s)
 }
 
-// ready is the readiness check: its error says what the node waits for.
+// ready is the readiness check: its error describes what the node waits for.
 func (j *Joiner) ready(context.Context) error {
 	s := j.status.Load()
 	if j.watch == nil || s.Phase == "finished" {

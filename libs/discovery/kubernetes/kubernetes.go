@@ -4,12 +4,11 @@
 //	kubernetes:///coordinator                    a service in my own namespace
 //	kubernetes://prod/coordinator,region?port=service
 //
-// Parameters: port (name or number; default the only one of a slice), ready (only, the
-// default: endpoints that are ready; any: all endpoints), family (any, ipv4 or ipv6), role
-// (of peers whose slice has no label "roost-role"), cluster (the required value of the
-// label "roost-cluster", if a slice has it; default that of the process), api (URL of the
-// API server), token_file and ca. The defaults of the last three are from the pod's
-// service account. Files are read again whenever they are needed.
+// Parameters: port (name or number; default the only one of a slice), ready (only, the default: endpoints
+// that are ready; any: all endpoints), family (any, ipv4 or ipv6), role (of peers whose slice has no label
+// "roost-role"), cluster (the required value of the label "roost-cluster", if a slice has it; default the
+// process's own), api (URL of the API server), token_file and ca. The defaults of the last three are from
+// the pod's service account. Files are read again whenever they are needed.
 //
 // The service account needs a Role that allows list and watch of endpointslices in
 // discovery.k8s.io. Slices have the labels of their Service. If the pods of a Service

@@ -16,8 +16,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// Observe reports a Watch and a Registration, each of which may be nil. The attribute
-// "roost.discovery.backend" is the scheme of the URL.
+// Observe reports a Watch and a Registration; each may be nil. The attribute "roost.discovery.backend" is
+// the scheme of the URL.
 func Observe(meter metric.Meter, url string, w *discovery.Watch, r *discovery.Registration) error {
 	scheme, _, _ := strings.Cut(url, ":")
 	with := metric.WithAttributes(attribute.String("roost.discovery.backend", scheme))

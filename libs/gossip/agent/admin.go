@@ -28,7 +28,7 @@ func (a *Agent) AdminHandler(options ...any) http.Handler {
 
 type admin struct{ a *Agent }
 
-// pollHold is how long a request for events waits for one.
+// pollHold bounds the wait of a request for events.
 const pollHold = time.Second
 
 func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinResponse, error) {

@@ -21,8 +21,8 @@ import (
 // down. The process should stop; started again it is another incarnation.
 var ErrDowned = errors.New("this node was declared down")
 
-// ErrNotJoined is returned by [Agent.Run] when this node was refused permanently, or
-// gave up joining; the text says why.
+// ErrNotJoined is returned by [Agent.Run] when this node was refused permanently, or gave up joining; the
+// text gives the reason.
 var ErrNotJoined = errors.New("this node did not join the cluster")
 
 // Agent is the membership of one process. Make one with [New], put its

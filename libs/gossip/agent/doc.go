@@ -5,12 +5,11 @@
 //
 // # Streams
 //
-// A post costs both sides a request, an answer and several changes of goroutines, which
-// is most of what an idle cluster costs. So where heartbeats go, or are answered, messages
-// go on a stream: a connection that begins as an HTTP request with an Upgrade and then
-// carries posts as frames, in one direction, without answers. The answer to a post
-// reports whether the node accepts streams; one that has too many does not, and gets posts.
-// What is long is posted, too.
+// A post costs both sides a request, an answer and several changes of goroutines, most of the cost of an
+// idle cluster. So where heartbeats go, or are answered, messages go on a stream: a connection that begins
+// as an HTTP request with an Upgrade and then carries posts as frames, in one direction, without answers.
+// The answer to a post reports whether the node accepts streams; one that has too many does not, and gets
+// posts. Long messages are posted, too.
 //
 // A stream is checked as posts are: by its certificate, and each frame by the member in
 // whose name it comes. A stream ends with the first frame that is refused for that. If

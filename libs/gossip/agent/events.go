@@ -20,10 +20,10 @@ type Record struct {
 	name string // of the member concerned, if it was one at that time
 }
 
-// Batch is what [Follower.Next] returns.
+// Batch is the result of [Follower.Next].
 type Batch struct {
-	// Resync says that View replaces all that was known before: in the first
-	// batch, and when the follower was so slow that it missed Missed events.
+	// Resync is true if View replaces all earlier knowledge: in the first batch, and when the follower was
+	// so slow that it missed Missed events.
 	Resync bool
 	Missed uint64
 	View   gossip.View // after the last event of the batch
@@ -152,9 +152,9 @@ type Loss struct {
 	Reason string    // of the decision to down it, if this node has made it; else empty
 }
 
-// Losses lists the members that were removed because they were declared down, the oldest first, as far as the
-// events are kept: at most [Config].EventLog of them, since this agent was made. Members whose name is that
-// of a member now have come back, and are not listed.
+// Losses lists the members that were removed because they were declared down, the oldest first, as far as
+// the events are kept: at most [Config].EventLog of them, since this agent was made. Members whose name a
+// current member has came back, and are not listed.
 func (a *Agent) Losses() []Loss { return losses(a.events.newest(), a.Members().Members) }
 
 func losses(records []Record, members []gossip.MemberView) (list []Loss) {

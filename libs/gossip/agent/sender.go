@@ -17,19 +17,19 @@ import (
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 )
 
-// senderIdleTimeout is how long a sender without messages remains. Members get
-// heartbeats, so only the senders of other addresses end.
+// senderIdleTimeout is the time after which a sender without messages ends. Members get heartbeats, so only
+// the senders of other addresses end.
 const senderIdleTimeout = 30 * time.Second
 
-// senders send messages: those to one address in order, and independently of
-// other addresses. They post the first ones to an address. If the answer says that
-// the node there accepts streams, and heartbeats go there or are answered there, the
-// next ones go on a stream.
+// senders send messages: those to one address in order, and independently of other addresses. They post the
+// first ones to an address. If the answer reports that the node there accepts streams, and heartbeats go
+// there or are answered there, the next ones go on a stream.
 type senders struct {
 	cfg    Config
 	onGone func(sharding.NodeID) // reports evidence
 	stats  *counters
-	// reopenAfter is how long messages are posted to an address that takes no stream, or ends it soon.
+	// reopenAfter is the time during which messages are posted to an address that takes no stream, or ends
+	// it soon.
 	reopenAfter time.Duration
 
 	began  time.Time
@@ -49,8 +49,8 @@ type sender struct {
 	wake   chan struct{}
 	queue  []gossip.Send // guarded by senders.mu
 	client pb.Cluster
-	// unheard is when the first message was sent since a message last came from this
-	// address, in nanoseconds since the start of the senders; 0: none was.
+	// unheard is the time of the first message sent since a message last came from this address, in
+	// nanoseconds since the start of the senders; 0: none was.
 	unheard atomic.Int64
 
 	// Owned by run.
@@ -178,7 +178,7 @@ func (s *senders) post(to *sender, batch []gossip.Send) {
 	}
 }
 
-// uidOf returns the incarnation for which a batch is; 0: any.
+// uidOf returns the incarnation that a batch is for; 0: any.
 func uidOf(batch []gossip.Send) sharding.NodeUID { return batch[len(batch)-1].To.UID }
 
 // frequent reports whether more messages will follow soon.
@@ -205,7 +205,7 @@ func (s *senders) failed(to *sender, err error) {
 
 // stream sends a batch on the stream to an address. It reports whether it did.
 func (s *senders) stream(to *sender, batch []gossip.Send) bool {
-	if to.stream != nil && to.stream.hasEnded() { // what is written to it would be lost
+	if to.stream != nil && to.stream.hasEnded() { // anything written to it would be lost
 		s.streamEnded(to)
 	}
 	if to.stream == nil {
@@ -234,8 +234,8 @@ func (s *senders) stream(to *sender, batch []gossip.Send) bool {
 	return true
 }
 
-// stall is how long nothing may come from an address to which messages are sent until the stream to
-// it is closed. Where heartbeats go or are answered, something comes in every interval.
+// stall is the longest silence of an address that gets messages before its stream is closed. Where
+// heartbeats go or are answered, something comes in every interval.
 func (s *senders) stall() time.Duration { return max(s.cfg.SendTimeout, 2*s.cfg.Core.Watch.Interval) }
 
 // heard is called when a message has come from an address.

@@ -25,14 +25,14 @@ import (
 const (
 	streamMethod   = "Stream"
 	streamProtocol = "roost-members/1"
-	// streamVersion is what a node that accepts streams says in its answers to posts.
+	// streamVersion is the number that a node that accepts streams sends in its answers to posts.
 	streamVersion = 1
 	// maxFrame bounds a frame in bytes, and with it the memory of a stream to this node: there may be
 	// thousands ([Config].Streams). What is longer is posted: posts are compressed, and count in the
 	// memory that all requests together may take.
 	maxFrame = 8 << 10
-	// streamIdleTimeout is how long a stream may be silent until the receiver closes it. It is
-	// longer than senderIdleTimeout: as long as the sender lives, it closes first.
+	// streamIdleTimeout is the silence after which the receiver closes a stream. It is longer than
+	// senderIdleTimeout: as long as the sender lives, it closes first.
 	streamIdleTimeout = 2 * senderIdleTimeout
 )
 
@@ -52,7 +52,7 @@ func (s *senders) openStream(addr string) (*outStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The deadline is that of ctx, which may also end earlier.
+	// The deadline comes from ctx, which may also end earlier.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	if err := upgrade(conn, addr); err != nil {
@@ -212,7 +212,7 @@ func (s service) receive(ctx context.Context, conn net.Conn, r *bufio.Reader) er
 			s.a.stats.refused.Add(1)
 			return err
 		}
-		// Messages without room and those of another version are lost. If the sender may not send the
+		// Messages without room and messages of another version are lost. If the sender may not send the
 		// other ones, the stream ends.
 		_, err := s.Post(ctx, req)
 		var refused twirp.Error

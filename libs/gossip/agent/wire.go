@@ -13,11 +13,10 @@ import (
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 )
 
-// This file is the only one that knows both the messages of the core and those
-// of the wire. What comes from the wire is checked for shape here, and for
-// sense by the core.
+// This file is the only one that knows both the core's messages and the wire's. Input from the wire is
+// checked for shape here, and for sense by the core.
 
-// NewPost is what goes over the wire for messages of one node to another.
+// NewPost returns the post that carries one node's messages to another.
 func NewPost(cluster string, from sharding.NodeID, batch []gossip.Send) *pb.PostRequest {
 	req := &pb.PostRequest{Cluster: cluster, From: toNode(from)}
 	for _, m := range batch {
@@ -271,8 +270,7 @@ func fromState(s *pb.State) (gossip.State, error) {
 	return out, bad
 }
 
-// statuses and verdicts map the core's numbers to those of the wire, which
-// never change.
+// statuses and verdicts map the core's numbers to the wire's, which never change.
 var statuses = [...]pb.Status{
 	gossip.Joining:  pb.Status_STATUS_JOINING,
 	gossip.WeaklyUp: pb.Status_STATUS_WEAKLY_UP,

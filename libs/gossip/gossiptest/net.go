@@ -54,7 +54,8 @@ type Node struct {
 	Rounds  int  // rounds of gossip that it began since it was started
 	Downed  int  // how often it stopped with SelfDowned
 	HasLeft bool // it stopped with Left
-	// RestartAfter is how long after a stop with SelfDowned the node is started again; 0: never.
+	// RestartAfter is the time between a stop with SelfDowned and the node's next start; 0: it never starts
+	// again.
 	RestartAfter time.Duration
 
 	removed map[sharding.NodeID]bool // the nodes about which this node emitted MemberRemoved
@@ -357,7 +358,7 @@ func (n *Net) Run(d time.Duration) {
 
 func (n *Net) tick(e event) {
 	if e.tickNode.M == nil || e.tickNode.Starts != e.start {
-		return // the tick is of an incarnation that has ended
+		return // the tick belongs to an incarnation that has ended
 	}
 	n.after(TickEvery, event{tickNode: e.tickNode, start: e.start})
 	if !e.tickNode.paused && !n.Now.Before(e.tickNode.M.Due()) {
@@ -376,9 +377,8 @@ func (n *Net) RunUntil(limit time.Duration, done func() bool) bool {
 	return done()
 }
 
-// Agreed returns nil if all running nodes are up in one converged cluster of
-// exactly them, all are reachable and none is about to restart. Otherwise the
-// error says why not.
+// Agreed returns nil if all running nodes are up in one converged cluster of exactly them, all are
+// reachable and none is about to restart. Otherwise the error gives the reason.
 func (n *Net) Agreed() error {
 	var ids []sharding.NodeID
 	for _, node := range n.Nodes {

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Check reads a whole file, and returns the headers of its databases, and how many bytes it has, without what surrounds
-// its chunks. Errors are those of [NewReader].
+// Check reads a whole file. It returns the headers of its databases and the number of bytes that its chunks carry. It
+// returns the errors of [NewReader].
 func Check(in io.Reader) ([]Header, int64, error) {
 	r, err := NewReader(in)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *Reader) checkAll(all []Header) error {
 	return nil
 }
 
-// Rest reads what is left of a database, and returns nil if it is complete.
+// Rest reads the rest of a database, and returns nil if it is complete.
 func Rest(r *Reader) error {
 	for {
 		if _, err := r.Next(); err != nil {

@@ -1,10 +1,11 @@
-// Package backup has the format of backup files, and reports the progress of a backup or a restore.
+// Package backup implements the format of backup files, and reports the progress of a backup or a
+// restore.
 //
-// A backup file has a magic line and a version, then chunks, one after the other: a [Header] that
-// says what was backed up and when, the parts, and an end. A part is a name and a stream of bytes
-// that only the store understands. Every chunk has its number and a checksum, and the end has the
-// number of bytes and a hash of all of them. So a file that was cut off, changed or put together
-// from two is noticed. Nothing is held in memory but one chunk.
+// A backup file has a magic line and a version, then a sequence of chunks: a [Header] that
+// describes the backup, the parts, and an end. A part is a name and a stream of bytes that only
+// the store understands. Every chunk has its number and a checksum, and the end has the number of
+// bytes and a hash of all of them. So a file that was cut off, changed or put together from two
+// is noticed. Nothing is held in memory but one chunk.
 //
 // A journal of several databases has a header with the number of each of them, in front of its parts.
 //

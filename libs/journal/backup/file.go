@@ -20,7 +20,8 @@ import (
 
 const (
 	magic = "roost backup\n"
-	// Version is that of the format of files. It is raised for what an older program would misread.
+	// Version is the version of the file format. It is raised for what an older program would
+	// misread.
 	Version = 1
 	// chunkBytes is the largest chunk that is written: large compared with what surrounds it.
 	chunkBytes = 1 << 20
@@ -30,7 +31,7 @@ const (
 
 // Errors of files.
 var (
-	// ErrFormat: the file is no backup, or one that this program does not read.
+	// ErrFormat: the file is not a backup, or has a version that this program does not read.
 	ErrFormat = errors.New("not a backup file of this format")
 	// ErrDamaged: the file is not what was written, or not all of it.
 	ErrDamaged = errors.New("the backup file is damaged")
@@ -45,17 +46,17 @@ const (
 	Postgres = "postgres"
 )
 
-// Header says what is in a backup.
+// Header describes the content of a backup.
 type Header struct {
 	// Store is the kind of store that the backup is of, and that it can be restored to.
 	Store string
-	// Taken is the moment of which the backup is, by the clock of the store: whatever was stored before
-	// is in it.
+	// Taken is the moment of the backup, by the clock of the store: the backup contains whatever was
+	// stored before.
 	Taken time.Time
-	// Facts are those of the journal at that moment, MaxEpoch among them.
+	// Facts are the journal's facts at that moment, including MaxEpoch.
 	Facts journal.Facts
-	// Number is that of the database, and Databases is how many the file has: 1, or each has a header of its own. Of
-	// one database, both may be 0.
+	// Number is the number of the database, and Databases the number of databases in the file: 1, or each has its
+	// own header. If the file has one database, both may be 0.
 	Number, Databases int
 }
 
@@ -96,12 +97,12 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is that of a chunk; front has its kind and length.
+// checksum returns the checksum of a chunk; front holds its kind and length.
 func checksum(number uint64, front, payload []byte) uint32 {
 	return sumFrom(crc32.Update(0, castagnoli, []byte{journal.Mark}), number, front, payload)
 }
 
-// unmarked reports whether a checksum is that of a chunk in a file without [journal.Mark].
+// unmarked reports whether sum is the checksum of a chunk in a file without [journal.Mark].
 func unmarked(sum uint32, number uint64, front, payload []byte) bool {
 	return sum == sumFrom(0, number, front, payload)
 }
@@ -131,7 +132,7 @@ func NewWriter(out io.Writer, h Header) (*Writer, error) {
 	return w, w.writeJSON(headerKind, h.stored())
 }
 
-// Database begins the next database. What is written from now on belongs to it.
+// Database begins the next database. Everything written from now on belongs to it.
 func (w *Writer) Database(h Header) error {
 	if err := w.flush(); err != nil {
 		return err
@@ -139,8 +140,8 @@ func (w *Writer) Database(h Header) error {
 	return w.writeJSON(headerKind, h.stored())
 }
 
-// Part begins a part, which ends when the next one begins. What is written to the Writer from now
-// on belongs to it.
+// Part begins a part, which ends when the next one begins. Everything written to the Writer from
+// now on belongs to it.
 func (w *Writer) Part(name string) error {
 	if err := w.flush(); err != nil {
 		return err
@@ -220,7 +221,7 @@ type Reader struct {
 	err    error  // the first one, io.EOF after the end
 }
 
-// NewReader reads the header of a file. Errors wrap [ErrFormat] or [ErrDamaged], or are those of in.
+// NewReader reads the header of a file. Errors wrap [ErrFormat] or [ErrDamaged], or come from in.
 func NewReader(in io.Reader) (*Reader, error) {
 	r := &Reader{in: bufio.NewReaderSize(in, 1<<16), hash: sha256.New()}
 	front := make([]byte, len(magic)+4)
@@ -279,8 +280,8 @@ func (r *Reader) Err() error {
 	return r.err
 }
 
-// Next goes to the next part, passing over what is left of the one before, and returns its name.
-// It returns io.EOF if nothing follows: the file is complete, or there is another database ([Reader.Database]).
+// Next goes to the next part, skips the rest of the one before, and returns its name. It returns io.EOF if
+// nothing follows: the file is complete, or another database follows ([Reader.Database]).
 func (r *Reader) Next() (string, error) {
 	for r.err == nil && r.ahead == 0 {
 		r.fill()

@@ -27,23 +27,24 @@ type Options struct {
 
 // Target is the journal whose place a restore is to take.
 type Target struct {
-	// Facts are those of the journal, MaxEpoch among them. Their format is 0 if there is none, or
-	// none that can be read.
+	// Facts are the journal's facts, including MaxEpoch. Their format is 0 if there are none, or
+	// if they cannot be read.
 	Facts journal.Facts
-	// Stored: something is stored in it, or that cannot be told.
+	// Stored is true if the journal holds data, or if that cannot be determined.
 	Stored bool
-	// Damage is why it cannot be read; nil: it can.
+	// Damage is the reason why the journal cannot be read; nil: it can.
 	Damage error
-	// Users are those that have it open, as far as the store says who they are.
+	// Users names the sessions or processes that have the journal open, as far as the store
+	// knows them.
 	Users []string
 }
 
-// Restored is what a restore has done, or would do.
+// Restored describes the effect of a restore, done or planned.
 type Restored struct {
 	Header Header
-	// Facts are those of the restored journal.
+	// Facts are the facts of the restored journal.
 	Facts journal.Facts
-	// Replaced is what was there before.
+	// Replaced describes the journal that was there before.
 	Replaced Target
 }
 

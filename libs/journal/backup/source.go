@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Source is a database as it was at one moment, from which a backup is written.
+// Source is a database as it was at one moment, and writes the backup of it.
 type Source interface {
 	Header() Header
 	// Size is about how many bytes there are.
@@ -17,7 +17,7 @@ type Source interface {
 }
 
 // Write writes the backup of a journal: its databases in their order, with their numbers in the headers.
-// progress is called now and then with how many bytes of about how many are done.
+// progress is called periodically with the bytes done and an estimate of the total.
 func Write(ctx context.Context, out io.Writer, sources []Source, progress func(done, total int64)) ([]Header, error) {
 	var headers []Header
 	var total, before int64

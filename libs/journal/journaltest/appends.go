@@ -15,7 +15,7 @@ import (
 func is(err, target error) bool { return errors.Is(err, target) }
 
 func testAppendByEpoch(e *env) {
-	e.one(byEpoch, add(alice, record(1, "a"))) // nobody claimed
+	e.one(byEpoch, add(alice, record(1, "a"))) // not claimed yet
 	e.one(byEpoch, appendAt(0, alice, record(1, "a")))
 	e.one(durable, claim(shard, epoch, 1))
 	for _, other := range []sharding.Epoch{0, epoch - 1, epoch + 1} {
@@ -52,7 +52,7 @@ func testAppendByCommand(e *env) {
 	e.one(byID, add(alice, record(3, "c"), record(4, "d"), record(5, "c"))) // twice in one unit
 	e.one(durable, add(alice, record(3, "c")))
 	e.one(durable, add(bob, record(1, "a")))              // ids are the entity's own
-	e.one(durable, add(alice, blank(4), blank(5)))        // no id is no id twice
+	e.one(durable, add(alice, blank(4), blank(5)))        // two empty ids are not a repeat
 	e.one(durable, add(alice, blank(6), record(7, "A")))  // case matters
 	e.one(durable, add(alice, record(8, "a "), blank(9))) // and so do spaces
 	// A new owner finds them as well.
@@ -197,8 +197,8 @@ func testWakesAndSends(e *env) {
 	e.equal("records", e.load(alice).Records, withoutReplies(r, record(2, "b")))
 }
 
-// testReplies says that a replay does not carry what only repeats ask for: an
-// entity with many large replies costs nothing to bring to life.
+// testReplies: a replay does not read the stored replies, which only repeats need, so an entity
+// with many large replies costs nothing extra to load.
 func testReplies(e *env) {
 	const commands, size = 48, 1 << 20
 	e.one(durable, claim(shard, epoch, 1))

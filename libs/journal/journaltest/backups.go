@@ -19,14 +19,15 @@ type Backups struct {
 	Open    func() (journal.Driver, error)
 	Backup  func(out io.Writer, progress func(done, total int64)) (backup.Header, error)
 	Restore func(r *backup.Reader, o backup.Options) (backup.Restored, error)
-	// Lose removes the journal altogether. Nobody has it open.
+	// Lose removes the journal altogether. It is called while the journal is not open.
 	Lose func() error
 }
 
 // later is an epoch that the cluster assigns after the backup.
 const later = sharding.Epoch(9<<32 | 4)
 
-// restoredTerm is the term of the fences after a restore of what was at epoch later.
+// restoredTerm is the term of the fences after the restore of a journal that was at epoch
+// later.
 const restoredTerm = 9 + journal.RestoreTerms
 
 // RunBackups tests the backups of a store.
@@ -208,7 +209,7 @@ func restoresDamaged(t *testing.T, s Backups) {
 func backsUpLive(t *testing.T, s Backups) {
 	e, _, _ := stored(t, s)
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan uint64) // what is stored
+	done := make(chan uint64) // the number of alice's last stored record
 	begin := make(chan struct{})
 	go func() {
 		seq := uint64(2)

@@ -46,7 +46,7 @@ func add(to sharding.Entity, records ...sharding.Record) journal.Op {
 	return appendAt(epoch, to, records...)
 }
 
-// form is that of all snapshots here.
+// form is the form of all snapshots here.
 var form = sharding.SnapshotForm{Version: 7, Shape: 1<<63 | 5}
 
 func snapshot(e sharding.Epoch, of sharding.Entity, seq uint64, payload string) journal.Op {

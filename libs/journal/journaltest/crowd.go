@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// CrowdSize is the number of entities of a crowd, crowdShards that of its shards.
+	// CrowdSize is the number of entities of a crowd, and crowdShards the number of its shards.
 	CrowdSize   = 240
 	crowdShards = 256
 )

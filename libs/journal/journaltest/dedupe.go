@@ -118,8 +118,8 @@ func testDedupeExpires(e *env) {
 	e.one(durable, add(bob, record(1, unused)))
 }
 
-// testFutureKeys: the time in a key may be ahead of the clock of the process that stores it.
-// Up to DedupeAge ahead, its entry is dropped when that time is old. Beyond that, the entry is
+// testFutureKeys: the time in a key may be later than the clock of the process that stores it.
+// Up to DedupeAge later, its entry is dropped when that time is old. Beyond that, the entry is
 // never dropped.
 func testFutureKeys(e *env) {
 	e.one(durable, claim(shard, epoch, 1))

@@ -30,7 +30,8 @@ func testDelete(e *env) {
 	e.equal("fresh", l.Fresh(), true)
 	e.equal("its commands are remembered", len(l.Stored), 2)
 	e.one(byID, add(alice, record(4, "a")))
-	// Snapshots of the life that has ended are refused, that of its last record included.
+	// Snapshots of the life that has ended are refused, including a snapshot of its last
+	// record.
 	for seq := uint64(1); seq <= 3; seq++ {
 		e.one(bySeq, snapshot(epoch, alice, seq, "late"))
 	}

@@ -153,7 +153,7 @@ func testGenerations(e *env) {
 }
 
 // testActivations: a handle that is open when the journal is activated for a later format
-// neither reads nor writes any more, and nobody opens another one.
+// neither reads nor writes any more, and no new handle can be opened.
 func testActivations(e *env) {
 	ctx, later := e.Context(), journal.Format+1
 	if _, err := e.b.Declare(ctx, journal.Declaration{Cluster: "blue"}); err != nil {

@@ -13,7 +13,7 @@ func purge(e sharding.Epoch, of sharding.Entity, life uint64) journal.Op {
 	return journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: e, Entity: of, Life: life}}
 }
 
-// deleted returns the rows of deleted entities of which something is left.
+// deleted returns the rows of deleted entities that are not fully purged.
 func (e *env) deleted() []journal.WakeRow {
 	e.Helper()
 	return e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
@@ -24,7 +24,8 @@ func (e *env) lookIn(w *journal.WakeRow) time.Duration {
 	return time.UnixMilli(w.Due - journal.PurgeFrom).Sub(e.now)
 }
 
-// left returns of which deleted entities something is left, and when that is looked at.
+// left returns the deleted entities that are not fully purged, each with the time until the
+// next look at it.
 func (e *env) left() map[sharding.EntityID]time.Duration {
 	e.Helper()
 	left := map[sharding.EntityID]time.Duration{}
@@ -34,7 +35,7 @@ func (e *env) left() map[sharding.EntityID]time.Duration {
 	return left
 }
 
-// own lets time pass as for the owner of the shard, who looks at what is due every minute.
+// own lets time pass like the owner of the shard, which checks the due rows every minute.
 func (e *env) own(d time.Duration) {
 	e.Helper()
 	for end := e.now.Add(d); e.now.Before(end); {
@@ -61,8 +62,8 @@ func (e *env) exists(id sharding.Entity) bool {
 	return false
 }
 
-// testPurge: a deleted entity is gone when its keys are old enough, however few they are. What
-// it has forgotten is still known of its shard.
+// testPurge: a deleted entity is gone when its keys are old enough, however few they are. Its
+// shard still remembers the forgotten keys.
 func testPurge(e *env) {
 	old, unused, gone := key7(e.now, 1), key7(e.now, 2), key7(e.now, 3)
 	e.one(durable, claim(shard, epoch, 1))
@@ -113,7 +114,7 @@ func testPurge(e *env) {
 	e.one(durable, add(bob, record(2, unused))) // bob has forgotten nothing
 }
 
-// testPurgeLives: what a life has left is removed beside the life that came after it.
+// testPurgeLives: the rest of an ended life is removed while a later life exists.
 func testPurgeLives(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	first := mailing(1, 2)
@@ -243,8 +244,8 @@ func testPurgeIsBounded(e *env) {
 	e.equal("stored", e.exists(alice), false)
 }
 
-// testPurgedNumbers: two processes, one purge, one new entity: whoever remembers the number of
-// the one that was purged must not take it for that of another one.
+// testPurgedNumbers: two processes, one purge, one new entity: a process that remembers the
+// number of the purged entity must not take it for the number of another one.
 func testPurgedNumbers(e *env) {
 	first, second := e.b, e.open()
 	e.one(durable, claim(shard, epoch, 1))

@@ -105,7 +105,7 @@ func testRacingAppends(e *env) {
 	}
 }
 
-// errLost is what a client sees when its connection breaks at commit.
+// errLost is the error of a client whose connection breaks at commit.
 var errLost = errors.New("connection lost at commit")
 
 // doubtful loses connections: a batch whose reply is lost has been committed,

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// remembered checks when a load says that an entity was last active.
+// remembered checks the time of last activity that a load returns.
 func (e *env) remembered(of sharding.Entity, want int64, reminders ...int) {
 	e.Helper()
 	for _, req := range []journal.LoadRequest{{Entity: of, Wakes: true}, {Entity: of, LookupOnly: true, Wakes: true}} {
@@ -21,7 +21,8 @@ func (e *env) remembered(of sharding.Entity, want int64, reminders ...int) {
 	e.equal("remembered, not asked for", e.load(of).Remembered, int64(0))
 }
 
-// testRemembered: a load says when the entity was last active, if it is remembered.
+// testRemembered: a load returns the time at which the entity was last active, if it is
+// remembered.
 func testRemembered(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.remembered(alice, 0) // no such entity

@@ -94,7 +94,8 @@ func setAside(rs ...sharding.Record) []sharding.Record {
 	return rs
 }
 
-// testRepairSkip: a damaged record is set aside, and the others stay. Whoever had the shard has it no more.
+// testRepairSkip: a damaged record is set aside, and the others stay. The former owner of the shard loses
+// it.
 func testRepairSkip(e *env) {
 	keys := []sharding.CommandID{key7(e.now, 1), key7(e.now, 2), key7(e.now, 3)}
 	e.one(durable, claim(shard, epoch, 1))
@@ -141,7 +142,7 @@ func testRepairSkip(e *env) {
 	e.examine(alice)
 }
 
-// testRepairGoBack: the state of an entity is what it was after an earlier record.
+// testRepairGoBack: a repair takes the state of an entity back to an earlier record.
 func testRepairGoBack(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	sent := mailing(2, 2)
@@ -275,7 +276,7 @@ func testRepairSnapshot(e *env) {
 	e.equal("records", l.Records, append(append(withoutReplies(blank(1)), setAside(record(2, "b"))...), withoutReplies(record(3, "c"))...))
 }
 
-// testRepairDelete: an entity is deleted although what is stored of it is damaged, and is purged in time.
+// testRepairDelete: an entity is deleted although its stored data is damaged, and is purged in time.
 func testRepairDelete(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, record(1, "a"), mailing(2, 1), mailing(3, 1), waking(4, setting("t", 500, 0)), record(5, "e")))

@@ -22,9 +22,9 @@ type Harness struct {
 	Damage func(entity sharding.Entity, seq uint64) error
 	// Lose removes a stored record behind the driver's back. It may be nil.
 	Lose func(entity sharding.Entity, seq uint64) error
-	// Renumber gives a stored record another sequence number, and SetSnapshot says that an
-	// entity has a snapshot at one, where none is stored. Both work behind the driver's
-	// back, and may be nil.
+	// Renumber gives a stored record another sequence number, and SetSnapshot makes an entity
+	// refer to a snapshot at a sequence number, although none is stored there. Both bypass the
+	// driver, and may be nil.
 	Renumber    func(entity sharding.Entity, seq uint64, to int64) error
 	SetSnapshot func(entity sharding.Entity, seq int64) error
 	// Replace gives the store another generation, as a restore does.
@@ -197,7 +197,7 @@ func (e *env) load(entity sharding.Entity, lookup ...sharding.CommandID) journal
 	return l
 }
 
-// equal compares values of the journal, for which nil and empty are the same.
+// equal compares values of the journal; nil and empty count as the same.
 func (e *env) equal(what string, got, want any) {
 	e.Helper()
 	if g, w := plain(got), plain(want); g != w {

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// delivering is an append that says which sends of a record have ended.
+// delivering returns an append that reports the given sends of a record as done.
 func delivering(e sharding.Epoch, from sharding.Entity, seq uint64, sends ...uint16) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: e, Entity: from, Delivered: []sharding.Delivered{{Seq: seq, Sends: sends, As: sharding.SendDone}}}}
 }
@@ -76,7 +76,7 @@ func (e *env) deadLetters() []journal.SendRow {
 	return e.sendPages(e.b, true, 100, journal.SendPosition{Shard: shard})
 }
 
-// states says of each row of the outbox what has become of its sends, see marks.
+// states returns the states of the sends of each row of the outbox, see marks.
 func (e *env) states() (all []string) {
 	e.Helper()
 	for _, row := range e.outbox() {
@@ -166,7 +166,7 @@ func testDeliveredAgain(e *env) {
 	e.equal("alice", e.load(alice).LastSeq, uint64(2))
 }
 
-// ending is an append that only says how sends have ended.
+// ending returns an append that only reports how sends have ended.
 func ending(of sharding.Entity, d ...sharding.Delivered) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: of, Delivered: d}}
 }
@@ -194,7 +194,7 @@ func testDeadLetters(e *env) {
 		e.equal("pending", e.states(), []string{"ri--r---", "----"})
 		e.equal("pending of alice", e.load(alice).Pending, 3)
 	}
-	// It stays what it is until it is done.
+	// A dead letter keeps its state until it is done.
 	inDoubt.Sends, refused.Sends = []uint16{0}, []uint16{1}
 	e.one(durable, ending(alice, inDoubt, refused))
 	e.equal("dead", dead(), []string{"1ri--r---", "3i---"})
@@ -236,8 +236,8 @@ func testDeliverOnce(e *env) {
 	e.equal("alice", e.load(alice).LastSeq, uint64(3))
 }
 
-// testDeliverBeside: an append that only says which sends have ended does not count as the one
-// append that an entity has in a batch, and comes before all others.
+// testDeliverBeside: an append that only reports ended sends does not count as the one append
+// that an entity has in a batch, and comes before all others.
 func testDeliverBeside(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, mailing(1, 4)))

@@ -51,7 +51,7 @@ func testTrim(e *env) {
 	e.one(durable, snapshot(epoch, alice, 7, "s"))
 	e.equal("cut", e.load(alice).Cut, uint64(4))
 	e.one(bySeq, snapshot(epoch, alice, 3, "a snapshot in the gap"))
-	// Everything may go but the last record: the sequence continues behind it.
+	// Everything may go but the last record: the sequence continues after it.
 	e.one(durable, cutting(alice, 7, 7))
 	e.equal("last", e.load(alice).LastSeq, uint64(7))
 	e.one(durable, add(alice, record(8, "e")))
@@ -73,8 +73,8 @@ func testTrim(e *env) {
 	e.equal("left", len(e.left()), 0)
 }
 
-// testTrimForgotten: records are gone when nothing of them is needed any more, and keys behind
-// them are forgotten as before.
+// testTrimForgotten: records are removed when nothing of them is needed any more, and the keys
+// of later records are forgotten as before.
 func testTrimForgotten(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	last := uint64(0)

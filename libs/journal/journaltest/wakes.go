@@ -24,13 +24,14 @@ func waking(seq uint64, wakes ...sharding.Wake) sharding.Record {
 	return sharding.Record{Seq: seq, Wakes: wakes}
 }
 
-// fired says that a reminder has fired. The record with sequence number seq has set it; that
-// setting had fired number times before. It is due again at next; 0: it is removed.
+// fired reports that a reminder has fired. The record with sequence number seq has set it, and
+// that setting had already fired number times. It is due again at next; 0: it is removed.
 func fired(name string, seq, number uint64, next int64) sharding.Fired {
 	return sharding.Fired{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: name, Seq: seq, Number: number}, Next: next}
 }
 
-// firing is an append that says which reminders have fired. It may have records, too.
+// firing returns an append that reports the reminders that have fired. It may have records,
+// too.
 func firing(e sharding.Epoch, to sharding.Entity, f []sharding.Fired, records ...sharding.Record) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: e, Entity: to, Records: records, Fired: f}}
 }
@@ -128,7 +129,7 @@ func testWakes(e *env) {
 	e.equal("reminders", len(e.reminders()), 3)
 }
 
-// testFired: the append that says that a reminder has fired removes the reminder, or makes it due
+// testFired: the append that reports a reminder as fired removes the reminder, or makes it due
 // again. Its records may set or remove the reminder after that.
 func testFired(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
@@ -157,7 +158,7 @@ func testFired(e *env) {
 	e.equal("alice", e.load(alice).LastSeq, uint64(7))
 }
 
-// testFiredIsChecked: an append is refused as a whole if it says that a reminder has fired whose
+// testFiredIsChecked: an append is refused as a whole if it reports a reminder as fired whose
 // setting does not stand.
 func testFiredIsChecked(e *env) {
 	e.one(durable, claim(shard, epoch, 1))

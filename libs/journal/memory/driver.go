@@ -26,8 +26,7 @@ func New(cfg journal.Config) *Driver {
 	return &Driver{mu: &sync.Mutex{}, ledger: l, generation: l.Generation(), clock: journal.NewTimekeeper(journal.SystemClock())}
 }
 
-// NewHandle returns another handle on the same journal, like that of another
-// process.
+// NewHandle returns another handle on the same journal, like one in another process.
 func (d *Driver) NewHandle() *Driver {
 	d.mu.Lock()
 	defer d.mu.Unlock()

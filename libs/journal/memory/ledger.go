@@ -40,7 +40,7 @@ type entity struct {
 	entries  []entry
 	snapshot journal.Snapshot
 	life     uint64 // the newest record that deletes the entity; 0: none does
-	// cut, stripped and swept are those of journal.TrimMarks.
+	// cut, stripped and swept are as in journal.TrimMarks.
 	cut, stripped, swept uint64
 	// looked is the stamp of the last purge, if no record was appended since.
 	looked journal.Stamp
@@ -51,7 +51,7 @@ type entity struct {
 	forgetIndex, neverDropped int
 	dropped                   time.Time
 	damaged                   []uint64 // sequence numbers, of records; see Damage
-	// wakes and sends are the rows beside the records.
+	// wakes and sends are the rows in addition to the records.
 	wakes map[wakeKey]wakeRow
 	sends map[uint64]sendRow // by the sequence number of the record
 }
@@ -99,14 +99,14 @@ func (l *Ledger) Declare(d journal.Declaration) (journal.Facts, error) {
 	return facts, nil
 }
 
-// Generation is that of the journal.
+// Generation returns the generation of the journal.
 func (l *Ledger) Generation() sharding.Generation { return l.facts.Generation }
 
 // Replace gives the journal another generation, as a restore does.
 func (l *Ledger) Replace(g sharding.Generation) { l.facts.Generation = g }
 
-// Restore makes the journal that of a backup, which is a clone, as [journal.Facts.Restore] says. highest
-// is the highest epoch that is known.
+// Restore replaces the journal by a backup, which is a clone, as described at [journal.Facts.Restore].
+// highest is the highest known epoch.
 func (l *Ledger) Restore(from *Ledger, drawn sharding.Generation, highest sharding.Epoch) error {
 	facts := from.facts
 	facts.MaxEpoch = from.MaxEpoch()
@@ -116,7 +116,7 @@ func (l *Ledger) Restore(from *Ledger, drawn sharding.Generation, highest shardi
 	}
 	*l = *from.Clone()
 	l.facts = facts
-	l.facts.MaxEpoch = 0          // that of the fences
+	l.facts.MaxEpoch = 0          // the fences have it
 	for shard := range l.fences { // order-free: each gets the same
 		l.fences[shard] = fence
 	}
@@ -271,7 +271,7 @@ func (l *Ledger) Clone() *Ledger {
 	}
 	c.log = slices.Clip(l.log)
 	// What is shared must not be appended to in place by either side.
-	for _, e := range l.entities { // order-free: each by itself
+	for _, e := range l.entities { // order-free: each one separately
 		e.entries = slices.Clip(e.entries)
 	}
 	l.log = slices.Clip(l.log)
@@ -346,7 +346,7 @@ func (e *entity) at(seq uint64) *entry {
 	return &e.entries[i]
 }
 
-// stamp is that of the last record, or of a purge after it.
+// stamp returns the stamp of the last record, or of a purge after it.
 func (e *entity) stamp() journal.Stamp {
 	if e.looked.Writer != 0 {
 		return e.looked

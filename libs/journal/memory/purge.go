@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// purge removes what is left of a life, as far as that may be done.
+// purge removes the rest of a life, as far as permitted.
 func (t *tx) purge(op *journal.Purge) {
 	e := t.entities[op.Entity]
 	row := wakeKey{kind: sharding.PurgeWake}

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Raw returns what is stored of an entity.
+// Raw returns the stored data of an entity.
 func (l *Ledger) Raw(id sharding.Entity) (journal.RawEntity, error) {
 	out := journal.RawEntity{Entity: id}
 	e := l.entities[id]

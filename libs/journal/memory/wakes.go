@@ -81,8 +81,8 @@ func (e *entity) changeSends(a *sharding.Append) {
 	}
 }
 
-// Wakes returns a page of wake-ups. The order of those that are due at the same time is that
-// of their entities' names.
+// Wakes returns a page of wake-ups. Wake-ups that are due at the same time are in the order of
+// their entities' names.
 func (l *Ledger) Wakes(now time.Time, req journal.WakesRequest) journal.WakesPage {
 	rows := map[sharding.ShardID][]journal.WakeRow{}
 	for _, id := range l.ids() {
@@ -180,7 +180,7 @@ func (e *entity) read(id sharding.Entity, seq uint64) (entry, error) {
 	return *x, nil
 }
 
-// checkRows verifies that every row is about a record that says what the row does.
+// checkRows verifies that every row refers to a record that agrees with it.
 func (e *entity) checkRows() error {
 	for key, w := range e.wakes { // order-free: any error will do
 		row := journal.WakeRow{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq}}

@@ -16,9 +16,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// At says where a journal is.
+// At is the location of a journal.
 type At struct {
-	// URL is that of the first database, which is usually the only one.
+	// URL is the URL of the first database, which is usually the only one.
 	URL string
 	// Databases are the others, such as 2=postgres://roost@db2/roost: their numbers and URLs. An entry that does not begin with a
 	// number continues with the one before, whose URL had a comma. See package spread.
@@ -27,7 +27,7 @@ type At struct {
 	Types map[string]string
 }
 
-// others are the databases beside the first one.
+// others returns the databases other than the first one.
 func (at *At) others() (map[int]string, error) {
 	all := map[int]string{}
 	var texts []string
@@ -115,14 +115,14 @@ func numbered(others map[int]string, open func(ctx context.Context, rawURL strin
 	return all
 }
 
-// Driver opens the databases of a journal, without checking which cluster's it is. Errors are those of [Open], and
-// wrap journal.ErrIdentity for databases that do not belong together.
+// Driver opens the databases of a journal, without checking which cluster owns it. It returns the errors of
+// [Open], and an error that wraps journal.ErrIdentity for databases that do not belong together.
 func Driver(ctx context.Context, at At, cfg journal.Config) (journal.Driver, error) {
 	d, _, err := at.driver(ctx, cfg)
 	return d, err
 }
 
-// driver opens the databases of a journal. alone says that there is one.
+// driver opens the databases of a journal. alone reports whether there is only one.
 func (at *At) driver(ctx context.Context, cfg journal.Config) (d journal.Driver, alone bool, err error) {
 	others, err := at.others()
 	if err != nil {

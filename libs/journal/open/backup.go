@@ -13,10 +13,10 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/spread"
 )
 
-// Backup writes a backup of a journal to out, beside the processes that use it, and returns what was backed up of each
-// database. The moments of several databases differ a little. That of the first one is the last, because the facts must not
-// be older than what they are about. progress is called now and then with how many bytes of about how many are done. Errors are those of
-// [Reader].
+// Backup writes a backup of a journal to out, while processes use it, and returns the header of each database. The
+// moments of several databases differ a little. The first one is backed up at the latest moment, because its facts must
+// not be older than the data in the others. progress is called periodically with the bytes done and an estimate of the
+// total. Errors are as for [Reader].
 func Backup(ctx context.Context, at At, cfg journal.Config, out io.Writer, progress func(done, total int64)) (headers []backup.Header, err error) {
 	others, err := at.others()
 	if err != nil {
@@ -59,11 +59,11 @@ func snapshot(ctx context.Context, rawURL string, cfg journal.Config) (backup.So
 	return store.Snapshot(ctx, rawURL, cfg)
 }
 
-// Restore puts the journal of a backup at a place, and returns what was done in each database. Nothing is changed if it fails,
-// unless there are several databases. Then the whole file is read, and every database looked at, before the first one is changed.
-// If that is interrupted afterwards, no process can use the databases until they are restored again: the first one has another
-// generation than the others belong to. file opens the file; of several databases it is called twice. Errors
-// are those of [Open], and of [backup.Reader] and [backup.Plan].
+// Restore puts the journal of a backup at a place, and returns the result for each database. Nothing is changed if it
+// fails, unless there are several databases. Then the whole file is read, and every database looked at, before the
+// first one is changed. If that is interrupted afterwards, no process can use the databases until they are restored
+// again: the first one has another generation than the others belong to. file opens the file; of several databases it
+// is called twice. It returns the errors of [Open], [backup.Reader] and [backup.Plan].
 func Restore(ctx context.Context, at At, file func() (*backup.Reader, error), cfg journal.Config, o backup.Options) ([]backup.Restored, error) {
 	r, err := file()
 	if err != nil {
@@ -129,7 +129,8 @@ func restoreAll(ctx context.Context, first string, others map[int]string, r *bac
 	return all, nil
 }
 
-// renew tells a restored database to which generation of the first one it belongs.
+// renew stores in a restored database the new generation of the first one, so that they belong
+// together.
 func renew(ctx context.Context, rawURL string, cfg journal.Config, first backup.Restored) error {
 	d, err := Open(ctx, rawURL, cfg)
 	if err != nil {

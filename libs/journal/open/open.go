@@ -67,9 +67,9 @@ func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Drive
 	return store.Open(ctx, rawURL, cfg)
 }
 
-// Upgrade expands the schema of the journal that a URL names to [journal.Format], and
-// creates one where there is none. It reports whether it had to; with dryRun it changes
-// nothing. Errors are those of [Open].
+// Upgrade expands the schema of the journal that a URL names to [journal.Format], and creates
+// one where there is none. It reports whether it had to; with dryRun it changes nothing. It
+// returns the errors of [Open].
 func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
 	store, err := find(rawURL, cfg)
 	if err != nil {
@@ -78,9 +78,9 @@ func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool
 	return store.Upgrade(ctx, rawURL, cfg, dryRun)
 }
 
-// Activate lets no program below [journal.Format] use the journal that a URL names any
-// more. It reports whether one could; with dryRun it changes nothing. Errors are those of
-// [Open].
+// Activate locks programs below [journal.Format] out of the journal that a URL names. It
+// reports whether such programs could use it before; with dryRun it changes nothing. It returns
+// the errors of [Open].
 func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
 	store, err := find(rawURL, cfg)
 	if err != nil {
@@ -89,8 +89,8 @@ func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun boo
 	return store.Activate(ctx, rawURL, cfg, journal.Format, dryRun)
 }
 
-// Repair repairs an entity in a journal, as the owner of its schema and beside the processes that use
-// it: see [journal.DecideRepair]. Errors are those of [Open] and of [journal.Repairer].
+// Repair repairs an entity in a journal, as the owner of its schema and while processes use it: see
+// [journal.DecideRepair]. It returns the errors of [Open] and of [journal.Repairer].
 func Repair(ctx context.Context, at At, cfg journal.Config, r *journal.Repair) (plan journal.RepairPlan, err error) {
 	d, _, err := at.driver(ctx, cfg)
 	if err != nil {
@@ -100,9 +100,9 @@ func Repair(ctx context.Context, at At, cfg journal.Config, r *journal.Repair) (
 	return d.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
 }
 
-// Fence claims a shard for a repair, see [journal.RepairFence]: its region can write nothing more. So what is read of an
-// entity afterwards stays as it is, until the coordinator gives the shard to a region again, which it does within a
-// second. Errors are those of [Open] and of [journal.Repairer].
+// Fence claims a shard for a repair, see [journal.RepairFence]: its region can write nothing more. So the stored data
+// of its entities does not change until the coordinator assigns the shard to a region again, which it does within a
+// second. It returns the errors of [Open] and of [journal.Repairer].
 func Fence(ctx context.Context, at At, cfg journal.Config, shard sharding.ShardID) (err error) {
 	d, _, err := at.driver(ctx, cfg)
 	if err != nil {
@@ -136,9 +136,8 @@ func Fence(ctx context.Context, at At, cfg journal.Config, shard sharding.ShardI
 	return fmt.Errorf("%w: shard %s is claimed again and again; look at the log of the coordinator", journal.ErrRepair, shard)
 }
 
-// Reader opens a handle that only reads a journal, beside the
-// processes that use it. It returns the same errors as [Journal]. A journal in memory belongs to one
-// process, and cannot be read by another.
+// Reader opens a handle that only reads a journal, while processes use it. It returns the same
+// errors as [Journal]. A journal in memory belongs to one process, and cannot be read by another.
 func Reader(ctx context.Context, at At, cfg journal.Config) (journal.Reader, error) {
 	others, err := at.others()
 	if err != nil {

@@ -16,9 +16,9 @@ const trimEvery = 1024
 // would be null.
 type appends struct {
 	ops  []int // their places in the batch: those to entities that have records already, sorted by entity, and then first records, too
-	rest []int // the places of what commit_batch decides, in order
+	rest []int // the places of the ops that commit_batch decides, in order
 
-	shards []sharding.ShardID // those of sType and sShard
+	shards []sharding.ShardID // the shards of sType and sShard
 	sType  []string
 	sShard []int64
 	sEpoch []int64
@@ -39,11 +39,11 @@ type appends struct {
 
 // newAppends chooses from a batch what append_records takes. It is nil if that is nothing.
 func newAppends(ops []journal.Op, wall time.Time, cfg *journal.Config) *appends {
-	var about, writes []int // places of what is about an entity, and of what writes under a fence
+	var about, writes []int // places of ops on an entity, and of ops that write under a fence
 	for i := range ops {
 		switch op := &ops[i]; {
 		case op.Claim != nil, op.Purge != nil:
-			return nil // they change fences, and what comes behind them depends on that
+			return nil // they change fences, and the operations after them depend on that
 		case op.Append != nil, op.Snapshot != nil:
 			about, writes = append(about, i), append(writes, i)
 		case op.Drop != nil:
@@ -106,8 +106,8 @@ func (x *appends) begin(ops []journal.Op, firsts []int, wall time.Time, cfg *jou
 	}
 }
 
-// fences lists the shards of a batch that are written to, those of append_records and those of
-// commit_batch: all are locked in one order. It reports whether each is written to at one epoch.
+// fences lists the shards that a batch writes to, by append_records and by commit_batch: all are
+// locked in one order. It reports whether the batch writes to each shard at one epoch.
 func (x *appends) fences(ops []journal.Op, writes []int) bool {
 	slices.SortFunc(writes, func(i, k int) int {
 		a, _ := written(&ops[i])
@@ -129,7 +129,7 @@ func (x *appends) fences(ops []journal.Op, writes []int) bool {
 	return true
 }
 
-// written is where an append or a snapshot writes, and at which epoch.
+// written returns the shard that an append or a snapshot writes to, and the epoch.
 func written(op *journal.Op) (sharding.ShardID, sharding.Epoch) {
 	if op.Append != nil {
 		return op.Append.Shard, op.Append.Epoch

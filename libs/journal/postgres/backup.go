@@ -65,8 +65,8 @@ type snapshot struct {
 	total  int64
 }
 
-// Snapshot begins a backup of a journal, beside the processes that use it: of all tables, in
-// PostgreSQL's binary format, as one transaction sees them. The role needs no right but to read
+// Snapshot begins a backup of a journal, while processes use it: of all tables, in PostgreSQL's
+// binary format, as one transaction sees them. The role only needs the right to read
 // (roost_reader).
 func Snapshot(ctx context.Context, connection string, cfg journal.Config) (backup.Source, error) {
 	conn, parsed, err := connectAlone(ctx, connection, cfg)
@@ -131,7 +131,7 @@ func (s *snapshot) Close() error {
 	return nil
 }
 
-// counter passes on what is written, and says how much.
+// counter passes on the bytes written, and reports their number.
 type counter struct {
 	w        io.Writer
 	done     int64
@@ -166,7 +166,7 @@ func connectAlone(ctx context.Context, connection string, cfg journal.Config) (*
 	return conn, parsed, nil
 }
 
-// aloneError says what an error of such work means.
+// aloneError explains an error of such work.
 func aloneError(parsed *pgxpool.Config, err error) error {
 	if state(err) == stateForbidden {
 		err = fmt.Errorf("%w; a backup needs the role roost_reader, and a restore the role that owns the schema roost", err)

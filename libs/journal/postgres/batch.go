@@ -19,10 +19,11 @@ const (
 	noKind = 0
 )
 
-// verdicts are those of roost.commit_batch, by number.
+// verdicts maps the numbers that roost.commit_batch returns to verdicts.
 var verdicts = [...]sharding.Verdict{1: sharding.Durable, 2: sharding.RefusedEpoch, 3: sharding.RefusedSeq, 4: sharding.RefusedCommand, 5: sharding.RefusedWake}
 
-// firedArgs are what has fired, by column, and so on.
+// firedArgs holds the reports of fired wake-ups, by column. The types below do the same for
+// other changes.
 type firedArgs struct {
 	op, entity, kind []int32
 	name             [][]byte
@@ -113,7 +114,8 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	return b
 }
 
-// numberAll numbers the shards and entities of a batch, and says what it does with each shard.
+// numberAll numbers the shards and entities of a batch, and records how the batch uses each
+// shard.
 func (b *batch) numberAll(ops []journal.Op) {
 	how := make(map[sharding.ShardID]int32, len(ops))
 	touch := func(s sharding.ShardID, h int32) { how[s] = max(how[s], h) }

@@ -194,8 +194,7 @@ func classify(err error) error {
 	return err
 }
 
-// damaged reports whether an ERROR says that a page is not what was written, or
-// cannot be read.
+// damaged reports whether an ERROR means that a page has wrong content, or cannot be read.
 func damaged(err error) bool {
 	switch state(err) {
 	case stateDataCorrupt, stateIndexCorrupt, stateIO:

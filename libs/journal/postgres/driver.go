@@ -78,7 +78,7 @@ var (
 		call("commit_batch", 2+appendParameters.before+appendParameters.after, batchParameters, "a.generation") + " c WHERE m.one"
 )
 
-// parameters is how many a function has before that of the generation, and after it.
+// parameters is the number of parameters of a function before the generation, and after it.
 type parameters struct{ before, after int }
 
 var (
@@ -174,8 +174,8 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	return d, nil
 }
 
-// pool makes a pool of connections, each of which has the settings of a journal and more, passes the check and has prepared
-// statements, and tries one.
+// pool makes a pool of connections and tries one. Each connection has the settings of a journal and more, passes the
+// check and has prepared statements.
 func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, size int, check func(context.Context, *pgx.Conn) error, more, statements map[string]string) (*pgxpool.Pool, error) {
 	c := parsed.Copy()
 	c.MaxConns, c.MinConns, c.MinIdleConns = int32(size), 0, 0
@@ -249,8 +249,8 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 	}
 }
 
-// checkPrimary refuses a server that cannot be written, which is a standby as a rule: it may lack what is stored
-// already, so that a former owner of a shard would pass for the owner there. The next server of the URL is tried then.
+// checkPrimary refuses a read-only server, usually a standby. It may lack data that is already stored, so that a
+// former owner of a shard would pass for the owner there. The next server of the URL is tried then.
 func checkPrimary(ctx context.Context, conn *pgconn.PgConn) error {
 	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) {

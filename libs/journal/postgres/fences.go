@@ -10,7 +10,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// fencesSQL reads fences, and the generation, or 0 if this program does not know the format. A shard that was never claimed has epoch 0.
+// fencesSQL reads fences, and the generation, or 0 if this program does not know the format. A shard that was never
+// claimed has epoch 0.
 const fencesSQL = `
 	SELECT CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN m.generation ELSE 0 END, r.epochs, r.owners
 	FROM roost.meta m CROSS JOIN (

@@ -14,9 +14,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// marks holds the newest write of this process that is known to be durable. The commits of a server are durable in their order, so if
-// this one is still stored, all earlier ones of the process are, too. Each new connection looks for it: after the promotion of an asynchronous
-// standby, or when an older copy of the database was put in place, the server may lack it.
+// marks holds the newest write of this process that is known to be durable. The commits of a server are durable in
+// their order, so if this one is still stored, all earlier ones of the process are, too. Each new connection looks for
+// it: after the promotion of an asynchronous standby, or when an older copy of the database was put in place, the
+// server may lack it.
 type marks struct {
 	mu     sync.Mutex
 	newest mark // zero: none
@@ -68,13 +69,15 @@ func (k *mark) purged(e sharding.Entity) {
 	}
 }
 
-// markSQL reads what there is of a mark: the generation, the epoch of the fence, and the sequence number of the entity's last record.
+// markSQL reads the current values for a mark: the generation, the epoch of the fence, and the sequence number of the
+// entity's last record.
 const markSQL = `SELECT m.generation, coalesce((SELECT f.epoch FROM roost.fence f WHERE f.type = $1 AND f.shard = $2), 0),
 	coalesce((SELECT x.last FROM roost.entity x WHERE x.type = $3 AND x.name = $4), 0)
 	FROM roost.meta m WHERE m.one`
 
-// check refuses a server that lacks the newest write. This process remembers what is lost, and so do fences: one that this process held before
-// may be its own again. So the process must stop, and begin again with what is stored.
+// check refuses a server that lacks the newest write. This process still remembers the lost data, and fences have gone
+// back too: one that this process held before may be its own again. So the process must stop, and start again from the
+// stored data.
 func (m *marks) check(ctx context.Context, conn *pgx.Conn, opened sharding.Generation) error {
 	m.mu.Lock()
 	k := m.newest
@@ -85,7 +88,8 @@ func (m *marks) check(ctx context.Context, conn *pgx.Conn, opened sharding.Gener
 	var generation, epoch, last int64
 	if err := conn.QueryRow(ctx, markSQL, pgx.QueryExecModeExec, string(k.shard.Type), int64(k.shard.Index), string(k.entity.Type), []byte(k.entity.ID)).
 		Scan(&generation, &epoch, &last); err != nil {
-		// A damaged page says nothing about what is stored. If it refused the connection, one page would stop the whole journal.
+		// A damaged page says nothing about the stored data. If it refused the connection, one page would stop the
+		// whole journal.
 		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && (pg.Code == stateDataCorrupt || pg.Code == stateIndexCorrupt) {
 			return nil
 		}

@@ -12,7 +12,7 @@ import (
 // schemaBefore makes a journal of the format before.
 var schemaBefore = schema
 
-// The made-up next format says of each record whether it was stored after the activation, and has another function
+// The made-up next format stores with each record whether it was written after the activation, and has another function
 // that decides batches. Programs of the format before call the function that they know, which does not name the column.
 func init() {
 	_, rest, _ := strings.Cut(schema, "CREATE FUNCTION roost.commit_batch(")

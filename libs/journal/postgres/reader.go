@@ -13,8 +13,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// listSQL reads a page of the entities, and listTypeSQL one of those of a type, by their
-// index.
+// listSQL reads a page of the entities, and listTypeSQL a page of the entities of a type, by
+// their index.
 const (
 	listSQL     = "SELECT type, name FROM roost.entity WHERE (type, name) > ($1, $2) ORDER BY type, name LIMIT $3"
 	listTypeSQL = "SELECT type, name FROM roost.entity WHERE type = $1 AND name > $2 ORDER BY name LIMIT $3"
@@ -60,7 +60,7 @@ func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, 
 	return &Reader{pool: p, pageBytes: cfg.PageBytes}, err
 }
 
-// readable refuses a database that is no journal, or one of a format that this program does
+// readable refuses a database that is not a journal, or one of a format that this program does
 // not read: some statements cannot be prepared there.
 func readable(ctx context.Context, conn *pgx.Conn) error {
 	if err := hasSchema(ctx, conn); err != nil {
@@ -73,7 +73,7 @@ func readable(ctx context.Context, conn *pgx.Conn) error {
 	return facts.CheckReader()
 }
 
-// hasSchema refuses a database that is no journal.
+// hasSchema refuses a database that is not a journal.
 func hasSchema(ctx context.Context, conn *pgx.Conn) error {
 	exists, err := schemaExists(ctx, conn)
 	if err == nil && !exists {
@@ -120,7 +120,7 @@ func (r *Reader) Facts(ctx context.Context) (journal.Facts, error) {
 	return facts, facts.CheckReader()
 }
 
-// explain says what an error of reading means.
+// explain adds the meaning of an error of reading.
 func (r *Reader) explain(err error) error {
 	switch {
 	case damaged(err): // a page that is needed

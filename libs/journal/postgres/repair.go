@@ -40,7 +40,7 @@ func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 	return d.reads.Raw(ctx, entity)
 }
 
-// readRaw reads what is stored of an entity, and its number. lock is what follows the statement that reads
+// readRaw reads the stored data of an entity, and its number. lock is appended to the statement that reads
 // its row.
 func readRaw(ctx context.Context, tx pgx.Tx, entity sharding.Entity, lock string) (id int64, e journal.RawEntity, err error) {
 	e.Entity = entity
@@ -131,7 +131,8 @@ type repairTx struct {
 	now journal.Moment
 }
 
-// Fence implements [journal.RepairTx]. Whoever writes under the fence waits until the transaction ends.
+// Fence implements [journal.RepairTx]. A process that writes under the fence waits until the
+// transaction ends.
 func (t *repairTx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
 	var epoch, owner int64
 	err := t.tx.QueryRow(t.ctx, "SELECT f.epoch, f.owner FROM roost.fence f WHERE f.type = $1 AND f.shard = $2 FOR UPDATE", string(shard.Type), int64(shard.Index)).Scan(&epoch, &owner)

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxUsers is how many sessions an error names.
+	// maxUsers is the largest number of sessions that an error names.
 	maxUsers = 8
-	// leaveWithin is how long sessions may take to end after their process has.
+	// leaveWithin bounds the time that sessions may take to end after their process has.
 	leaveWithin = 2 * time.Second
 )
 
@@ -26,9 +26,10 @@ const (
 var errDry = errors.New("dry run")
 
 // Restore puts the journal of a backup into a database, as the owner of the schema, in one
-// transaction: there is the old journal, or the new one. It makes the schema if there is none.
-// Processes that are connected are shut out: their next transaction is refused, because the journal
-// has another generation. Errors are those of [backup.Plan] and [backup.Reader].
+// transaction, so the database has either the old journal or the new one. It makes the schema if
+// there is none. Processes that are connected are shut out: their next transaction is refused,
+// because the journal has another generation. It returns the errors of [backup.Plan] and
+// [backup.Reader].
 func Restore(ctx context.Context, connection string, r *backup.Reader, cfg journal.Config, o backup.Options) (restored backup.Restored, err error) {
 	if r.Header().Store != backup.Postgres {
 		return restored, fmt.Errorf("%w: the backup is of a journal in %s, and can be restored to such a one only", journal.ErrIdentity, r.Header().Store)
@@ -86,8 +87,8 @@ func restoreTo(ctx context.Context, tx pgx.Tx, r *backup.Reader, cfg journal.Con
 	return restored, renew(ctx, tx, restored.Facts, fence)
 }
 
-// usersThatStay names the sessions in the database. Those of processes that have just been stopped
-// may need a moment to end.
+// usersThatStay names the sessions in the database. A process that was just stopped may need a
+// moment until its sessions end.
 func usersThatStay(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	for until := time.Now().Add(leaveWithin); ; {
 		users, err := readUsers(ctx, tx)
@@ -138,8 +139,8 @@ func inspect(ctx context.Context, tx pgx.Tx) (t backup.Target, err error) {
 	return t, err
 }
 
-// replaceTables replaces what is in the tables by the parts of a backup. Until the transaction ends, nobody
-// else reads or writes them.
+// replaceTables replaces the content of the tables by the parts of a backup. Until the transaction ends, no
+// other session reads or writes them.
 func replaceTables(ctx context.Context, tx pgx.Tx, r *backup.Reader) error {
 	tables, err := readTables(ctx, tx)
 	if err != nil {
@@ -168,7 +169,7 @@ func replaceTables(ctx context.Context, tx pgx.Tx, r *backup.Reader) error {
 		}
 		delete(byPart, name)
 		if _, err := tx.Conn().PgConn().CopyFrom(ctx, r, "COPY "+t.sql()+" FROM STDIN (FORMAT binary)"); err != nil {
-			if r.Err() != nil { // the server only says that the copy has failed
+			if r.Err() != nil { // the server only reports that the copy has failed
 				return r.Err()
 			}
 			return fmt.Errorf("table %s: %w", t.name, err)
@@ -180,8 +181,8 @@ func replaceTables(ctx context.Context, tx pgx.Tx, r *backup.Reader) error {
 	return nil
 }
 
-// renew makes a journal of the tables that were filled: with a generation of its own, and fences
-// that nobody owns.
+// renew makes a journal of the restored tables, with a new generation and with fences that no
+// region owns.
 func renew(ctx context.Context, tx pgx.Tx, facts journal.Facts, fence sharding.Fence) error {
 	if _, err := tx.Exec(ctx, "UPDATE roost.meta SET generation = $1", int64(facts.Generation)); err != nil {
 		return err

@@ -163,7 +163,7 @@ func (p *pager[R]) row(shard sharding.ShardID, of record, owner sharding.Entity,
 	p.page.Rows, p.shards, p.places = append(p.page.Rows, row), append(p.shards, shard), append(p.places, place)
 }
 
-// finish reads the records, and leaves the rows out of which that was too much.
+// finish reads the records, and leaves out the rows whose records exceeded the page's size.
 func (p *pager[R]) finish(ctx context.Context, what string, err error) (journal.Page[R], error) {
 	var bodies []found
 	if err == nil && len(p.records) > 0 {
@@ -209,7 +209,7 @@ func (r *Reader) bodies(ctx context.Context, records []record) ([]found, error) 
 	if !damaged(err) {
 		return all, err
 	}
-	// One of them is on a damaged page: each by itself.
+	// One of them is on a damaged page: read each one separately.
 	all = nil
 	for i, left := 0, r.pageBytes; i < len(records) && left > 0; i++ {
 		one, err := r.queryBodies(ctx, records[i:i+1], left)

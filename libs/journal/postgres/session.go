@@ -61,8 +61,8 @@ func connectOnce(ctx context.Context, c *pgx.ConnConfig) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// apply gives a new connection its settings. They are not startup parameters, because poolers ignore or refuse these. The server returns
-// what it has set, so a setting that does not hold is an error.
+// apply gives a new connection its settings. They are not startup parameters, because poolers ignore or refuse these.
+// The server returns the values that it set, so a setting that does not hold is an error.
 func apply(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
 	id := sessionOf(conn.PgConn()).id
 	names, values := []string{sessionSetting}, []string{id}

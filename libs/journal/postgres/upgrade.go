@@ -29,8 +29,8 @@ func Upgrade(ctx context.Context, connection string, cfg journal.Config, dryRun 
 	return changed, err
 }
 
-// expand adds to a schema of an earlier format what it lacks, in one transaction, beside
-// processes of the release before.
+// expand adds to a schema of an earlier format what it lacks, in one transaction, while
+// processes of the release before use it.
 func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err error) {
 	err = transact(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
@@ -55,12 +55,13 @@ func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err
 	return changed, err
 }
 
-// expansions are what each format, from 2 on, adds to the one before. A program of the format
-// before works on a schema that has them: the functions that it calls stay.
+// expansions holds, for each format from 2 on, the statements that extend the one before. A
+// program of the format before works on a schema that has them: the functions that it calls
+// stay.
 var expansions = map[int]string{}
 
-// activations are what is run when the journal is activated for a format: no program of the format before works on
-// the schema any more.
+// activations holds the statements that activate the journal for a format: no program of the format before works
+// on the schema any more.
 var activations = map[int]string{}
 
 // Activate lets no program below a format use the journal any more. It reports whether one

@@ -24,9 +24,9 @@ type Driver struct {
 	upkeep  map[int]error // by number of the database
 }
 
-// Open combines a handle on the first database with the others. types says in which database a type is put that is
-// not in one yet. A new database gets its number. One that was used before need not answer: it is down until it does. If Open returns no
-// error, Close closes the first handle, too. Errors wrap [journal.ErrConfig], [journal.ErrIdentity],
+// Open combines a handle on the first database with the others. types says in which database a type is put that is not
+// in one yet. A new database gets its number. One that was used before need not answer: it is down until it does. If
+// Open returns no error, Close closes the first handle, too. Errors wrap [journal.ErrConfig], [journal.ErrIdentity],
 // [journal.ErrUnreachable].
 func Open(ctx context.Context, first journal.Driver, others []Database, types map[sharding.EntityType]int) (*Driver, error) {
 	s, err := newSet(first, others)
@@ -56,7 +56,7 @@ func (d *Driver) open(ctx context.Context, first journal.Driver) error {
 		return err
 	}
 	d.generation = generation
-	// The first one says that it is, before one of the others is asked: the same database may be given twice.
+	// The first one is marked as such before another one is read: the same database may be given twice.
 	if n, err = changeNote(ctx, first, func(n Note) (Note, bool, error) {
 		changed := n.Number != First
 		n.Number = First
@@ -125,7 +125,7 @@ func adopt(ctx context.Context, h journal.Driver, number int, generation shardin
 	return n.check(number, generation)
 }
 
-// declareCluster tells a database beside the first one whose it is.
+// declareCluster declares the cluster in a database other than the first one.
 func (d *Driver) declareCluster(ctx context.Context, h journal.Driver) error {
 	d.mu.Lock()
 	cluster := d.cluster
@@ -181,8 +181,9 @@ func (d *Driver) NotifyUpkeep(notify func(error)) {
 	}
 }
 
-// Commit implements [journal.Driver], in one transaction for each database. A [journal.Journal] gives it operations of one
-// database only. Of others, it reports what happened to those of each database in their results, unless the process must stop.
+// Commit implements [journal.Driver], in one transaction for each database. A [journal.Journal] gives it operations of
+// one database only. If it gets operations of several, their results report the outcome in each database, unless the
+// process must stop.
 func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	parts := map[*member][]int{}
 	var only *member
@@ -233,7 +234,8 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	return results, nil
 }
 
-// verdict is that of the operations of a commit that has failed in one of several databases.
+// verdict returns the verdict for the operations of a commit that has failed in one of several
+// databases.
 func verdict(err error) sharding.Verdict {
 	switch {
 	case errors.Is(err, journal.ErrCorrupt):
@@ -248,7 +250,8 @@ func (d *Driver) commit(ctx context.Context, m *member, ops []journal.Op) ([]jou
 	return write(ctx, d.set, m, func(h journal.Driver) ([]journal.Result, error) { return h.Commit(ctx, ops) })
 }
 
-// Declare implements [journal.Driver]. The facts are in the first database; the others are told whose they are.
+// Declare implements [journal.Driver]. The facts are in the first database; in the others, only the cluster is
+// declared.
 func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	first := d.members[0]
 	if len(decl.Types) > 0 {
@@ -277,7 +280,8 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	return f, nil
 }
 
-// declareOther tells a database beside the first one whose it is, if it answers soon.
+// declareOther declares the cluster in a database other than the first one, if that database
+// answers soon.
 func (d *Driver) declareOther(ctx context.Context, m *member, cluster string) (journal.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// noteEntity has the note of its database: that of its newest record.
+// noteEntity has the note of its database, in its newest record.
 var noteEntity = sharding.Entity{Type: "roost.database", ID: "note"}
 
 var noteShard = sharding.ShardID{Type: noteEntity.Type}
@@ -18,8 +18,8 @@ var noteShard = sharding.ShardID{Type: noteEntity.Type}
 // noteEvent is the name of the event that has a [Note], in JSON.
 const noteEvent = "note"
 
-// raceTries is how often a note is changed anew because another process has changed it meanwhile. Each time, that
-// process got on.
+// raceTries is the number of attempts to change a note. An attempt fails if another process has changed the note
+// meanwhile, so each time some process makes progress.
 const raceTries = 100
 
 // readNote returns the note of a database and the number of its record. Without one, both are zero.
@@ -92,7 +92,8 @@ func CheckAlone(ctx context.Context, r journal.Reader) error {
 	return errors.Join(n.check(First, 0), n.checkAll(nil))
 }
 
-// Renew tells a database beside the first one which generation the first one has after a restore of all of them.
+// Renew stores in a database other than the first one the generation that the first one has after a restore of
+// all of them.
 func Renew(ctx context.Context, d journal.Driver, generation sharding.Generation) error {
 	_, err := changeNote(ctx, d, func(n Note) (Note, bool, error) {
 		changed := n.Of != generation

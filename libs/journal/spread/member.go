@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// probeTimeout is how long a database may take to say its facts before it is down: as long as a server that is busy.
+	// probeTimeout bounds the time that a database may take to return its facts before it is down: as long as a busy
+	// server needs.
 	probeTimeout = 3 * time.Second
-	// openTimeout is how long it may take to open a database that did not answer when the process started: many round trips.
+	// openTimeout bounds the opening of a database that did not answer when the process started: many round trips.
 	openTimeout = 10 * time.Second
 	// probePause is the time between two probes of a database that is down.
 	probePause = time.Second

@@ -21,13 +21,14 @@ const MaxNumber = 64
 // ErrPlaced: a type is wanted in another database than the one it is in.
 var ErrPlaced = errors.New("the type is in another database")
 
-// Note is what a database keeps about its place in the journal.
+// Note is stored by a database and describes its place in the journal.
 type Note struct {
 	Number int `json:"number"`
-	// Of is the generation of the first database. In the first one it is 0: that of the journal counts.
+	// Of is the generation of the first database. In the first one itself it is 0: the generation of
+	// the journal counts.
 	Of sharding.Generation `json:"of,string"`
-	// Databases are the numbers of the others that were ever used, in their order, and Types say in which database what is
-	// stored of a type is. Only the first database has them.
+	// Databases are the numbers of the others that were ever used, in their order, and Types maps each type to the
+	// database that has its data. Only the first database has them.
 	Databases []int                       `json:"databases,omitempty"`
 	Types     map[sharding.EntityType]int `json:"types,omitempty"`
 }
@@ -77,8 +78,8 @@ func (n Note) Place(stored []journal.TypeFact, declared []sharding.TypeDesc, wan
 	return n, changed, nil
 }
 
-// check returns why a database with this note must not be used as the one with a number. generation is that of the first
-// database. The error wraps [journal.ErrIdentity].
+// check returns why a database with this note must not be used under the given number. generation is the first
+// database's. The error wraps [journal.ErrIdentity].
 func (n *Note) check(number int, generation sharding.Generation) error {
 	switch {
 	case n.Number != number && !mutant.On("spread-number"):
@@ -91,7 +92,8 @@ func (n *Note) check(number int, generation sharding.Generation) error {
 	return nil
 }
 
-// checkAll returns why the databases with some numbers are not those of the journal.
+// checkAll returns why the databases with the given numbers are not the databases of the
+// journal.
 func (n *Note) checkAll(numbers []int) error {
 	for _, used := range n.Databases {
 		if !slices.Contains(numbers, used) && !mutant.On("spread-all") {

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Database is one of the databases beside the first one.
+// Database is one of the databases other than the first one.
 type Database struct {
 	Number int // from 2 on
 	// Open opens it: a [journal.Driver], unless it is for [OpenReader].
@@ -21,7 +21,7 @@ type Database struct {
 
 // set is the databases, as far as they are only read.
 type set struct {
-	members []*member // by lane: the first one is that of number 1
+	members []*member // by lane: the first one is database 1
 	note    atomic.Pointer[Note]
 	life    context.Context // of the probes
 	end     context.CancelFunc
@@ -42,7 +42,7 @@ func newSet(first journal.Reader, others []Database) (*set, error) {
 	return s, nil
 }
 
-// numbers are those of all databases but the first one.
+// numbers returns the numbers of all databases but the first one.
 func (s *set) numbers() (numbers []int) {
 	for _, m := range s.members[1:] {
 		numbers = append(numbers, m.number)
@@ -67,7 +67,8 @@ func (s *set) readFirst(ctx context.Context) (Note, sharding.Generation, error) 
 	return n, f.Generation, err
 }
 
-// lane returns the lane of a number. It may be that of a database that was added after this process was started.
+// lane returns the lane of a number. The number may belong to a database that was added after this process was
+// started.
 func (s *set) lane(number int) (int, error) {
 	if i := slices.IndexFunc(s.members, func(m *member) bool { return m.number == number }); i >= 0 {
 		return i, nil
@@ -114,7 +115,7 @@ func (s *set) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntit
 	})
 }
 
-// Facts implements [journal.Reader]: they are those of the first database.
+// Facts implements [journal.Reader]: it returns the facts of the first database.
 func (s *set) Facts(ctx context.Context) (journal.Facts, error) {
 	return read(ctx, s, s.members[0], func(r journal.Reader) (journal.Facts, error) { return r.Facts(ctx) })
 }
@@ -145,8 +146,8 @@ func (s *set) List(ctx context.Context, req journal.ListRequest) ([]sharding.Ent
 	return all[:min(len(all), req.Limit)], nil
 }
 
-// History implements [journal.Reader]. The audit lines of repairs are those of all databases, the newest first; each has the
-// number that it has in its database.
+// History implements [journal.Reader]. It returns the audit lines of repairs from all databases, the newest first; each
+// has the number that it has in its database.
 func (s *set) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
 	if req.Entity != journal.RepairsEntity {
 		m, err := s.of(ctx, req.Entity.Type)
@@ -244,8 +245,8 @@ func (s *set) Close() error {
 // Reader is a handle that only reads all databases.
 type Reader struct{ *set }
 
-// OpenReader combines a handle that reads the first database with the others, all of which must answer. If it returns no error,
-// Close closes the first one, too.
+// OpenReader combines a handle that reads the first database with the others, which must all answer. If it returns no
+// error, Close closes the first one, too.
 func OpenReader(ctx context.Context, first journal.Reader, others []Database) (*Reader, error) {
 	s, err := newSet(first, others)
 	if err != nil {

@@ -22,9 +22,9 @@ type snapshot struct {
 	pages  int64
 }
 
-// Snapshot begins a backup of the journal file at path, beside the processes that use it. It
-// reads the pages of the file in one transaction, so they are those of one moment. Until it is closed,
-// the log cannot start again from its beginning, and grows with what is written. Errors wrap [journal.ErrCorrupt] if a page is damaged.
+// Snapshot begins a backup of the journal file at path, while processes use it. It reads the pages of the file in one
+// transaction, as they are at one moment. Until it is closed, the log cannot start again from its beginning, and grows
+// with every write. Errors wrap [journal.ErrCorrupt] if a page is damaged.
 func Snapshot(ctx context.Context, path string, cfg journal.Config) (backup.Source, error) {
 	cfg.Loads = 1
 	r, err := OpenReader(ctx, path, cfg)

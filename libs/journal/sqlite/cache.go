@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// headCache is how many heads of entities a writer remembers: some 5 MiB.
+	// headCache is the number of heads of entities that a writer remembers: some 5 MiB.
 	headCache = 1 << 15
-	// fenceCache is how many fences: more than a region has shards.
+	// fenceCache is the number of fences that it remembers: more than a region has shards.
 	fenceCache = 1 << 16
 )
 
@@ -29,7 +29,7 @@ type cachedHead struct {
 	id     int64
 	head   journal.Head // without Duplicate
 	stamp  journal.Stamp
-	looked bool // the stamp is that of a purge
+	looked bool // the stamp was set by a purge
 }
 
 // checkCache empties the cache at the beginning of a transaction if another connection has committed since it was
@@ -56,7 +56,8 @@ func (d *Driver) checkCache() error {
 	return err
 }
 
-// confirmCache says that the cache is what is stored: the transaction that has changed it was just committed.
+// confirmCache marks the cache as equal to the journal: the transaction that has changed it was just
+// committed.
 func (d *Driver) confirmCache() {
 	version, err := d.handle.dataVersion()
 	d.cache.valid, d.cache.version = err == nil, version

@@ -15,40 +15,38 @@ import (
 )
 
 const (
-	// checkpointPages is the size of the write-ahead log from which it is
-	// copied into the main file: 2 MiB. A larger log writes less in total, since
-	// pages that change often are copied once per checkpoint, but commits wait
-	// while the disk syncs what was copied: 32 MiB gave 10 % more commands and a
-	// 99th percentile twice as long.
+	// checkpointPages is the size at which the write-ahead log is copied into the main file: 2
+	// MiB. A larger log writes less in total, since pages that change often are copied once per
+	// checkpoint, but commits wait while the disk syncs the copied pages: 32 MiB gave 10 % more
+	// commands and a 99th percentile twice as long.
 	checkpointPages = 512
 	// checkpointEvery is after about how many pages the size of the log is checked.
 	checkpointEvery = 128
-	// opPages is how many pages of the log a small operation writes: one with its
+	// opPages is the number of pages of the log that a small operation writes: one with its
 	// record, one with its command.
 	opPages = 2
-	// checkpointPasses bounds the passes that copy the log while others write. Each
-	// pass leaves a fraction of what the one before left, unless the disk cannot keep
-	// up.
+	// checkpointPasses bounds the passes that copy the log while others write. Each pass leaves
+	// a fraction of the pages that the one before left, unless the disk cannot keep up.
 	checkpointPasses = 4
-	// checkpointRemaining is how many pages may remain for the last pass, which blocks
-	// writers: about a millisecond of copying and syncing.
+	// checkpointRemaining is the largest number of pages that may remain for the last pass,
+	// which blocks writers: about a millisecond of copying and syncing.
 	checkpointRemaining = 64
-	// checkpointStall is how long the last pass may block writers while loads still
-	// read from the log. If a load takes longer, the checkpoint is tried again when
-	// the log is twice as long.
+	// checkpointStall bounds the time that the last pass may block writers while loads still
+	// read from the log. If a load takes longer, the checkpoint is retried when the log is
+	// twice as long.
 	checkpointStall = 10 * time.Millisecond
 	// checkpointRetry is the delay after a first failed checkpoint. It doubles with each
-	// further one, up to checkpointRetryMost: each begins at the end of what is copied.
+	// further one, up to checkpointRetryMost: each begins at the end of the part that is
+	// copied.
 	checkpointRetry     = time.Second
 	checkpointRetryMost = time.Minute
 )
 
-// checkpointer copies the write-ahead log into the main file, beside the
-// writers. SQLite's own checkpoint inside a commit never ends while
-// several processes write: there is always a new page, the log can never start
-// again from its beginning, and grows forever. So nearly all pages are copied while
-// others write, in ever shorter passes, and the last few while holding the
-// writers' lock.
+// checkpointer copies the write-ahead log into the main file in the background. SQLite's own
+// checkpoint inside a commit never ends while several processes write: there is always a new
+// page, the log can never start again from its beginning, and grows forever. So nearly all
+// pages are copied while others write, in ever shorter passes, and the last few while holding
+// the writers' lock.
 type checkpointer struct {
 	db         *sql.DB
 	conn       *sql.Conn
@@ -60,7 +58,7 @@ type checkpointer struct {
 	damage     chan struct{} // some was met: the mark is to be checked
 	done       chan struct{}
 	markBroken func(error) error
-	threshold  int                         // size of the log, in pages, from which it is copied
+	threshold  int                         // size of the log, in pages, at which it is copied
 	notify     atomic.Pointer[func(error)] // see journal.Upkeep
 
 	state, passive, restart *sql.Stmt
@@ -245,7 +243,7 @@ func (c *checkpointer) finish() error {
 	for until := time.Now().Add(checkpointStall); ; {
 		l, err := c.exec(c.restart)
 		if err == nil && !l.busy {
-			return c.noteMain(ctx, false) // before the log is written from its beginning; SQLite has synced what it has copied
+			return c.noteMain(ctx, false) // before the log is written from its beginning; SQLite has synced the copied pages
 		}
 		if err != nil {
 			return err
@@ -260,10 +258,10 @@ func (c *checkpointer) finish() error {
 	}
 }
 
-// noteMain compares the journal with the highest marks, and raises that of the main file, which a checkpoint has
-// copied. It is synced before, if sync is set: SQLite syncs only when it has copied all of the log, and after a power
-// cut a mark that was noted without that would have the journal refused. The mark rises once in markEvery for each process, and with it
-// what this costs.
+// noteMain compares the journal with the highest marks, and raises the mark of the main file after a checkpoint. If
+// sync is set, it syncs the file first: SQLite syncs only when it has copied all of the log, and a mark that was noted
+// before a sync could cause the journal to be refused after a power cut. The mark rises once in markEvery for each
+// process, which limits the cost.
 func (c *checkpointer) noteMain(ctx context.Context, sync bool) error {
 	seen, err := c.checkMark(ctx)
 	if err != nil || seen.Main == unreadMark || seen.Main <= c.marks.read().Main {
@@ -291,8 +289,8 @@ func (c *checkpointer) exec(s *sql.Stmt) (l logState, err error) {
 	return l, err
 }
 
-// contended reports whether a checkpoint was not made because of other connections, or
-// because it took too long. That is no error: the next one is made when it is due.
+// contended reports whether a checkpoint was not made because of other connections, or because
+// it took too long. That is not an error: the next one is made when it is due.
 func contended(err error) bool {
 	switch code(err) {
 	case lib.SQLITE_OK, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_INTERRUPT:

@@ -103,8 +103,8 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 }
 
 // stillThere looks at the path before and after a transaction, if a look is due. After it, because
-// the process may have been paused in it: if the journal was restored meanwhile, nobody may be told
-// that something is stored.
+// the process may have been paused in it: if the journal was restored meanwhile, the process must
+// not report anything as stored.
 func (d *Driver) stillThere() error {
 	if err := d.place.check(); err != nil {
 		return d.classify(err)
@@ -159,13 +159,12 @@ func pause(ctx context.Context) error {
 
 // classify wraps the error of a transaction in what it means for the batch.
 //
-// A full disk is certain: the last thing that a commit writes is the frame that
-// makes it one, and that frame was not written completely. A failed fsync comes
-// after that frame: in this process the transaction did not happen, after a
-// crash it may have, and what the kernel dropped is unknown. So every I/O error
-// ends the process, and so does damage that keeps a transaction from beginning or
-// from being committed, which is that of the first page. Damage that its
-// operations meet concerns them alone: see corrupt.
+// A full disk is certain: the last thing that a commit writes is the frame that makes it one,
+// and that frame was not written completely. A failed fsync comes after that frame: in this
+// process the transaction did not happen, after a crash it may have, and what the kernel
+// dropped is unknown. So every I/O error ends the process, and so does damage that keeps a
+// transaction from beginning or from being committed, which is damage of the first page. Damage
+// that its operations meet concerns them alone: see corrupt.
 func (d *Driver) classify(err error) error {
 	if errors.Is(err, journal.ErrBroken) {
 		d.broken.CompareAndSwap(nil, &err)
@@ -182,8 +181,7 @@ func (d *Driver) classify(err error) error {
 	return d.markBroken(err)
 }
 
-// damaged reports whether an error says that a page is not what was written, or
-// cannot be read.
+// damaged reports whether an error means that a page has wrong content, or cannot be read.
 func damaged(err error) bool {
 	c := code(err)
 	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB

@@ -2,7 +2,7 @@
 // one machine.
 //
 // The file is in WAL mode with synchronous=FULL: every commit is on the disk before it is
-// reported. Each [Driver] has one connection that writes and a few that read beside it.
+// reported. Each [Driver] has one connection that writes and a few that read concurrently.
 //
 // # Writers
 //
@@ -19,22 +19,22 @@
 // reads only what it does not know.
 //
 // A [Reader] takes none of these locks. It must be allowed to read the file and its log (the WAL,
-// path + "-wal"), and to write the index of the log (path + "-shm"), in which readers say
-// what they are reading.
+// path + "-wal"), and to write the index of the log (path + "-shm"), in which readers mark the
+// part that they read.
 //
 // # Another file
 //
-// A process continues to use the file that it has opened, even if that file is moved. Nobody else
-// would find what the process stores there. So transactions look at the path, once a second, and
+// A process continues to use the file that it has opened, even if that file is moved. No other
+// process would find the data stored there. So transactions look at the path, once a second, and
 // the process stops if the path leads to another file or to none.
 //
 // # An older file
 //
-// A copy may be put over the file, over its log (the WAL), or over both, while processes have it open or none
-// runs. So the header of the file has a mark that only rises (user_version). A commit raises it if the last raise by
-// its process is at least a second ago. A file of its own (path + "-mark") has the highest mark that transactions have seen, and the highest that the
-// main file has without its log. The second one recognizes an older main file under a newer log. A journal that is
-// behind is refused, also after a restart. See docs/repair.md for the bound.
+// A copy may be put over the file, over its log (the WAL), or over both, while processes have it open or none runs. So
+// the header of the file has a mark that only rises (user_version). A commit raises it if the last raise by its process
+// is at least a second ago. A file of its own (path + "-mark") has the highest mark that transactions have seen, and
+// the highest that the main file has without its log. The second one recognizes an older main file under a newer log. A
+// journal that is behind is refused, also after a restart. See docs/repair.md for the bound.
 //
 // # Layout
 //
@@ -42,7 +42,7 @@
 //	type     number of shards per entity type
 //	fence    epoch and owner per shard
 //	entity   per entity: its number, which is shorter than its id and which the other tables
-//	         use; the time up to which its command ids have been forgotten; the sequence number
+//	         use; the newest time in a forgotten command id; the sequence number
 //	         of its snapshot
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)
@@ -55,7 +55,7 @@
 // the record, and the id in the record decides.
 //
 // Every page of the file ends in a checksum, and every page that is read from the log is
-// checked too: see [VFS], through which alone the file is opened.
+// checked too: see [VFS], the only way to open the file.
 //
 // # What this does not do
 //

@@ -22,14 +22,14 @@ const (
 	// lockPoll is the delay between two attempts to take a lock of SQLite's that another
 	// process holds: short compared with an fsync, long compared with a system call.
 	lockPoll = 300 * time.Microsecond
-	// readBusy is how long a reader waits for a lock. Readers wait only while
-	// another process opens, closes or recovers the file.
+	// readBusy bounds the time that a reader waits for a lock. Readers wait only while another
+	// process opens, closes or recovers the file.
 	readBusy = 5 * time.Second
 	// cacheKiB is the page cache of a connection. Another process's commit
 	// empties it, so more would not help much.
 	cacheKiB = 8192
 	pageSize = 4096
-	// idCache is how many entity numbers a writer remembers.
+	// idCache is the number of entity numbers that a writer remembers.
 	idCache = 1 << 17
 )
 
@@ -46,7 +46,7 @@ type Driver struct {
 	handle  handle    // of conn
 	write   writeStmts
 	reads   *Reader
-	// generation is that of the file when it was opened.
+	// generation is the generation of the file when it was opened.
 	generation sharding.Generation
 	cache      cache
 	// ids caches the numbers of entities, which never change.
@@ -217,7 +217,7 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 // errNoTables: the file is still empty.
 var errNoTables = fmt.Errorf("%w: the file has no tables; no region has opened it yet", journal.ErrIdentity)
 
-// checkFile refuses a file that is no journal, so that it does not get the tables of one,
+// checkFile refuses a file that is not a journal, so that it does not get the tables of one,
 // and returns its facts.
 func checkFile(ctx context.Context, q querier) (facts journal.Facts, err error) {
 	one := func(query string, to any) error {

@@ -16,7 +16,7 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// readFacts reads the facts, the highest epoch among them if that is asked for.
+// readFacts reads the facts, including the highest epoch if epochs is set.
 func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, error) {
 	var f journal.Facts
 	err := each(ctx, q, "SELECT key, value FROM meta", func(rows *sql.Rows) error { return scanMeta(rows, &f) })

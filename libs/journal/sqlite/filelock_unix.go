@@ -20,7 +20,7 @@ type fileLock struct {
 
 	mu      sync.Mutex
 	waiting chan error // of the goroutine that waits in the kernel; nil: there is none
-	wanted  bool       // somebody receives from waiting
+	wanted  bool       // a caller receives from waiting
 }
 
 func openLock(path string) (*fileLock, error) {
@@ -66,7 +66,7 @@ func (l *fileLock) lock(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait waits in the kernel. If nobody wants the lock any more, it is released at once.
+// wait waits in the kernel. If no caller wants the lock any more, it is released at once.
 func (l *fileLock) wait(got chan<- error) {
 	err := l.flock(syscall.LOCK_EX)
 	l.mu.Lock()

@@ -8,13 +8,12 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The write-ahead log is a header and frames: a page behind a header with its
-// number and a checksum that continues from that of the frame before. SQLite trusts
-// what it reads from the log of an open file; here the frame is checked each time.
-// What a reader may see is not written again until nobody reads it any more, so
-// that a page, its header and the one before it belong together; a writer does not
-// read what it has not committed, because nothing is written before the commit
-// (cache_spill). https://sqlite.org/fileformat2.html#walformat
+// The write-ahead log is a header and frames. A frame is a page after a header with the page's
+// number and a checksum that continues from the previous frame's. SQLite trusts the log of an
+// open file; here the frame is checked at each read. A frame that a reader may see is not
+// overwritten while it is read, so that a page, its header and the one before it belong
+// together. A writer does not read its uncommitted pages from the log, because nothing is
+// written before the commit (cache_spill). https://sqlite.org/fileformat2.html#walformat
 
 const (
 	// copyVFS is the file system of connections that copy the log. A damaged frame
@@ -95,7 +94,7 @@ func readFrame(tls *libc.TLS, file uintptr, start int64, page []byte) (number ui
 	}
 	number = binary.BigEndian.Uint32(head)
 	seed, sum := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(head[16:])
-	// The byte order is that of the machine that began the log.
+	// The byte order is the order of the machine that began the log.
 	little := logSum(logSum(seed, head[:8], false), page, false)
 	return number, little == sum || logSum(logSum(seed, head[:8], true), page, true) == sum, rc
 }

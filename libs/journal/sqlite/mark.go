@@ -28,13 +28,14 @@ const (
 	// for less than this time after a copy was made may be lost unnoticed when the copy is put back. Each raise
 	// writes one page more to the log, and syncs nothing that the commit does not sync.
 	markEvery = time.Second
-	// userVersion is where the main file has the mark: SQLite gives this field to applications.
+	// userVersion is the offset of the mark in the main file: SQLite gives this field to
+	// applications.
 	userVersion = 60
 	// unreadMark is the mark of a page whose checksum does not hold. It says nothing about the age of the file.
 	unreadMark = math.MaxUint32
-	// markPatience is how long to wait for a process that changes the file of marks until it is changed without its
-	// lock: longer than any change takes, and short, because other writers wait meanwhile. Only a process that is
-	// paused in the middle of a change has the lock for longer.
+	// markPatience bounds the wait for a process that changes the file of marks; then it is changed without its
+	// lock. It is longer than any change takes, and short, because other writers wait meanwhile. Only a process
+	// that is paused in the middle of a change has the lock for longer.
 	markPatience = 100 * time.Millisecond
 )
 
@@ -50,10 +51,11 @@ type mark struct {
 	Older int
 }
 
-// markForm has one length, and a checksum behind it, because readers take no lock and may see half of what another process writes.
+// markForm has one length and ends in a checksum, because readers take no lock and may see half of another process's
+// write.
 const markForm = "generation %016x log %010d main %010d older %d "
 
-// errOlder is why a journal is refused that an older copy was put into.
+// errOlder is the error for a journal that an older copy was put into.
 var errOlder = errors.New("it is older than what was already acknowledged: a copy was put over the file or its log")
 
 // allows returns an error if what was found in a journal is older than the highest marks say.
@@ -71,8 +73,9 @@ func (highest mark) allows(found mark) error {
 	return nil
 }
 
-// raised returns the highest marks after others were seen. Those of another journal, which was made at the same
-// place, stay as they are: a process that still has the one before open must not have the new one refused.
+// raised returns the highest marks after others were seen. Marks of another journal, which was made at the same
+// place, are not changed: a process that still has the previous journal open must not cause the new one to be
+// refused.
 func (highest mark) raised(seen mark) mark {
 	if highest != (mark{}) && highest.Generation != seen.Generation && !mutant.On("marks-of-new") {
 		return highest
@@ -81,8 +84,8 @@ func (highest mark) raised(seen mark) mark {
 }
 
 // marks keeps the highest marks in their file, for one handle. The file is not synced: after a power cut
-// it may have lower marks, which refuse less. For the same reason it is no error if it cannot be read or
-// written; what it then costs is that an older copy may go unnoticed.
+// it may have lower marks, which refuse less. For the same reason it is not an error if it cannot be
+// read or written; then an older copy may go unnoticed.
 type marks struct {
 	path string // of the main file
 	file *os.File
@@ -149,8 +152,8 @@ func markSum(text string) string {
 	return fmt.Sprintf("%08x\n", crc32.Checksum([]byte(text), castagnoli))
 }
 
-// check compares the journal with the highest marks, and raises that of the log. found is called after they were
-// read, because others may raise them meanwhile. Errors wrap ErrReplaced if the journal is older.
+// check compares the journal with the highest marks, and raises the mark of the log. found is called after they
+// were read, because other processes may raise them meanwhile. Errors wrap ErrReplaced if the journal is older.
 func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 	highest := m.read()
 	if seen, err = found(); err != nil {

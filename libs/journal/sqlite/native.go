@@ -60,7 +60,7 @@ func (h *handle) close() {
 	}
 }
 
-// sqliteError is an error of SQLite, as that of the driver for package sql.
+// sqliteError is an error of SQLite, like the error type of the driver for package sql.
 type sqliteError struct {
 	code int
 	text string
@@ -75,7 +75,7 @@ func (h *handle) error(rc int32) error {
 	return &sqliteError{code: int(rc), text: fmt.Sprintf("%s (%d)", libc.GoString(lib.Xsqlite3_errmsg(h.tls, h.db)), rc)}
 }
 
-// boundKept is how much memory for arguments a statement keeps.
+// boundKept bounds the memory for arguments that a statement keeps.
 const boundKept = 64 << 10
 
 // stmt is a prepared statement. Arguments are of the types int64, int, uint32, string and []byte
@@ -84,7 +84,7 @@ type stmt struct {
 	handle *handle
 	p      uintptr
 	params int     // how many parameters it has
-	bound  uintptr // memory of SQLite's for texts and blobs, which it must not be asked to copy
+	bound  uintptr // memory of SQLite's for texts and blobs, which it must not copy
 	size   int     // of bound
 }
 
@@ -192,8 +192,8 @@ func (s *stmt) reset() {
 	}
 }
 
-// scan stores the columns of a row. A column that holds something else than what is wanted is damage. SQLite
-// would read it as 0, and an epoch of 0 is that of a shard that nobody has claimed. Only a []byte may be NULL.
+// scan stores the columns of a row. A column with a value of another type than wanted is damage. SQLite would
+// read it as 0, and an epoch of 0 means that the shard was never claimed. Only a []byte may be NULL.
 func (s *stmt) scan(dest []any) error {
 	tls := s.handle.tls
 	for i, d := range dest {
@@ -288,7 +288,7 @@ type rows struct {
 	err error
 }
 
-// Next, Scan, Err and Close are those of [sql.Rows].
+// Next, Scan, Err and Close work like the methods of [sql.Rows].
 func (r *rows) Next() (more bool) {
 	more, r.err = r.s.step()
 	return more

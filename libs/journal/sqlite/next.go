@@ -11,8 +11,8 @@ import (
 // schemaBefore makes a journal of the format before.
 var schemaBefore = schema
 
-// The made-up next format says of each record whether it was stored after the activation. A program of the format
-// before does not name the column when it adds a record.
+// The made-up next format stores with each record whether it was written after the activation. A program of the
+// format before does not name the column when it adds a record.
 func init() {
 	expansions[journal.Format] = fmt.Sprintf("ALTER TABLE record ADD COLUMN format INTEGER NOT NULL DEFAULT %d", journal.Format-1)
 	schema += expansions[journal.Format]

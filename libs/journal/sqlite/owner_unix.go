@@ -41,7 +41,7 @@ func makeShared(path string) error {
 }
 
 // ownLike gives a file that root has made to the owner of the file at like or, if there is none, to
-// that of its directory: the processes of that user need it.
+// the owner of its directory: the processes of that user need it.
 func ownLike(path, like string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -32,9 +32,9 @@ import (
 const VFS = "roost-pages"
 
 const (
-	// reserved is how many bytes of each page hold our mark and checksum.
+	// reserved is the number of bytes of each page that hold our mark and checksum.
 	reserved = 8
-	// pageMark says that a checksum follows.
+	// pageMark marks a page as having a checksum, which follows.
 	pageMark = 0x72737431 // "rst1"
 	// maxNamed bounds how many damaged pages of a file are remembered by number.
 	maxNamed = 16
@@ -49,8 +49,8 @@ func sealPage(page []byte) {
 	binary.BigEndian.PutUint32(page[n-4:], crc32.Checksum(page[:n-4], castagnoli))
 }
 
-// checkPage reports whether a page is what was written. One without a mark was
-// not written by this file system, or never.
+// checkPage reports whether a page has the content that was written. One without a mark was not
+// written by this file system, or never.
 func checkPage(page []byte) bool {
 	n := len(page)
 	mark, sum := binary.BigEndian.Uint32(page[n-8:]), binary.BigEndian.Uint32(page[n-4:])
@@ -77,9 +77,9 @@ func firstPage() []byte {
 	binary.BigEndian.PutUint32(p[28:], 1) // pages
 	binary.BigEndian.PutUint32(p[52:], 1) // the largest root page: it has a map of pages,
 	binary.BigEndian.PutUint32(p[56:], 1) // UTF-8
-	binary.BigEndian.PutUint32(p[64:], 1) // and gives them back when it is told to
+	binary.BigEndian.PutUint32(p[64:], 1) // and gives them back on request
 	binary.BigEndian.PutUint32(p[68:], applicationID)
-	binary.BigEndian.PutUint32(p[92:], 1)                  // the change counter for which the number of pages holds
+	binary.BigEndian.PutUint32(p[92:], 1)                  // the change counter at which the number of pages was set
 	p[100] = 13                                            // leaf of a table
 	binary.BigEndian.PutUint16(p[105:], pageSize-reserved) // where its cells begin
 	sealPage(p)
@@ -112,7 +112,7 @@ var shim struct {
 type methods struct {
 	once  sync.Once
 	ours  uintptr
-	close closeFunc // those of SQLite's own file system
+	close closeFunc // close, read, write and sync of SQLite's own file system
 	read  dataFunc
 	write dataFunc
 	sync  syncFunc
@@ -136,7 +136,7 @@ func (m *methods) put(tls *libc.TLS, file uintptr, change func(ours *lib.Tsqlite
 
 // openedFile is a file that SQLite has open.
 type openedFile struct {
-	main string // the main file, or that of the log
+	main string // the main file, also for its log
 	// copies: the file belongs to a connection that copies the log.
 	copies bool
 }
@@ -175,8 +175,7 @@ func register(tls *libc.TLS, own uintptr, name string, open openFunc) error {
 	return nil
 }
 
-// at is what is at an address of SQLite's memory, which Go's collector does not
-// know.
+// at returns the value at an address of SQLite's memory, which Go's collector does not know.
 func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
 // function is the function that SQLite has a pointer to, and pointer the other
@@ -212,7 +211,7 @@ func openChecked(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags u
 		shim.main.put(tls, file, func(ours *lib.Tsqlite3_io_methods) {
 			ours.FxClose, ours.FxRead, ours.FxWrite = pointer(closeFile), pointer(readFile), pointer(writeFile)
 		})
-	default: // makeSchema says that it is not ours
+	default: // makeSchema reports that it is not ours
 		return rc
 	}
 	shim.mu.Lock()

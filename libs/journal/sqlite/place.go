@@ -17,8 +17,8 @@ import (
 const placeEvery = time.Second
 
 // place is the path of an open file. If the file is moved, removed or replaced, a process
-// continues with the one that it opened, which nobody else can find any more. The generation
-// does not show that: a copy of a file has the generation of the file.
+// continues with the one that it opened, which no other process can find any more. The
+// generation does not show that: a copy of a file has the generation of the file.
 type place struct {
 	path   string
 	opened os.FileInfo

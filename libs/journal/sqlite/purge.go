@@ -5,7 +5,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// purge removes what is left of a life, as far as that may be done.
+// purge removes the rest of a life, as far as permitted.
 func (t *tx) purge(op *journal.Purge) error {
 	t.free += purgePages
 	var h journal.Head
@@ -43,7 +43,7 @@ func (t *tx) purge(op *journal.Purge) error {
 	return err
 }
 
-// remaining is what is left of a record.
+// remaining describes a stored record of an ended life.
 type remaining struct {
 	journal.Remains
 	seq uint64
@@ -75,8 +75,8 @@ func (t *tx) remains(id int64, op *journal.Purge) ([]remaining, error) {
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	// By the hash of the id, because by its sequence number a row is found only among all those
-	// of the entity.
+	// By the hash of the id, because a search by sequence number would read all rows of the
+	// entity.
 	for i := range left {
 		r := &left[i]
 		remembered := false
@@ -103,7 +103,7 @@ func (t *tx) removeRecord(id int64, r *remaining) error {
 	return err
 }
 
-// removeEntity removes an entity of which no record is left.
+// removeEntity removes an entity that has no records left.
 func (t *tx) removeEntity(id int64, op *journal.Purge, p journal.Purging) error {
 	if err := t.s.removeWakes.Exec(id); err != nil {
 		return err

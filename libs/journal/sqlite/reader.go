@@ -23,10 +23,10 @@ type Reader struct {
 	place *place
 	db    *sql.DB
 	stmts readStmts
-	// generation is that of the file when it was opened.
+	// generation is the generation of the file when it was opened.
 	generation sharding.Generation
 	pageBytes  int // Config.PageBytes
-	// met is called when damage is met; nil: nobody wants to know.
+	// met is called when damage is met. It may be nil.
 	met func()
 }
 
@@ -38,10 +38,10 @@ func (r *Reader) corrupt(err error) error {
 	return corrupt(r.path, r.file, err)
 }
 
-// OpenReader opens the journal file at path to read it only, beside the processes that
-// write. The file must exist, and nothing in it is created or changed; if no process has it
-// open, SQLite makes the empty files that belong to its log. Of cfg, Loads and CommitTimeout
-// matter. Errors wrap [journal.ErrIdentity] for a file that is no journal of this format.
+// OpenReader opens the journal file at path to read it only, while processes write it. The file
+// must exist, and nothing in it is created or changed; if no process has it open, SQLite makes
+// the empty files that belong to its log. Of cfg, Loads and CommitTimeout matter. Errors wrap
+// [journal.ErrIdentity] for a file that is not a journal of this format.
 func OpenReader(ctx context.Context, path string, cfg journal.Config) (*Reader, error) {
 	r, err := openReader(ctx, path, cfg)
 	if err != nil {

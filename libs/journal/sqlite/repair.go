@@ -41,7 +41,7 @@ func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 	return d.reads.Raw(ctx, entity)
 }
 
-// readRaw reads what is stored of an entity, and its number, in a transaction.
+// readRaw reads the stored data of an entity, and its number, in a transaction.
 func readRaw(ctx context.Context, q querier, entity sharding.Entity) (id int64, e journal.RawEntity, err error) {
 	e.Entity = entity
 	var snapshot, life, cut int64

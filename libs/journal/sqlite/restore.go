@@ -24,10 +24,10 @@ const (
 	sharedSuffix = "-shm"
 )
 
-// Restore puts the journal of a backup at path. It writes a file beside it, and puts that into place
-// when it is complete and on the disk. Processes that still have the file open which was there are
-// shut out: they notice it within a second, and at each step after a pause. Errors are those of
-// [backup.Plan] and [backup.Reader].
+// Restore puts the journal of a backup at path. It writes a file in the same directory, and puts
+// that into place when it is complete and on the disk. Processes that still have the previous file
+// open are shut out: they notice it within a second, and at each step after a pause. It returns the
+// errors of [backup.Plan] and [backup.Reader].
 func Restore(ctx context.Context, path string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -145,7 +145,7 @@ func connLeavingLog(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 }
 
 // hasUsers reports whether another connection has the file open: each of them holds a shared lock
-// on it, so that nobody gets an exclusive one.
+// on it, so that no connection gets an exclusive one.
 func hasUsers(ctx context.Context, path string) (has bool, err error) {
 	db, err := sql.Open("sqlite", dsn(path, VFS, "rw", "locking_mode(exclusive)"))
 	if err != nil {
@@ -160,7 +160,7 @@ func hasUsers(ctx context.Context, path string) (has bool, err error) {
 	switch {
 	case busy(err):
 		return true, nil
-	case damaged(err): // nobody can work with it
+	case damaged(err): // no process can use it
 		return false, nil
 	}
 	return false, err
@@ -216,8 +216,8 @@ func readPages(r *backup.Reader, out io.Writer) error {
 	}
 }
 
-// renew makes a journal of the file that was written: with a generation of its own, and fences that
-// nobody owns.
+// renew makes a journal of the restored file, with a new generation and with fences that no region
+// owns.
 func renew(ctx context.Context, path string, facts journal.Facts, fence sharding.Fence) (err error) {
 	db, err := sql.Open("sqlite", dsn(path, VFS, "rw", "locking_mode(exclusive)", "synchronous(full)"))
 	if err != nil {
@@ -281,8 +281,8 @@ func put(ctx context.Context, made, path string, cfg journal.Config, o backup.Op
 	if err := ownLike(path+queueSuffix, path); err != nil {
 		return err
 	}
-	// The log and the marks of the old file must not be taken for those of the new one. The marks go last: without its
-	// log, the old file is refused because of them, if the new one does not come into place.
+	// The log and the marks of the old file must not be used with the new one. The marks go last: without its log, the
+	// old file is refused because of them, if the new one does not come into place.
 	if err := errors.Join(remove(path+logSuffix), remove(path+sharedSuffix)); err != nil {
 		return err
 	}

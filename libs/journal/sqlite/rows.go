@@ -182,7 +182,8 @@ func (p *pager[R]) record(id int64, entity sharding.Entity, seq uint64) error {
 	return nil
 }
 
-// number is that of an entity, 0 if there is none: all others come behind it.
+// number returns the number of an entity. It returns 0 if there is none, so all entities come
+// after it.
 func (p *pager[R]) number(e sharding.Entity) (int64, error) {
 	if e.ID == "" {
 		return 0, nil

@@ -91,6 +91,6 @@ CREATE INDEX IF NOT EXISTS pending_send ON send (type, shard) WHERE pending > 0;
 CREATE INDEX IF NOT EXISTS dead_send ON send (type, shard) WHERE dead > 0;
 `
 
-// expansions are what each format, from 2 on, adds to the one before. A program of the format
-// before works on a file that has them.
+// expansions holds, for each format from 2 on, the statements that extend the one before. A
+// program of the format before works on a file that has them.
 var expansions = map[int]string{}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// purgePages is how many unused pages the file gives back for each purge, while there are any:
-// more than the records of most entities take, and few enough that a batch with many purges
-// moves some megabytes at most.
+// purgePages is the number of unused pages that the file gives back for each purge, while there
+// are any: more than the records of most entities take, and few enough that a batch with many
+// purges moves some megabytes at most.
 const purgePages = 64
 
 // freePages gives unused pages back to the file system, a bounded number of them, in the

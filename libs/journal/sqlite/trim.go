@@ -5,8 +5,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// trimPages is how many unused pages the file gives back for each record that was removed or
-// has lost its events, while there are any: about as many as it took.
+// trimPages is the number of unused pages that the file gives back for each record that was
+// removed or has lost its events, while there are any: about as many as it took.
 const trimPages = 1
 
 // trimming is one trim of an entity.
@@ -67,7 +67,7 @@ func (x *trimming) readWaking() error {
 	return rows.Err()
 }
 
-// trimmed is what becomes of one record.
+// trimmed is a record that a trim decides about.
 type trimmed struct {
 	seq   uint64
 	entry journal.Entry

@@ -23,8 +23,8 @@ const (
 	forgetBatch = 2 * forgetEvery
 )
 
-// addEntitySQL gives an entity a number that no other one has or had: whoever remembers a number
-// may have missed that its entity was purged.
+// addEntitySQL gives an entity a number that no other one has or had: a process that remembers a
+// number may have missed that its entity was purged.
 const addEntitySQL = `INSERT INTO entity (id, type, name, dropped) VALUES (1 + max(
 	ifnull((SELECT max(id) FROM entity), 0), ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'purged'), 0)), ?, ?, ?)`
 
@@ -138,9 +138,10 @@ func prepareAll(ctx context.Context, p preparer, all []statement) error {
 	return nil
 }
 
-// closeStatements closes those that were prepared on a [sql.Conn]: closing the connection
-// does not. A connection with open statements stays open inside SQLite, with its files and
-// the shared lock on them, so that nobody is ever the last one to close the journal.
+// closeStatements closes the statements that were prepared on a [sql.Conn]: closing the
+// connection does not. A connection with open statements stays open inside SQLite, with its
+// files and the shared lock on them, so that no connection ever is the last one to close the
+// journal.
 func closeStatements(all []statement) []error {
 	var errs []error
 	for _, s := range all {
@@ -157,7 +158,7 @@ type tx struct {
 	s      *writeStmts
 	now    journal.Moment
 	stamp  journal.Stamp // of the entity whose head was read last
-	looked bool          // the stamp is that of a purge
+	looked bool          // the stamp was set by a purge
 	// added are the numbers of entities that this transaction has made or looked up: they are
 	// cached only when it is committed.
 	added map[sharding.Entity]int64

@@ -99,5 +99,5 @@ func (t *tx) Sends(entity sharding.Entity, seq uint64) (journal.SendStates, erro
 	return states, err
 }
 
-// idHash is the hash by which an entity belongs to a shard.
+// idHash returns the hash that assigns an entity to a shard.
 func idHash(e sharding.Entity) int64 { return int64(e.ID.Hash()) }

@@ -12,19 +12,20 @@ const (
 	queueSuffix = "-turn"
 	// writerSuffix is appended to the path for the file that is locked by the active writer.
 	writerSuffix = "-write"
-	// turnPatience is how long a writer waits for its turn until it continues without: long compared with what
-	// the writers before it need on a slow disk, short compared with [journal.Config.CommitTimeout].
+	// turnPatience bounds the time that a writer waits for its turn before it continues without: long compared
+	// with the time that the writers before it need on a slow disk, short compared with
+	// [journal.Config.CommitTimeout].
 	turnPatience = time.Second
 )
 
-// writeLock is what a connection holds while it writes: see "Writers" in the package comment.
-// It is used by one caller at a time.
+// writeLock is held by a connection while it writes: see "Writers" in the package comment. It
+// is used by one caller at a time.
 type writeLock struct {
 	queue, writer           *fileLock
 	holdsQueue, holdsWriter bool
 	patience                time.Duration
-	// late: the turn did not come within patience. The kernel also gives it to a process that is paused,
-	// and then nobody's turn comes until that process continues or dies.
+	// late: the turn did not come within patience. The kernel also gives it to a paused process, and
+	// then no writer gets a turn until that process continues or dies.
 	late bool
 }
 
@@ -39,9 +40,9 @@ func openWriteLock(path string, queue *fileLock) (w writeLock, err error) {
 
 // lock waits until the writers before this one have ended. It does nothing if this one holds the lock already.
 //
-// If the turn does not come in time, the caller continues without it: SQLite's own lock is what keeps two from
-// writing at once. Until the turn has come, later calls do not wait for it again. They pause, so that a process
-// that has just written does not always get SQLite's lock again before the others.
+// If the turn does not come in time, the caller continues without it: SQLite's own lock keeps two from writing
+// at once. Until the turn has come, later calls do not wait for it again. They pause, so that a process that
+// has just written does not always get SQLite's lock again before the others.
 func (w *writeLock) lock(ctx context.Context) error {
 	if w.holdsWriter {
 		return nil

@@ -44,7 +44,7 @@ type Store interface {
 	Activate(ctx context.Context, rawURL string, cfg journal.Config, format int, dryRun bool) (changed bool, err error)
 	// Snapshot returns what a backup of the database contains, as of one moment.
 	Snapshot(ctx context.Context, rawURL string, cfg journal.Config) (backup.Source, error)
-	// Restore replaces the database by that of a backup.
+	// Restore replaces the database by the one in a backup.
 	Restore(ctx context.Context, rawURL string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error)
 }
 

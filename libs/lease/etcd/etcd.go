@@ -76,7 +76,7 @@ type register struct {
 	members  []*member
 
 	mu      sync.Mutex
-	current int // the member that is asked
+	current int // the member that receives requests
 }
 
 type member struct {
@@ -89,7 +89,7 @@ func newRegister(u *backendurl.URL) (*register, error) {
 		Username: u.Text("user", ""), Logger: zap.NewNop(), DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepAliveEvery, DialKeepAliveTimeout: keepAliveTimeout, PermitWithoutStream: true,
 		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(connecting)},
-		MaxUnaryRetries: 1, // the lease is asked for again anyway, at the next member
+		MaxUnaryRetries: 1, // the request for the lease is retried anyway, at the next member
 	}}
 	r.password = u.Text("password_file", "")
 	secure := u.TLS()

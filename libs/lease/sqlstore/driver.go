@@ -34,7 +34,7 @@ func statementsOf(table string) statements {
 		read: `SELECT version, term, addr, uid, ttl_ns, nonce, cluster FROM ` + table + ` WHERE name = $1`,
 		insert: `INSERT INTO ` + table + ` (name, version, term, addr, uid, ttl_ns, nonce, cluster)
 	VALUES ($1, 1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING`,
-		// The condition is that of [lease.Record.Yields].
+		// The condition is the same as in [lease.Record.Yields].
 		update: `UPDATE ` + table + ` SET version = version + 1, term = $2, addr = $3, uid = $4, ttl_ns = $5, nonce = $6, cluster = $7
 	WHERE name = $1 AND version = $8 AND nonce = $9 AND term <= $2`,
 	}

@@ -23,8 +23,7 @@ const (
 	statementTimeout = 2 * time.Second
 	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 3 * time.Second
-	// silence is how long the server's machine may leave a connection without a response before
-	// the connection fails.
+	// silence is the time without a response from the server's machine after which the connection fails.
 	silence = 4 * time.Second
 	// schemaLock serializes the creation of the table; the number is arbitrary.
 	schemaLock = 7267371939

@@ -16,14 +16,13 @@ import (
 )
 
 const (
-	// applicationID marks our files: "rols". unmarkedID is that of development versions, which counted
-	// formats before these began again at 1.
+	// applicationID marks our files: "rols". Development versions marked theirs with unmarkedID, and
+	// counted formats before these began again at 1.
 	applicationID = 0x726f6c73
 	unmarkedID    = 0x726c7365
 	// format is the version of the table; others are refused.
 	format = 1
-	// busyTimeout is how long a statement waits for another process's write,
-	// which is one fsync long.
+	// busyTimeout bounds the wait of a statement for another process's write, which is one fsync long.
 	busyTimeout = 2 * time.Second
 	// openTimeout bounds the attempts to open a file that other processes are opening.
 	openTimeout = 5 * time.Second

@@ -20,12 +20,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ErrUnauthenticated says that the sender of a request is not known. Errors that wrap it say what is wrong with the
-// credentials, but nothing that helps to guess the right ones.
+// ErrUnauthenticated reports that the sender of a request is not known. Errors that wrap it describe the fault of
+// the credentials, but nothing that helps to guess the right ones.
 var ErrUnauthenticated = errors.New("not authenticated")
 
-// ErrUnavailable says that the sender cannot be authenticated now, because the keys of the issuer could not be fetched.
-// The request may be sent again.
+// ErrUnavailable reports that the sender cannot be authenticated now, because the keys of the issuer could not be
+// fetched. The request may be sent again.
 var ErrUnavailable = errors.New("cannot authenticate now")
 
 // maxToken is the longest token that is looked at.
@@ -66,7 +66,7 @@ func New(config Config, client *http.Client, bad func(error)) (*Authenticator, e
 }
 
 // Principal returns who sends a request: "" for an anonymous sender, if those are accepted. The error
-// wraps [ErrUnauthenticated] or [ErrUnavailable]. A nil Authenticator asks nobody.
+// wraps [ErrUnauthenticated] or [ErrUnavailable]. For a nil Authenticator, every sender is anonymous.
 func (a *Authenticator) Principal(r *http.Request) (string, error) {
 	if a == nil {
 		return "", nil
@@ -85,7 +85,7 @@ func (a *Authenticator) Principal(r *http.Request) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrUnauthenticated, a.accepts())
 }
 
-// accepts says what a sender can do to be authenticated.
+// accepts describes what a sender can do to be authenticated.
 func (a *Authenticator) accepts() string {
 	const header, certificate = "send a token or an API key in the header Authorization: Bearer", "present a client certificate"
 	switch bearer := a.tokens != nil || a.keys != nil; {
@@ -177,7 +177,7 @@ func (a *Authenticator) token(ctx context.Context, token string) (string, error)
 	var claims jwt.Claims
 	tried, proven := false, false
 	for _, key := range keys {
-		// The key says which algorithms it is for. The token must not choose another one.
+		// The key lists its algorithms. The token must not choose another one.
 		if slices.Contains(key.can, jose.SignatureAlgorithm(header.Algorithm)) && !proven {
 			tried, claims = true, jwt.Claims{}
 			proven = parsed.Claims(key.Key, &claims) == nil

@@ -7,9 +7,9 @@
 //	key:billing                      the name of an API key
 //	tls:spiffe://shop/billing        the URI of a client's certificate, or its common name
 //
-// A [Policy] says which principals may send which commands to which entities. Gateways and regions each
-// have one. A gateway asks its Policy before it admits a command. A region asks its own Policy before it
-// runs the command.
+// A [Policy] defines the commands that a principal may send, and the entities that may receive them.
+// Gateways and regions each have one. A gateway asks its Policy before it admits a command. A region
+// asks its own Policy before it runs the command.
 //
 // # What this does not do
 //

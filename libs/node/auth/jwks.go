@@ -117,7 +117,7 @@ func (s *keySet) find(id string) (found []usableKey) {
 	return found
 }
 
-// keySource is where the keys of an issuer are from.
+// keySource provides the keys of an issuer.
 type keySource interface {
 	// get returns the keys. If unknown is set, a token names a key that is not among them, and they
 	// are requested again if they have not been a moment ago.

@@ -13,8 +13,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// keyPrefix begins every API key, so that scanners for leaked secrets find one, and so that it is
-// told from a token.
+// keyPrefix begins every API key, so that scanners for leaked secrets find one, and so that it
+// differs from a token.
 const keyPrefix = "roost_"
 
 // NewAPIKey returns an API key with 256 random bits, and the line with its name and hash for the

@@ -10,11 +10,11 @@ import (
 	"github.com/roost-cluster/roost/libs/node/watchfile"
 )
 
-// Operator is who holds a management token.
+// Operator is the holder of a management token.
 type Operator struct {
 	// Name is the name of the token, such as key:anna.
 	Name string
-	// ReadOnly says that the token is for requests that change nothing.
+	// ReadOnly is true if the token is only for requests that change nothing.
 	ReadOnly bool
 }
 

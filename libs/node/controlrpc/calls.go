@@ -5,7 +5,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// maxCallsOfOne is how many calls of one process may wait. It makes one of a kind at a
+// maxCallsOfOne is the number of calls of one process that may wait. It makes one of a kind at a
 // time; the others have lost patience.
 const maxCallsOfOne = 16
 
@@ -30,7 +30,7 @@ type held struct {
 	got  chan<- Answer
 }
 
-// NewCalls returns a set of calls, at most most of which may wait for an answer.
+// NewCalls returns a set of calls; at most most calls may wait for an answer.
 func NewCalls(most int) *Calls {
 	return &Calls{most: most, waiting: map[control.Call]held{}, of: map[sharding.NodeID]int{}}
 }

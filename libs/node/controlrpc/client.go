@@ -44,7 +44,7 @@ func Via(client *http.Client, url func(addr string) string) Reach {
 	return func(_ control.Role, addr string) (*http.Client, string) { return client, url(addr) }
 }
 
-// peer is whoever messages are for at an address.
+// peer returns a client for the receiver of messages at an address.
 func (c *Client) peer(addr string, msgs ...control.Message) controlv1.Control {
 	client, url := c.Reach(control.Receivers(msgs...), addr)
 	return controlv1.NewControlProtobufClient(url, client)

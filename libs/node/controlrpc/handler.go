@@ -15,19 +15,20 @@ import (
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
 
-// PathPrefix is where the [Handler] belongs.
+// PathPrefix is the path of the [Handler].
 const PathPrefix = controlv1.ControlPathPrefix
 
-// Receiver is what a driver does with messages, whatever their kinds. Its errors are
-// Twirp's. size is the length of the request on the wire.
+// Receiver handles the messages of all kinds in a driver. Its errors are Twirp's. size is the
+// length of the request on the wire.
 type Receiver interface {
-	// Receive takes one-way messages, all or none. Those of an unknown kind are left out.
+	// Receive takes one-way messages, all or none. Messages of an unknown kind are left out.
 	Receive(ctx context.Context, from sharding.NodeID, msgs []control.Message, size int) error
 	// Answer waits for the answer to a call, as long as ctx allows.
 	Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error)
 }
 
-// Known returns what the membership says of a node; a zero Identity: it is no member.
+// Known returns the identity of a node, as the membership has it; a zero Identity: it is not a
+// member.
 type Known func(sharding.NodeID) control.Identity
 
 // Handler serves the messages to one process. A message in the name of a member is taken only from this member, as
@@ -52,8 +53,8 @@ type service struct {
 	tables   *tables
 }
 
-// check refuses what is meant for another cluster or incarnation. The refusal says what
-// role this process has.
+// check refuses what is meant for another cluster or incarnation. The refusal names the role of
+// this process.
 func (s *service) check(cluster string, to uint64) error {
 	if cluster != s.cluster {
 		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cluster, cluster).

@@ -21,8 +21,8 @@ var Limits = node.OutboxLimits{
 	// With the names of the cluster and the sender less than the 4 MiB that
 	// service.max_body allows by default, whatever the messages are.
 	CallBytes: 3 << 20,
-	// A quarter of the shards that the largest table has by default, so that a
-	// region that answers is told of all of them within a few repeats.
+	// A quarter of the shards that the largest table has by default, so that a region that answers
+	// learns of all of them within a few repeats.
 	Messages: 65_536,
 	// 8 MiB: the messages with names of 64 bytes, which are longer than most.
 	Bytes: 8 << 20,
@@ -31,8 +31,8 @@ var Limits = node.OutboxLimits{
 // size is about the memory of a message, in bytes; more than its length on the wire.
 func size(m control.Message) int { return 64 + proto.Size(wire.Encode(m)) }
 
-// Outbox sends one-way messages to many processes, in order to each of them. What is of
-// an earlier term than a message behind it is not sent any more.
+// Outbox sends one-way messages to many processes, in order to each of them. A message of an
+// earlier term than a later message is not sent any more.
 type Outbox struct {
 	*node.Outbox[sharding.NodeID, control.Message]
 	ctx     context.Context
@@ -67,7 +67,7 @@ func (o *Outbox) send(to sharding.NodeID, gathered []control.Message) {
 	}
 }
 
-// newest leaves out what is of an earlier term than a message behind it.
+// newest leaves out the messages of earlier terms than the highest one.
 func newest(msgs []control.Message) []control.Message {
 	var term sharding.Term
 	for _, m := range msgs {

@@ -27,8 +27,8 @@ const (
 	keepEncoded = time.Second
 	// largeAnswer is from how many bytes an answer waits until few others are being sent.
 	largeAnswer = 256 << 10
-	// largeAtOnce is how many of these are sent at a time: enough that a slow watcher does not hold
-	// up the others, and few enough for a small machine.
+	// largeAtOnce is the number of these that are sent at a time: enough that a slow watcher does
+	// not hold up the others, and few enough for a small machine.
 	largeAtOnce = 16
 )
 
@@ -78,7 +78,7 @@ func (t *tables) encode(table control.TableChanged) *controlv1.Message {
 		}
 	})
 	if e.raw == nil {
-		return wire.Encode(table) // whoever writes it reports the error
+		return wire.Encode(table) // its writer reports the error
 	}
 	m := &controlv1.Message{}
 	m.ProtoReflect().SetUnknown(e.raw)

@@ -1,6 +1,6 @@
-// Package member is what coordinators and regions have in common, as the members of a
-// cluster: the keys of their configuration, finding and joining the cluster, their
-// membership, and their entry in discovery.
+// Package member is the common part of coordinators and regions, as the members of a cluster: the
+// keys of their configuration, finding and joining the cluster, their membership, and their entry
+// in discovery.
 //
 // # What this does not do
 //
@@ -35,14 +35,14 @@ type Member struct {
 	posing  node.Repeated
 }
 
-// Options are what differs between the services.
+// Options are the settings that differ between the services.
 type Options struct {
 	// Settings are the configuration.
 	Settings *Settings
 	// Cluster is the name of the cluster, and Role what the process is for.
 	Cluster string
 	Role    string
-	// Version is the version of what the process runs, for people to see.
+	// Version is the version of the program that the process runs, for people to see.
 	Version string
 	// WatchRoles are the roles of the members that this process watches whatever the
 	// others do, see [gossip.Config].
@@ -51,8 +51,8 @@ type Options struct {
 	Changed func()
 }
 
-// Join prepares the membership of a process on its node: handlers, checks and metrics.
-// Nothing is asked or sent before the stages run.
+// Join prepares the membership of a process on its node: handlers, checks and metrics. It sends
+// nothing before the stages run.
 func Join(n *node.Node, o Options) (*Member, error) {
 	g := gossip.DefaultConfig()
 	g.Self, g.Name, g.Roles, g.WatchRoles = n.Self(), n.Name(), []string{o.Role}, o.WatchRoles
@@ -91,7 +91,7 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	return m, n.ObserveMembers(m.Agent.Members)
 }
 
-// Identity returns what the membership says of the process with a node's identity; a zero Identity: it is no member.
+// Identity returns the identity of a node's process, as the membership has it; a zero Identity: it is not a member.
 func (m *Member) Identity(n sharding.NodeID) control.Identity {
 	member, _ := m.Agent.Members().Member(n)
 	return IdentityOf(member.Name, member.Roles)
@@ -162,7 +162,7 @@ func (m *Member) Register(scope string) error {
 		Name: "registration",
 		Run:  r.Run,
 		Stop: func(ctx context.Context) error {
-			_ = r.Leave(ctx) // it is logged, and the entry ends by itself
+			_ = r.Leave(ctx) // it is logged, and the entry expires
 			return r.Close()
 		},
 		StopTimeout: 5 * time.Second,

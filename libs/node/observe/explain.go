@@ -24,11 +24,13 @@ import (
 )
 
 const (
-	// maxGateways and maxCoordinators are how many of them are asked. Further ones would hardly say anything new.
+	// maxGateways and maxCoordinators bound the number of them that get a question. Further ones would hardly add
+	// anything new.
 	maxGateways, maxCoordinators = 16, 8
-	// maxText is how much of an error of a party is passed on, in bytes.
+	// maxText is the length of the part of a party's error that is passed on, in bytes.
 	maxText = 300
-	// maxExplaining is how many entities a process explains at the same time. Further requests are refused.
+	// maxExplaining is the number of entities that a process explains concurrently. Further requests are
+	// refused.
 	maxExplaining = 4
 	// maxAnswer is the longest answer of a party, in bytes. The stack of a turn takes most of it.
 	maxAnswer = 1 << 20
@@ -92,8 +94,8 @@ type party struct {
 }
 
 // gather asks this process, then the parties that this process knows, and then the parties that the answers name. So
-// each party is asked as soon as it is known. That takes two steps at most: the parties in the own route table are asked
-// at once, and those that the coordinator names when it has answered.
+// each party gets its question as soon as it is known. That takes two steps at most: the parties in the own route table
+// get the question at once, and those that the coordinator names when it has answered.
 func (g *gathering) gather(ctx context.Context) {
 	own := &party{Party: diagnosis.Party{Role: g.e.Role, Name: g.e.ownName(), Addr: g.e.Self.Addr, UID: uint64(g.e.Self.UID), Asker: true}}
 	g.list, g.asked[g.e.Self.Addr] = append(g.list, own), true
@@ -215,8 +217,9 @@ func (g *gathering) rename(named *party) {
 	}
 }
 
-// inquire asks a process, and finds out why it does not answer. For that it opens a connection beside the question: what
-// happens to the connection distinguishes a process that has ended, one that is paused, and one that is cut off.
+// inquire asks a process, and finds out why it does not answer. For that it opens a connection concurrently with the
+// question: what happens to the connection distinguishes a process that has ended, one that is paused, and one that is
+// cut off.
 func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *inspectionv1.ObserveRequest) (diagnosis.Result, *inspectionv1.Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -237,7 +240,7 @@ func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *ins
 }
 
 // resultOf returns the outcome of a question that has failed with err. dial is the error of the connection that was
-// opened beside it, and late says that the time for an answer was over.
+// opened concurrently, and late is true if the time for an answer was over.
 func resultOf(err, dial error, late bool) diagnosis.Result {
 	var e twirp.Error
 	var op *net.OpError

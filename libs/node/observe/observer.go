@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// Patience is how long a party has to answer. A healthy process answers within a few milliseconds, and an
-	// explanation must be ready while the trouble lasts.
+	// Patience is the time that a party has to answer. A healthy process answers within a few milliseconds,
+	// and an explanation must be ready while the trouble lasts.
 	Patience = 60 * time.Millisecond
 	// reserve is the part of Patience that is kept for the way back. What a process has not found out before, is missing
 	// in its answer.
 	reserve = 15 * time.Millisecond
-	// maxObservations is how many questions a process answers at the same time. Further ones are refused.
+	// maxObservations is the number of questions that a process answers concurrently. Further ones are
+	// refused.
 	maxObservations = 8
 )
 
-// Observe returns what this process knows of an entity. When the context ends, it returns what it has found by then.
+// Observe returns the knowledge of this process about an entity. When the context ends, it returns the part found by
+// then.
 type Observe func(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error)
 
 // Observer serves the questions of other processes.

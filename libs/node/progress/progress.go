@@ -32,8 +32,8 @@ type Bar struct {
 	drawn    bool // there is a bar on the terminal
 }
 
-// New returns a Bar that writes to w. what says what is done, in the past, and count writes an amount
-// of it, such as [Plain] or [Bytes].
+// New returns a Bar that writes to w. what names the work, in the past tense, and count writes an
+// amount of it, for example [Plain] or [Bytes].
 func New(w io.Writer, what string, count func(int64) string) *Bar {
 	b := &Bar{w: w, what: what, count: count, every: lineEvery, last: time.Now()}
 	if f, ok := w.(*os.File); ok {

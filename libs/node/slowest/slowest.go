@@ -6,7 +6,7 @@
 //
 // # What this does not do
 //
-// It measures nothing, and it is no replacement for traces: of each command it has one line.
+// It measures nothing, and it does not replace traces: it has one line for each command.
 package slowest
 
 import (
@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// Window is the time of which the slowest commands are kept: as long as it takes to look.
+	// Window is the length of the time that the slowest commands are selected from: as long as it
+	// takes to look.
 	Window = 10 * time.Second
-	// PerWindow is how many commands of a window are kept.
+	// PerWindow is the number of commands of a window that are kept.
 	PerWindow = 8
 	// MaxEntries and MaxBytes bound what is kept of all windows: half an hour of a few slow commands,
 	// or some minutes of a busy process.

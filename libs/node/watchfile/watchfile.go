@@ -3,7 +3,7 @@
 //
 // # What this does not do
 //
-// It has no goroutine: a file is looked at when its content is asked for.
+// It has no goroutine: a file is checked when its content is requested.
 package watchfile
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// lookEvery is how often a file is looked at, at most.
+// lookEvery is the shortest time between two checks of a file.
 const lookEvery = time.Second
 
 // maxFile is the longest file that is read, in bytes.

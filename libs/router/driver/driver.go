@@ -24,13 +24,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Config is what a [Driver] needs.
+// Config configures a [Driver].
 type Config struct {
 	Core router.Config
-	// Link configures the links to regions. Without a Generation, that of the route table
-	// is used.
+	// Link configures the links to regions. Without a Generation, the links use the route table's.
 	Link link.Config
-	// Inbox is how many messages may wait for the loop before [Driver.Submit] refuses
+	// Inbox is the number of messages that may wait for the loop before [Driver.Submit] refuses
 	// more. 0: any number; the limits of the core still hold.
 	Inbox int
 	Log   *slog.Logger
@@ -50,7 +49,7 @@ type Config struct {
 // Outlet takes commands to a region: a link, or the region in this process. Its methods
 // never wait.
 type Outlet interface {
-	// Queue takes a command, which it must copy. Its errors are those of [link.Link.Queue].
+	// Queue takes a command, which it must copy. Its errors are the same as for [link.Link.Queue].
 	Queue(shard uint32, c *link.Command) error
 	// Flush sends what was queued.
 	Flush()
@@ -106,10 +105,10 @@ type Call struct {
 	// ID is set by [Driver.Number].
 	ID  router.RequestID
 	Env sharding.Envelope
-	// ReadOnly is that of [router.Submit].
+	// ReadOnly is passed on to [router.Submit].
 	ReadOnly bool
-	// End is called by the loop, once per submitted call. It must not wait, and not keep its argument. Whoever gets
-	// the reply gives back what it counts, by [Driver.Delivered].
+	// End is called by the loop, once per submitted call. It must not wait, and not keep its argument. The receiver
+	// of the reply gives its bytes back by [Driver.Delivered].
 	End func(*router.Finish)
 }
 
@@ -141,8 +140,8 @@ func (d *Driver) Refusal(err error) sharding.Reply {
 	return sharding.Reject(sharding.ResourceExhausted, "not applied: too many commands wait in this "+d.cfg.Core.Process)
 }
 
-// Abandon ends a call for which nobody waits any more. If it has ended meanwhile, ended is
-// called by the loop.
+// Abandon ends a call that no caller waits for any more. If it has ended meanwhile, ended is called
+// by the loop.
 func (d *Driver) Abandon(c *Call, ended func()) {
 	d.Do(func() {
 		if d.calls[c.ID] != c {
@@ -154,8 +153,8 @@ func (d *Driver) Abandon(c *Call, ended func()) {
 	})
 }
 
-// Delivered says that the receivers of replies have them: bytes is the sum of what they
-// counted ([router.Finish].Held).
+// Delivered reports that replies have reached their receivers: bytes is the sum of their
+// [router.Finish].Held.
 func (d *Driver) Delivered(bytes int) { d.delivered.Add(int64(bytes)) }
 
 // Put gives the core an input.
@@ -197,8 +196,8 @@ func (d *Driver) End() { d.cancel() }
 // tickEvery is the shortest interval of ticks, about the core's shortest interval.
 const tickEvery = 20 * time.Millisecond
 
-// Run runs the loop until [Driver.End]. Then it ends all calls, closes the links, and waits
-// for what runs beside the loop.
+// Run runs the loop until [Driver.End]. Then it ends all calls, closes the links, and waits for the
+// background work.
 func (d *Driver) Run() {
 	loop.Run(d.ctx, d.inbox, tickEvery, d.core.Due, d.takeBatch)
 	d.inbox.Close()

@@ -112,7 +112,7 @@ func (d *Driver) perform(o router.Output) {
 	}
 }
 
-// send sends a control message, beside the loop.
+// send sends a control message, in the background.
 func (d *Driver) send(o router.Send) {
 	if !control.IsCall(o.Msg) {
 		d.cfg.Send(sharding.NodeID{Addr: o.To}, o.Msg)

@@ -3,7 +3,7 @@
 //
 // # What this does not do
 //
-// It says what is refused, not how: each such component has a test of its own.
+// It defines the refused commands, not the refusals: each such component has a test of its own.
 package shardingtest
 
 import (

@@ -1,6 +1,6 @@
 // Package operate decides how a built-in command of an operator is brought to the region that
-// serves its entity: when the command is sent, when it is sent again, and what is known of its
-// effect in the end. A [Machine] is for one command.
+// serves its entity: when the command is sent, when it is sent again, and which outcome is
+// reported in the end. A [Machine] is for one command.
 //
 // The command is sent to the owner of its shard, at an epoch that no region has refused. An attempt
 // that was not answered is repeated with the same key, so the command has one effect. Once an attempt
@@ -17,8 +17,8 @@
 // # Duties of the driver
 //
 //  1. The first input is Begin. Each of the outputs [Find], [Send] and [Wait] is answered by one
-//     input before any other input is stepped. Only [CallerGone] (nobody waits for the result any
-//     more) may come at any time. After [End] no input is stepped.
+//     input before Step receives any other input. Only [CallerGone] (the caller no longer waits for
+//     the result) may come at any time. After [End] there are no more inputs.
 //  2. [Allocate] (it asks the coordinator for an owner of the shard) is not answered.
 //  3. All attempts have the same idempotency key. An attempt that may have left this process is
 //     reported with [Failed.Sent] set.

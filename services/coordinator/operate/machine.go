@@ -18,7 +18,7 @@ type Machine struct {
 	region   string         // where it was sent last
 	epoch    sharding.Epoch // at which it was sent last
 	sending  bool           // an attempt is in progress
-	refused  sharding.Epoch // up to which regions have refused it; 0: none has
+	refused  sharding.Epoch // the highest epoch that a region has refused; 0: none has
 	doubt    bool           // an attempt may have been applied
 	last     string         // why it is not applied yet
 	ended    bool
@@ -70,8 +70,8 @@ func (m *Machine) Step(now time.Time, in Input) []Output {
 	return nil
 }
 
-// find has it looked up where the entity is. What an earlier attempt may have done is not refused
-// because of what is known of its target now: its region knows better.
+// find looks up where the entity is. A command in doubt is not refused because of the present state of its target:
+// the region that serves the entity knows better.
 func (m *Machine) find() []Output { return []Output{Find{Target: !m.doubt}} }
 
 func (m *Machine) found(now time.Time, in *Found) []Output {

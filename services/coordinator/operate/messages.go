@@ -9,7 +9,7 @@ import (
 // Input is one message to a [Machine]. The set is closed.
 type Input interface{ input() }
 
-// Output is what a machine wants done. The set is closed.
+// Output is a request to the driver of a machine. The set is closed.
 type Output interface{ output() }
 
 // Inputs.
@@ -32,14 +32,14 @@ type (
 	Answered struct{ Reply sharding.Reply }
 	// NotMine answers Send: the region does not serve the shard at that epoch, and has done nothing.
 	NotMine struct{}
-	// Failed answers Send: there is no answer. Sent says that the region may have got the command.
+	// Failed answers Send: there is no answer. Sent is true if the region may have got the command.
 	Failed struct {
 		Sent bool
 		Err  error
 	}
 	// Tick answers Wait when its time has come.
 	Tick struct{}
-	// CallerGone: nobody waits for the result any more.
+	// CallerGone: the caller no longer waits for the result.
 	CallerGone struct{}
 )
 

@@ -17,8 +17,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// admin answers operators. Only the active coordinator knows the shards; a
-// standby says who is active.
+// admin answers operators. Only the active coordinator knows the shards; a standby names the active one.
 type admin struct{ s *Server }
 
 // adminReads are the methods that change nothing. All others need a management token, if there are
@@ -185,7 +184,7 @@ func unreadable(list []coordinator.UnreadableShards, typ string) (out []*adminv1
 	return out
 }
 
-// drainStays says why a drain does not end, and what to do.
+// drainStays returns the reason why a drain does not end, and the remedy.
 func drainStays(u *coordinator.UnreadableShards) string {
 	if u.Closest == "" {
 		return "there is no other region that could be given them; start one"
@@ -209,7 +208,7 @@ func readers(by []string, version string) string {
 	return strings.Join(by, " or ") + ", or of another version that reads it"
 }
 
-// unreadableNow says why shards are unreadable, and what to do.
+// unreadableNow returns the reason why shards are unreadable, and the remedy.
 func unreadableNow(o coordinator.UnreadableNow) string {
 	if o.Closest == "" {
 		return "no region is here that could read what is stored of them; start one of the version that stored it"
@@ -246,7 +245,7 @@ func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.W
 	return toWhere(&v, t, entity.ID), nil
 }
 
-// toWhere says where an entity of a type is.
+// toWhere returns where an entity of a type is.
 func toWhere(v *coordinator.View, t *sharding.TypeDesc, of sharding.EntityID) *adminv1.WhereResponse {
 	id := t.ShardOf(of)
 	row, why := sharding.Row{Shard: id}, sharding.Cause(0)

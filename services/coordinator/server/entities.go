@@ -35,15 +35,15 @@ func ownedOf(v coordinator.View) *owned {
 	return o
 }
 
-// name is what operators call a region: its name, or its address while it is not registered.
+// name returns the name of a region, or its address while it is not registered.
 func (o *owned) name(n sharding.NodeID) string { return cmp.Or(o.names[n], n.Addr) }
 
 func (o *owned) is(n sharding.NodeID, region string) bool {
 	return region == "" || region == o.name(n) || region == n.Addr
 }
 
-// regions returns the regions that own shards of a type, or of all, sorted by name. A region that is not
-// registered is among them: it still has what it has in memory.
+// regions returns the regions that own shards of a type, or of all, sorted by name. A region that is not registered
+// is among them: its memory still has its entities.
 func (o *owned) regions(typ sharding.EntityType, shard *uint32, region string) (all []asked) {
 	for id, r := range o.owners { // order-free: sorted below
 		if (typ == "" || typ == id.Type) && (shard == nil || *shard == id.Index) && o.is(r.Owner, region) {
@@ -53,7 +53,7 @@ func (o *owned) regions(typ sharding.EntityType, shard *uint32, region string) (
 	return sortAsked(all)
 }
 
-// checkRegion returns an error for a region that is no member, and owns nothing either.
+// checkRegion returns an error for a region that is not a member, and owns nothing either.
 func (o *owned) checkRegion(region string) error {
 	if region == "" || slices.ContainsFunc(o.view.Regions, func(r coordinator.RegionView) bool { return o.is(r.Node, region) }) ||
 		slices.ContainsFunc(o.view.Rows, func(r sharding.Row) bool { return !r.Owner.IsZero() && o.is(r.Owner, region) }) {
@@ -157,8 +157,8 @@ func positionOf(e *adminv1.Entity) entitylist.Position {
 	return entitylist.Position{Shard: sharding.ShardID{Type: sharding.EntityType(e.Type), Index: e.Index}, ID: sharding.EntityID(e.Id)}
 }
 
-// believe returns what a region says of an entity, and nil if it cannot know: the entity is in a shard
-// that the region does not own (any more).
+// believe returns a region's report about an entity, and nil if the region cannot know: the entity is in a shard that
+// the region does not own (any more).
 func (o *owned) believe(r asked, x *inspectionv1.ActiveEntity, w *wanted) *adminv1.Entity {
 	e := sharding.Entity{Type: sharding.EntityType(x.GetType()), ID: sharding.EntityID(x.GetId())}
 	i := slices.IndexFunc(o.view.Types, func(t sharding.TypeDesc) bool { return t.Type == e.Type })
@@ -177,8 +177,8 @@ func (o *owned) believe(r asked, x *inspectionv1.ActiveEntity, w *wanted) *admin
 	}
 }
 
-// storedPage is how many entities are listed at a time if few of them are wanted: some milliseconds of
-// the journal.
+// storedPage is the number of entities that are listed at a time if few of them are wanted: some milliseconds of the
+// journal.
 const storedPage = 1000
 
 // storedEntities lists what the journal has, for at most listTime.
@@ -197,7 +197,7 @@ func (a admin) storedEntities(ctx context.Context, req *adminv1.EntitiesRequest,
 		for more := true; more; {
 			if len(out.Entities) >= w.limit || time.Now().After(until) {
 				next := cursor{Shard: sharding.ShardID{Type: t.Type}, Stored: true}
-				if from.After.ID != before(req.Prefix) { // that is no text
+				if from.After.ID != before(req.Prefix) { // that is not valid text
 					next.ID = from.After.ID
 				}
 				out.Next = next.String()

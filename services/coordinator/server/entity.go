@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// entityRows is how many reminders and sends of an entity are listed, and how many timers.
+	// entityRows bounds the listed reminders and sends of an entity, and its timers.
 	entityRows = 20
-	// maxShownPayload is the longest payload of an event that is shown, and maxShownRecords is how many bytes
-	// of records are read for an answer. People read the answer, and cannot read much more.
+	// maxShownPayload is the longest payload of an event that is shown, and maxShownRecords bounds the bytes of
+	// records that are read for an answer. People read the answer, and cannot read much more.
 	maxShownPayload, maxShownRecords = 64 << 10, 2 << 20
 	// maxShownState is the longest state that is passed on.
 	maxShownState = 1 << 20
 )
 
-// Entity returns all that is known of one entity. Its region and the journal are asked at the same time. If one
-// of them does not answer, the response says so, and has what the other one knows.
+// Entity returns everything known about one entity. It queries the entity's region and the journal concurrently. If
+// one of them does not answer, the response reports so, and has the data of the other.
 func (a admin) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1.EntityResponse, error) {
 	timeout, err := a.s.patience(req.TimeoutMs)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a admin) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1
 	return q.out, nil
 }
 
-// entityQuestion collects what is known of an entity.
+// entityQuestion collects the data about an entity.
 type entityQuestion struct {
 	admin
 	of      sharding.Entity
@@ -78,7 +78,7 @@ type entityQuestion struct {
 	timeout time.Duration
 	shard   sharding.ShardID
 	owner   *sharding.Row // nil: none
-	mu      sync.Mutex    // of out, whose parts are asked for at the same time
+	mu      sync.Mutex    // of out, whose parts are read concurrently
 	out     *adminv1.EntityResponse
 }
 
@@ -104,12 +104,12 @@ func (q *entityQuestion) set(change func(*adminv1.EntityResponse)) {
 	change(q.out)
 }
 
-// silence says why something is missing in the answer.
+// silence adds the reason why something is missing in the answer.
 func (q *entityQuestion) silence(reason string) {
 	q.set(func(out *adminv1.EntityResponse) { out.Silent = append(out.Silent, &adminv1.Silent{Reason: reason}) })
 }
 
-// broken says that something stored cannot be read.
+// broken reports that something stored cannot be read.
 func (q *entityQuestion) broken(what string, err error) {
 	q.set(func(out *adminv1.EntityResponse) {
 		out.Damaged = append(out.Damaged, strings.ToValidUTF8(fmt.Sprintf("%s: %v", what, err), "\ufffd"))

@@ -19,12 +19,12 @@ import (
 // maxDescription is the longest description that is read of a process, in bytes.
 const maxDescription = 64 << 10
 
-// examined is a process that is asked how it is set up.
+// examined is a process to query for its setup.
 type examined struct {
 	role, name, zone string
 	uid              uint64
 	client           inspectionv1.Observer
-	outOfReach       error // why it cannot be asked
+	outOfReach       error // why it cannot be queried
 }
 
 // Examine asks all members and all gateways how they are set up, and lists what is unsafe or unwise.
@@ -147,8 +147,8 @@ func (s *Server) describeAll(ctx context.Context, list []examined) *checkup.Evid
 	return ev
 }
 
-// clockOffset returns how far another clock is ahead of this one, at least; negative: it is behind. The other
-// clock was read at some time between from and to, so its reading may be right if it is between them.
+// clockOffset returns by how much another clock is fast compared to this one, at least; negative: it is slow. The
+// other clock was read at some time between from and to, so its reading may be right if it is between them.
 func clockOffset(read, from, to time.Time) time.Duration {
 	switch {
 	case read.After(to):

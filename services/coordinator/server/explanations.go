@@ -21,7 +21,7 @@ var explanationEntity = wire.DecisionsEntity
 // droppedName is the name of a count of explanations that were not kept, among the explanations.
 const droppedName = "dropped"
 
-// explanationLimits are those of the configuration.
+// explanationLimits returns the limits that the configuration sets.
 func (c *Config) explanationLimits() coordinator.ExplanationLimits {
 	l := coordinator.DefaultExplanationLimits()
 	l.MaxBytes = c.DecisionsMiB << 20
@@ -67,7 +67,7 @@ func (s *Server) keepExplanations() {
 	}
 }
 
-// readExplanations reads beside the loop.
+// readExplanations reads in the background.
 func (s *Server) readExplanations(req journal.LoadRequest, done func(journal.Loaded, error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.limits.TakeoverTimeout)
@@ -141,9 +141,9 @@ type keptExplanation struct {
 	dropped uint64
 }
 
-// decodeExplanations reads records of the log, and then explanations that wait to be stored. It returns
-// the newest ones that match, the oldest of them first, and none twice. What cannot be read is left
-// out: it is of a later release.
+// decodeExplanations reads records of the log, and then explanations that wait to be stored. It returns the newest
+// ones that match, the oldest of them first, and none twice. What cannot be read is left out: a later release wrote
+// it.
 func decodeExplanations(records []sharding.Record, waiting [][]byte, newest int, match func(*coordinatorv1.Decision) bool) (list []keptExplanation) {
 	type id struct {
 		term uint32

@@ -27,9 +27,8 @@ const (
 	// listMost is the largest number of rows in an answer. A row has names but no inputs, so an
 	// answer is at most a MiB or two.
 	listMost = 1000
-	// listShards is how many shards are read at a time while shards have few rows. If they were read
-	// one by one, the round trips would take most of the time. The journal bounds the size of what is
-	// read (PageBytes).
+	// listShards is the number of shards that are read at a time while shards have few rows. If they were read one by
+	// one, the round trips would take most of the time. The journal bounds the size of a read (PageBytes).
 	listShards = 64
 	// listTime bounds how long a listing reads rows. After that time, the rows found so far are
 	// answered. The command line waits twice as long for an answer.
@@ -48,9 +47,9 @@ type cursor struct {
 	// Place is the place of the first send of record Seq that is not listed yet; 0: all of the
 	// record's sends are listed.
 	Place int `json:",omitempty"`
-	// Pending says that all dead letters are listed, and that the listing continues with pending sends.
+	// Pending is true if all dead letters are listed, and the listing continues with pending sends.
 	Pending bool `json:",omitempty"`
-	// Stored says that the listing is one of stored entities, which is in another order.
+	// Stored is true if the listing is one of stored entities, which is in another order.
 	Stored bool `json:",omitempty"`
 }
 
@@ -79,7 +78,7 @@ func parseCursor(text string) (c cursor, err error) {
 	return c, nil
 }
 
-// wanted is what a request for a listing asks for.
+// wanted holds the parameters of a request for a listing.
 type wanted struct {
 	typ   sharding.EntityType // empty: all
 	id    sharding.EntityID   // empty: all
@@ -225,7 +224,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 		return out, nil
 	}
 	var subjects []*inspectionv1.Subject
-	// A wake-up that is due at PurgeFrom or later belongs to a deleted entity, and is no reminder.
+	// A wake-up that is due at PurgeFrom or later belongs to a deleted entity, and is not a reminder.
 	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: min(req.DueBeforeUnixMs, journal.PurgeFrom)}, 0, &out.Damaged, func(r *journal.WakeRow) {
 		out.Reminders = append(out.Reminders, &adminv1.Reminder{
 			Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
@@ -390,8 +389,8 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 	return out, nil
 }
 
-// RetrySends has the regions retry failing sends at once. All regions with shards of the senders' types are
-// asked: only they know which sends fail.
+// RetrySends has the regions retry failing sends at once. It sends the request to all regions with shards of the
+// senders' types: only they know which sends fail.
 func (a admin) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, "", 1)
 	if err != nil {

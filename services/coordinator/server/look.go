@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// lookPage is how many entities are listed at a time to find out what is stored in shards:
-// so many that the time is spent in reading them.
+// lookPage is the number of entities that are listed at a time to find out the forms stored in shards: so many that
+// the time is spent in reading them.
 const lookPage = 1000
 
 // fenceShard claims a shard that belongs to no region.
@@ -25,7 +25,7 @@ func (s *Server) fenceShard(o coordinator.FenceShard) {
 	})
 }
 
-// readForms finds out beside the loop what is stored in shards.
+// readForms reads in the background which forms are stored in shards.
 func (s *Server) readForms(o coordinator.ReadForms) {
 	go func() {
 		begin := time.Now()
@@ -47,8 +47,8 @@ func (s *Server) readForms(o coordinator.ReadForms) {
 	}()
 }
 
-// findInputs reads the reminders and the pending sends of the shards that may have some. What was
-// given up is read by nobody.
+// findInputs reads the reminders and the pending sends of the shards that may have some. No region reads the sends
+// that were given up.
 func (s *Server) findInputs(ctx context.Context, found *coordinator.FormsFound) error {
 	damaged := func(id sharding.ShardID, err error) {
 		s.log.Error("the reminders or sends of a shard cannot be read: anything may be stored in it", "shard", id, "error", err)
@@ -96,7 +96,7 @@ func (s *Server) findForms(ctx context.Context, typ sharding.EntityType, found *
 			}
 			n++
 			got, err := s.journal.Load(ctx, journal.LoadRequest{Entity: e, WithoutSnapshot: true})
-			if errors.Is(err, journal.ErrTrimmed) { // nobody reads what is left before the snapshot, whose form counts anyway
+			if errors.Is(err, journal.ErrTrimmed) { // records before the snapshot are never read; its form counts anyway
 				got, err = s.journal.Load(ctx, journal.LoadRequest{Entity: e})
 			}
 			switch {

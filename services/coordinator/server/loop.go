@@ -20,8 +20,7 @@ func (s *Server) run() {
 	loop.Run(s.ctx, s.inbox, tickEvery, s.rest.Due, s.takeBatch)
 }
 
-// takeBatch runs what has come. Nothing waits inside it. The news of the lease go ahead
-// of everything else.
+// takeBatch runs what has come. Nothing waits inside it. News of the lease come before everything else.
 func (s *Server) takeBatch(batch []func(), tick bool) {
 	if len(batch) > 0 && s.learnUntil() { // watches may be among them
 		s.step(s.known)
@@ -132,11 +131,10 @@ func (s *Server) perform(o coordinator.Output) {
 	}
 }
 
-// planLate is how long a plan may take before the log says that it is not made yet. A plan of the largest
-// table takes some seconds.
+// planLate is the delay after which a running plan is logged as slow. A plan of the largest table takes some seconds.
 const planLate = 30 * time.Second
 
-// plan makes a plan beside the loop. The core asks for the next one only when it has this one.
+// plan makes a plan in the background. The core asks for the next one only when it has this one.
 func (s *Server) plan(o coordinator.Plan) {
 	go func() {
 		begin := time.Now()

@@ -87,7 +87,7 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 	return out, nil
 }
 
-// describeReport writes a report of the core into an answer, with what the membership says of the regions.
+// describeReport writes a report of the core into an answer, with the state of the regions in the membership.
 func (s *Server) describeReport(r *coordinator.ShardReport, c *inspectionv1.CoordinatorObservation) {
 	now := time.Now()
 	for _, g := range r.Gateways {
@@ -114,7 +114,7 @@ func (s *Server) describeReport(r *coordinator.ShardReport, c *inspectionv1.Coor
 	c.Member, c.NextMember = s.observeMember(r.Row.Owner, &r.Owner, now), s.observeMember(r.Successor, &r.Next, now)
 }
 
-// observeMember returns what the membership says of a region; nil: the region is no member.
+// observeMember returns the state of a region in the membership; nil: the region is not a member.
 func (s *Server) observeMember(n sharding.NodeID, r *coordinator.ShardReportRegion, now time.Time) *inspectionv1.ObservedMember {
 	m, ok := s.agent.Members().Member(n)
 	if !ok {

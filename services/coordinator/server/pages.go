@@ -12,8 +12,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator/server/dashboard"
 )
 
-// servePages serves the dashboard. A standby sends browsers to the active coordinator. The pages are no
-// secret: what they show and do is asked for at the management listener, with the token of the session.
+// servePages serves the dashboard. A standby sends browsers to the active coordinator. The pages are no secret: they
+// make their requests to the management listener, with the token of the session.
 func (s *Server) servePages(n *node.Node) {
 	scheme := n.ManagementScheme() // of all coordinators
 	n.HandleManagementOpen(dashboard.Prefix, dashboard.New(dashboard.Config{

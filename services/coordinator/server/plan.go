@@ -18,15 +18,15 @@ import (
 // maxAgo is longer ago than any term began.
 const maxAgo = 100 * 365 * 24 * time.Hour
 
-// planTimeout is how long a plan may take if the request does not say it. The plan of a large cluster takes
-// some seconds. Nobody else gets a plan meanwhile, so no request may have more than maxPlanTimeout.
+// planTimeout is the time limit of a plan if the request does not name one. The plan of a large cluster takes some
+// seconds. No other request gets a plan meanwhile, so no request may have more than maxPlanTimeout.
 const (
 	planTimeout    = 30 * time.Second
 	maxPlanTimeout = 10 * time.Minute
 )
 
-// Plan says what would move. Only what it is computed from is copied in the loop. One plan is made
-// at a time: all of them together take as much of a processor as one.
+// Plan returns the moves that a plan would make. Only its input is copied in the loop. One plan is made at a time:
+// all of them together take as much of a processor as one.
 func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.PlanResponse, error) {
 	q := coordinator.PlanQuery{Type: sharding.EntityType(req.Type), Without: req.Without}
 	if req.Strategy != "" {
@@ -72,9 +72,8 @@ func (a admin) propose(ctx context.Context, q coordinator.PlanQuery) (p coordina
 	return p, err
 }
 
-// compute makes a plan, and gives up when the context ends. The error is not that of a deadline,
-// which clients take for a coordinator that is lost. A strategy may end only later, or
-// never. So done is called when the plan has ended.
+// compute makes a plan, and gives up when the context ends. Its error is not a deadline error, because clients take
+// that for a lost coordinator. A strategy may end only later, or never. So done is called when the plan has ended.
 func compute(ctx context.Context, p coordinator.Proposal, done func()) (*adminv1.PlanResponse, error) {
 	p.Input.Abandoned = func() bool { return ctx.Err() != nil }
 	made := make(chan *adminv1.PlanResponse, 1)

@@ -19,11 +19,10 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// askAtOnce is how many regions are asked at a time: enough for those of most clusters, and few
-// connections.
+// askAtOnce is the number of regions that are queried at a time: enough for most clusters, and few connections.
 const askAtOnce = 64
 
-// asked is a region that is asked for an operator.
+// asked is a region that is queried for an operator.
 type asked struct {
 	node sharding.NodeID
 	name string
@@ -87,10 +86,10 @@ func eachWithin(ctx context.Context, timeout time.Duration, n int, question func
 	return reasons
 }
 
-// maxReasonOf is how much of a region's own words about why it does not answer are passed on.
+// maxReasonOf bounds the part of a region's own error that is passed on, in bytes.
 const maxReasonOf = 300
 
-// reason says why a region has not answered within a time.
+// reason returns the reason why a region has not answered within a time.
 func (s *Server) reason(err error, timeout time.Duration) string {
 	var e twirp.Error
 	switch {
@@ -109,7 +108,7 @@ func (s *Server) reason(err error, timeout time.Duration) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReasonOf)], "\ufffd")
 }
 
-// askItems is how many subjects one request names. Regions answer requests about at least as many.
+// askItems is the number of subjects that one request names. Regions answer requests about at least as many.
 const askItems = 1000
 
 // failing is a question about what keeps failing, and the shards and types that it is about.
@@ -158,7 +157,7 @@ func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
 	return f
 }
 
-// shard is that of a subject.
+// shard returns the shard of a subject.
 func (f *failing) shard(x *inspectionv1.Subject) (id sharding.ShardID, ok bool) {
 	t := f.types[sharding.EntityType(x.GetType())]
 	if t == nil {
@@ -177,8 +176,8 @@ func (f *failing) owner(x *inspectionv1.Subject) (asked, bool) {
 	return r, ok
 }
 
-// nobody reports the shards among the given ones that have no region, and those that no region reads. What is
-// stored in such shards is not tried, so nothing of it can fail.
+// nobody reports the shards among the given ones that have no region, and those that no region reads. Nothing stored
+// in such shards is tried, so none of it can fail.
 func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Silent) {
 	others, lost := 0, make([]int, len(f.lost))
 	for id := range shards { // order-free: it counts
@@ -271,7 +270,7 @@ func (f *failing) lookup(ctx context.Context, subjects []*inspectionv1.Subject) 
 	return found, append(silent, f.nobody(away)...)
 }
 
-// lostShard says of a subject that no region reads its shard; nil: some region does.
+// lostShard returns the failure of a subject in a shard that no region reads; nil: some region reads the shard.
 func (f *failing) lostShard(id sharding.ShardID, x *inspectionv1.Subject) *inspectionv1.Failing {
 	i, ok := f.unreadable[id]
 	if !ok {
@@ -321,7 +320,7 @@ func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1
 	return found, more, append(silent, f.nobody(f.away)...)
 }
 
-// maxMessageOf is how much of a message of a region is passed on, more than regions send.
+// maxMessageOf bounds the part of a region's message that is passed on, in bytes; regions send less.
 const maxMessageOf = 1000
 
 // trim keeps a region from answering with more than it was asked for.

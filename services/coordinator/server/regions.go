@@ -11,7 +11,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Regions asks all regions what they have in memory. It decides nothing.
+// Regions queries all regions about the contents of their memory. It decides nothing.
 func (a admin) Regions(ctx context.Context, req *adminv1.RegionsRequest) (*adminv1.RegionsResponse, error) {
 	timeout, err := a.s.patience(req.TimeoutMs)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a admin) Regions(ctx context.Context, req *adminv1.RegionsRequest) (*admin
 	return out, nil
 }
 
-// toRegionState is what a region says of itself. It is believed only about types that there are.
+// toRegionState turns a region's report about itself into an answer. The report counts only for existing types.
 func toRegionState(r asked, res *inspectionv1.ShardsResponse, types []sharding.TypeDesc) *adminv1.RegionState {
 	out := &adminv1.RegionState{Region: r.name, Addr: r.node.Addr, Buffered: res.Buffered, BufferedBytes: res.BufferedBytes}
 	var all sharding.Load
@@ -107,7 +107,7 @@ func (a admin) ShardStates(ctx context.Context, req *adminv1.ShardStatesRequest)
 	})
 	out := &adminv1.ShardStatesResponse{Silent: silent}
 	held := map[sharding.ShardID]*inspectionv1.HeldShard{}
-	var end sharding.ShardID // what is behind it is in another page; zero: nothing is
+	var end sharding.ShardID // later shards are in another page; zero: none are
 	for i, res := range answers {
 		if res == nil {
 			continue

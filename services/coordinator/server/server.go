@@ -45,10 +45,10 @@ import (
 // Option adds to what a coordinator can do.
 type Option func(*Config)
 
-// WithStrategy adds an allocation strategy of your own, which the coordinator uses if
+// WithStrategy adds a custom allocation strategy, which the coordinator uses if
 // allocation.strategy, or allocation.types for a type, says its name. It must be safe for
-// concurrent use, because plans are made beside other decisions. Its conformance suite is
-// package libs/allocation/allocationtest.
+// concurrent use, because plans are made concurrently with other decisions. Its conformance
+// suite is package libs/allocation/allocationtest.
 //
 //	func main() { server.Main(server.WithStrategy("pack", pack.Strategy{PerRegion: 100})) }
 func WithStrategy(name string, s allocation.Strategy) Option {
@@ -60,8 +60,8 @@ func WithStrategy(name string, s allocation.Strategy) Option {
 	}
 }
 
-// Main runs a coordinator until it is told to stop: flags, environment, signals, health and
-// telemetry are taken care of. It does not return.
+// Main runs a coordinator until it is stopped. It takes care of flags, environment, signals, health and telemetry. It
+// does not return.
 func Main(options ...Option) {
 	cfg := DefaultConfig()
 	for _, add := range options {
@@ -95,7 +95,7 @@ type Server struct {
 	news    *loop.Inbox[func()] // of the lease; it goes first
 	outbox  *controlrpc.Outbox
 
-	// reviewDue says that the loop is about to look at the members.
+	// reviewDue is true if the loop is about to look at the members.
 	reviewDue atomic.Bool
 
 	inboxFull, strategyFaults, strategyLate node.Repeated
@@ -112,13 +112,13 @@ type Server struct {
 	outs              []coordinator.Output
 	rest              pace.Rest // when the core gets its next tick
 	ticks             uint64    // how many it got
-	performing        bool      // the outputs, one of which stepped the core
+	performing        bool      // the outputs; one of them may step the core
 	trouble           trouble   // with the journal
 	unread            error     // why the last attempt to take over could not read the journal; nil: none has failed
 	unreadAt          time.Time
 	unreadLogged      time.Time // when the log said so last
 	known             coordinator.Active
-	asking            askingActive // locked by itself
+	asking            askingActive // has its own lock
 	calls             *controlrpc.Calls
 	unstored          []unstored // operators whose requests are being stored
 	members           map[sharding.NodeID]coordinator.Member
@@ -137,8 +137,7 @@ const callTimeout = time.Second
 // up to eight times as much.
 var inboxLimits = loop.Limits{Items: 16_384, Bytes: 16 << 20}
 
-// maxCalls is how many calls may wait: those of all watchers, and others as many as
-// there can be regions.
+// maxCalls bounds the calls that may wait: the calls of all watchers, and others as many as there can be regions.
 func maxCalls(core coordinator.Config) int { return 4 * core.MaxWatches }
 
 // New sets a coordinator up on a node: handlers, checks and stages.

@@ -106,7 +106,7 @@ func (s *Server) outOfReach(g *coordinator.GatewayView) error {
 // maxSlowAnswer is the longest answer of a gateway: 1,000 commands with the longest names.
 const maxSlowAnswer = 16 << 20
 
-// managementTransport connects to management listeners of gateways. They are asked rarely.
+// managementTransport connects to management listeners of gateways. They are queried rarely.
 func managementTransport() *http.Transport {
 	return &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, DisableKeepAlives: true}
 }

@@ -14,8 +14,8 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// standsBy is the error for an operator who asks a coordinator that is not active. The zero active says
-// that no active one is known.
+// standsBy is the error for an operator who asks a coordinator that is not active. If active is zero, no active one
+// is known.
 type standsBy struct{ active sharding.NodeID }
 
 // Error implements error.
@@ -74,7 +74,7 @@ func (s *Server) nameOf(node sharding.NodeID) string {
 }
 
 const (
-	// askActiveTimeout is how long a standby waits for the address of the active coordinator: much less than
+	// askActiveTimeout bounds the time that a standby waits for the address of the active coordinator: much less than
 	// an operator waits for the standby.
 	askActiveTimeout = 500 * time.Millisecond
 	// askActivePause is the pause after an attempt without an answer.
@@ -86,7 +86,7 @@ type askingActive struct {
 	mu   sync.Mutex
 	of   sharding.NodeID
 	addr string    // of it; empty: not known
-	next time.Time // when it may be asked again
+	next time.Time // when the next attempt is allowed
 }
 
 // management returns the management address of the active coordinator; empty: it is not known, or another

@@ -15,8 +15,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// storedWait is how long the answer to a request may wait until the request is stored. It is shorter than
-// the time for which clients wait. A journal stores it in some milliseconds.
+// storedWait bounds the time that the answer to a request waits until the request is stored. It is shorter than the
+// timeout of clients. A journal stores it in some milliseconds.
 const storedWait = time.Second
 
 // request carries out a request, or with dryRun only reports what it would do. Then it calls after, if that
@@ -133,7 +133,7 @@ func refusal(err error) error {
 	}
 	codes := map[coordinator.RefusalKind]twirp.ErrorCode{
 		coordinator.Malformed: twirp.InvalidArgument, coordinator.NotFound: twirp.NotFound,
-		coordinator.NotNow: twirp.Aborted, // a failed precondition is what a standby answers
+		coordinator.NotNow: twirp.Aborted, // a standby answers with a failed precondition
 	}
 	return twirp.NewError(codes[r.Kind], r.Text)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// allocateLate is how long a strategy of one's own may choose a region for one shard before the log says so.
-// A choice takes some microseconds. The lease is valid longer, and /livez fails much later.
+// allocateLate is the time after which the log reports that a custom strategy is still choosing a region for one
+// shard. A choice takes some microseconds. The lease is valid longer, and /livez fails much later.
 const allocateLate = time.Second
 
 // timedStrategy reports when a custom strategy does not return in time. The loop waits for the strategy, and nothing can

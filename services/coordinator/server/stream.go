@@ -21,11 +21,12 @@ import (
 var (
 	streamShard  = sharding.ShardID{Type: wire.FactsEntity.Type}
 	streamEntity = wire.FactsEntity
-	// journalTestShard is nobody's: reading its fence has no effect.
+	// journalTestShard belongs to no type; reading its fence has no side effect.
 	journalTestShard = sharding.ShardID{Type: "roost.probe"}
 )
 
-// firstEntities is how many entities of a journal without facts are listed: more than are Roost's own.
+// firstEntities is the page size for listing a journal without facts. It exceeds the number of Roost's own entities,
+// so a user's entity shows up if there is one.
 const firstEntities = 16
 
 // performJournal does what the core asks of the journal, and steps it with the
@@ -54,7 +55,7 @@ func (s *Server) performJournal(o coordinator.Output) {
 		op := journal.Op{Snapshot: &journal.WriteSnapshot{
 			Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
 			Snapshot: journal.Snapshot{Seq: o.Seq, Encoding: sharding.Protobuf},
-			Cut:      o.Seq, // the checkpoint behind it says all that these facts do
+			Cut:      o.Seq, // the checkpoint after it has all of these facts
 		}}
 		s.submit(op, func(r journal.Result) {
 			if r.Verdict != sharding.Durable {
@@ -79,7 +80,7 @@ func (s *Server) submit(op journal.Op, done func(journal.Result)) {
 	s.journal.Submit(op, func(r journal.Result) { s.inbox.Put(func() { done(r) }) })
 }
 
-// read runs beside the loop, and steps the core with what it returns.
+// read runs in the background, and steps the core with the result.
 func (s *Server) read(number uint64, f func(context.Context) (coordinator.Input, error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.limits.TakeoverTimeout)
@@ -206,7 +207,7 @@ func (s *Server) checkFacts(o coordinator.CheckFacts) {
 // errContested is wrapped when another cluster uses the journal.
 var errContested = errors.New("another cluster uses this journal")
 
-// contested says what an operator can do about another cluster.
+// contested returns an error that describes the other cluster, and the remedy.
 func (s *Server) contested(o coordinator.Contested) error {
 	return fmt.Errorf("%w, also named %q: it is cluster %s and its active coordinator is at %s, this one is cluster %s by the lease that lease.url names. "+
 		"To join that cluster, give this process its lease.url and discovery.url; to run a second one, give it a journal.url and a cluster.name of its own; "+

@@ -17,7 +17,7 @@ import (
 
 const scope = "github.com/roost-cluster/roost/services/coordinator"
 
-// telemetry is what is counted as it happens; the rest is read from the core.
+// telemetry holds the values that are counted as they happen; the rest is read from the core.
 type telemetry struct {
 	handoff *histogram.Histogram
 	moves   metric.Int64Counter
@@ -25,19 +25,19 @@ type telemetry struct {
 	// commit and batch measure the attempts to commit facts; notCommitted counts those that failed.
 	commit, batch *histogram.Series
 	notCommitted  metric.Int64Counter
-	// databaseDown says which of several databases of the journal do not answer.
+	// databaseDown flags the databases of the journal that do not answer, if there are several.
 	databaseDown *node.Flags
 	// noSnapshot counts snapshots of the facts that were not stored.
 	noSnapshot metric.Int64Counter
 	// refused counts calls that found no room in the inbox, and dropped messages to
 	// regions that found none in the outbox.
 	refused, dropped metric.Int64Counter
-	// lost counts explanations that were not kept; lostBefore is how many were counted.
+	// lost counts explanations that were not kept; lostBefore is the number already counted.
 	lost       metric.Int64Counter
 	lostBefore uint64
 }
 
-// countLost counts the explanations that were not kept, of which there are n now.
+// countLost counts the explanations that were not kept; n is their number now.
 func (t *telemetry) countLost(ctx context.Context, n uint64) {
 	t.lost.Add(ctx, int64(n-t.lostBefore))
 	t.lostBefore = n

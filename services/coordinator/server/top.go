@@ -15,9 +15,8 @@ import (
 // topDefault is the number of shards and of entities in an answer if the request names none.
 const topDefault = 10
 
-// Top asks all regions which of their shards and entities take most, and lists the heaviest of all.
-// Nothing of it is known to the core, so the core only says which regions there are and which region
-// owns what is listed.
+// Top asks all regions which of their shards and entities take most, and lists the heaviest of all. Nothing of it is
+// known to the core, which only lists the regions and the owners of the listed shards.
 func (a admin) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopResponse, error) {
 	shards, entities := min(req.Shards, listMost), min(req.Entities, listMost)
 	if shards+entities == 0 {

@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// silentAfter is how long a record may be in progress before the journal counts as silent.
+	// silentAfter bounds the time that a record may be in progress before the journal counts as silent.
 	silentAfter = 5 * time.Second
 	// troubleEvery is the time between two lines in the log about one trouble.
 	troubleEvery = 10 * time.Second
 )
 
-// trouble is what is wrong with the journal, for the log. An operator must do different
-// things for a journal that has no room, one that is damaged, one that refuses for another
-// reason, and one that does not answer.
+// trouble is a problem of the journal, for the log. An operator must do different things for a journal that has no
+// room, one that is damaged, one that refuses for another reason, and one that does not answer.
 type trouble struct {
 	since  time.Time // when the record in progress was handed over first; zero: none is
 	logged time.Time // when it was last logged; zero: no trouble
@@ -37,7 +36,7 @@ func (t *trouble) begin() {
 	}
 }
 
-// why returns the trouble in words. failure is why commits or reads fail, if they do.
+// why returns the trouble in words. failure is the error of failing commits or reads; nil: none fail.
 func (t *trouble) why(failure error) string {
 	switch {
 	case errors.Is(t.err, journal.ErrFull):
@@ -106,7 +105,7 @@ func (s *Server) journalReadiness() error {
 	return nil
 }
 
-// deletedShown is how long readiness and "roost doctor" report that rows were deleted: long enough for an operator to
+// deletedShown bounds the time that readiness and "roost doctor" report deleted rows: long enough for an operator to
 // see it after the take-over, which takes seconds.
 const deletedShown = time.Hour
 

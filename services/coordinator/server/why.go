@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// whyExplanations is how many explanations an answer has if nobody says how many, and
-	// maxWhyExplanations is how many it may have.
+	// whyExplanations is the number of explanations in an answer if the request names none, and maxWhyExplanations
+	// bounds it.
 	whyExplanations, maxWhyExplanations = 20, 1000
-	// whyTime is how long the stored explanations are read for an answer: less than the command
-	// line waits.
+	// whyTime bounds the time for reading the stored explanations for an answer: less than the command line waits.
 	whyTime = 1500 * time.Millisecond
 )
 
-// Why says why a shard is where it is. The stored explanations are read when somebody asks.
+// Why explains the place of a shard. The stored explanations are read on request.
 func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
 	limit := int(req.Limit)
 	if limit == 0 {
@@ -96,8 +95,8 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 	return id, nil
 }
 
-// explanationRecords reads the stored explanations. It is called beside the loop. One caller at a time
-// reads: all of them together take as much memory as one.
+// explanationRecords reads the stored explanations. It is called outside the loop. One caller at a time reads: all of
+// them together take as much memory as one.
 func (s *Server) explanationRecords(ctx context.Context) ([]sharding.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTime)
 	defer cancel()

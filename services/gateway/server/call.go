@@ -111,7 +111,7 @@ func (s *Server) wait(ctx context.Context, c *call) bool {
 	case <-c.done:
 		return true
 	case <-ctx.Done():
-		// If it has ended meanwhile, nobody takes its reply.
+		// If it has ended meanwhile, no caller takes its reply.
 		s.router.Abandon(&c.Call, func() { s.router.Step(router.Delivered{Bytes: c.finish.Held}) })
 		return false
 	}

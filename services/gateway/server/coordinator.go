@@ -41,8 +41,8 @@ func (s *Server) ticked() {
 	}
 }
 
-// answered is called by the loop after the answer to a call. It says once what is wrong with
-// an address: it is asked again and again.
+// answered is called by the loop after the answer to a call. It logs the fault of an address once, because
+// the loop retries it again and again.
 func (s *Server) answered(in router.Replied, err error) {
 	if _, poll := in.Asked.(control.WatchTable); !poll {
 		return // a region may be of a release that does not know the question

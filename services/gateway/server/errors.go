@@ -20,9 +20,10 @@ import (
 //
 //	{"code":"unavailable","msg":"…","meta":{"executed":"false","error":"ROOST-1005","retry_after_ms":"200"}}
 //
-// meta.executed says what is known of the command's effects. meta.error is the stable number of an error of Roost, see
-// package errornumber. Errors of entities have no number. retry_after_ms, if it is there, is how long to wait before the
-// command is sent again. The header Retry-After has the same time in seconds, rounded up.
+// meta.executed describes the command's effects, as far as they are known. meta.error is the stable number
+// of an error of Roost, see package errornumber. Errors of entities have no number. retry_after_ms, if it
+// is there, is the time to wait before a retry. The header Retry-After has the same time in seconds,
+// rounded up.
 type failure struct {
 	code       sharding.Code
 	message    string
@@ -32,7 +33,7 @@ type failure struct {
 	status     int                // if not Twirp's own for the code
 }
 
-// rejected are the numbers of what was definitely not applied.
+// rejected are the error numbers of commands that were definitely not applied.
 var rejected = map[sharding.Code]errornumber.Number{
 	sharding.InvalidArgument:   errornumber.InvalidRequest,
 	sharding.NotFound:          errornumber.UnknownType,
@@ -121,7 +122,7 @@ func unsupported(header, value, instead string) *failure {
 	}
 }
 
-// clientGone is what nobody reads, unless the connection only looked dead.
+// clientGone is the failure for a client that is gone, or whose connection only looked dead.
 func (s *Server) clientGone(env *sharding.Envelope) *failure {
 	return failureOf(&router.Finish{Reply: s.unanswered(env, sharding.DeadlineExceeded, "the request ended before its command")})
 }

@@ -24,7 +24,7 @@ import (
 // without input.
 const route = "/v1/{type}/{id}/{command}"
 
-// Header values that are always the same; nobody changes them.
+// Header values that are always the same; no code changes them.
 var (
 	jsonType     = []string{"application/json"}
 	protobufType = []string{"application/protobuf"}
@@ -308,8 +308,8 @@ func serverTiming(t *sharding.Timing, total time.Duration) string {
 	return string(b)
 }
 
-// appendMilliseconds appends a duration with up to three decimals. The result is that of
-// strconv.AppendFloat, which takes five times as long.
+// appendMilliseconds appends a duration with up to three decimals. The result is the same as
+// strconv.AppendFloat's, which takes five times as long.
 func appendMilliseconds(b []byte, d time.Duration) []byte {
 	us := max(0, d.Microseconds())
 	b = strconv.AppendInt(b, us/1000, 10)

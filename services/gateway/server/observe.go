@@ -27,7 +27,7 @@ func (s *Server) serveDiagnosis(n *node.Node) {
 	}.Ready()))
 }
 
-// describe tells how this gateway is set up.
+// describe returns the setup of this gateway.
 func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	p := observe.Process(n, "gateway")
 	p.Name, p.Authenticates, p.Policy = s.self.Addr, s.auth != nil, s.policy != nil
@@ -47,7 +47,7 @@ func (s *Server) coordinators() (addrs []string) {
 	return addrs
 }
 
-// observation tells what this gateway has of an entity's shard.
+// observation returns this gateway's view of an entity's shard.
 func (s *Server) observation(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
 	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	g := &inspectionv1.GatewayObservation{}

@@ -83,7 +83,7 @@ func senderOf(principal string, r *http.Request) string {
 	return "address " + network.String()
 }
 
-// counted returns the name under which the commands of a sender are counted; empty if nobody counts them.
+// counted returns the name under which the commands of a sender are counted; empty if they are not counted.
 func (r *rates) counted(principal string, from *http.Request) string {
 	if r.rate == 0 {
 		return ""

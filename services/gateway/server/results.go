@@ -15,10 +15,10 @@ import (
 type results struct {
 	http.ResponseWriter
 	list []*gatewayv1.AskResult // nil: not an answer to an AskMany
-	told bool                   // instead of what Twirp writes
+	told bool                   // written, instead of Twirp's answer
 }
 
-// resultsKey is where the context of a request has them.
+// resultsKey is the context key of a request's results.
 type resultsKey struct{}
 
 // Unwrap is for http.ResponseController.
@@ -53,7 +53,7 @@ func (r *results) json() {
 	for i, one := range r.list {
 		raw, err := options.Marshal(one)
 		if err != nil {
-			panic(http.ErrAbortHandler) // text that is no UTF-8: the client must not take it for whole
+			panic(http.ErrAbortHandler) // text that is not UTF-8: the client must not take it for whole
 		}
 		if _, err = r.ResponseWriter.Write(append([]byte(between), raw...)); err != nil {
 			return // the client has gone

@@ -50,7 +50,7 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// Main runs a gateway until it is told to stop. It does not return.
+// Main runs a gateway until it receives a signal to stop. It does not return.
 func Main() {
 	cfg := DefaultConfig()
 	os.Exit(node.Main("gateway", &cfg, func(n *node.Node) error {
@@ -71,7 +71,7 @@ type Server struct {
 	retryHint int // ms
 	stopping  atomic.Bool
 	types     atomic.Pointer[types]
-	auth      *auth.Authenticator // nil: nobody is asked
+	auth      *auth.Authenticator // nil: clients are not authenticated
 	policy    *auth.PolicyFile    // nil: everything is allowed
 	rates     *rates
 

@@ -60,17 +60,17 @@ var plainHeaders = []string{"Idempotency-Key", "Roost-Tell", "Roost-Timeout"}
 // itemsField is the list that gateway.max_items bounds. It is counted before anything is decoded.
 const itemsField protoreflect.FullName = "roost.gateway.v1.AskManyRequest.items"
 
-// senderKey is where the context of a request has its sender.
+// senderKey is the context key of a request's sender.
 type senderKey struct{}
 
-// sender is who sends a request.
+// sender identifies the sender of a request.
 type sender struct {
 	principal string
 	counted   string // whose commands are counted together, see [rates]
 	address   string // as http.Request.RemoteAddr
 }
 
-// heldKey is where the context of a request has what its replies count.
+// heldKey is the context key of the memory that a request's replies count.
 type heldKey struct{}
 
 // Ask sends a command and waits for its reply.

@@ -13,7 +13,7 @@ import (
 type types struct {
 	known  bool // a table has come
 	byName map[sharding.EntityType]*entityType
-	other  measures // of requests for types that nobody hosts
+	other  measures // of requests for types that no region hosts
 }
 
 type entityType struct {
@@ -21,8 +21,7 @@ type entityType struct {
 	measures measures
 }
 
-// measures are where a type's requests are counted, by how they ended. Names
-// from outside never become attributes.
+// measures count a type's requests, by how they ended. Names from outside never become attributes.
 type measures map[ending]*histogram.Series
 
 type ending struct {
@@ -30,8 +29,8 @@ type ending struct {
 	executed errornumber.Executed // empty: success
 }
 
-// alarming are the endings for which the cluster is to blame and not the caller. Their series are
-// there from the start, for alerts.
+// alarming are the endings that are the cluster's fault and not the caller's. Their series are there from
+// the start, for alerts.
 var alarming = []ending{
 	{sharding.Unavailable, "false"}, {sharding.DeadlineExceeded, "false"}, {sharding.ResourceExhausted, "false"},
 	{sharding.Internal, "false"}, {sharding.DataLoss, "false"},
@@ -61,8 +60,7 @@ func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measu
 	return m
 }
 
-// of is where one end is counted; nil: it went well. Codes that nobody knows count as
-// internal.
+// of returns the series for one end; nil: it went well. Unknown codes count as internal.
 func (m measures) of(f *failure) *histogram.Series {
 	if f == nil {
 		return m[ending{}]
@@ -89,7 +87,7 @@ func (s *Server) publishTypes() {
 	s.types.Store(next)
 }
 
-// measures are where a request to a type is counted.
+// measures returns the series for requests to a type.
 func (t *types) measures(name sharding.EntityType) measures {
 	if known := t.byName[name]; known != nil {
 		return known.measures

@@ -1,6 +1,6 @@
-// Package reads says what the cores of a region ask the journal for, in the words of the journal,
-// and what its answers are in the words of the cores. The drivers of regions and the simulation
-// share it, so that they cannot differ.
+// Package reads translates the reads of a region's cores into requests to the journal, and the
+// journal's answers into inputs of the cores. The drivers of regions and the simulation share it,
+// so that they cannot differ.
 //
 // # What this does not do
 //
@@ -19,7 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// Load is what a [turn.Load] reads.
+// Load returns the request for a [turn.Load].
 func Load(o turn.Load) journal.LoadRequest {
 	return journal.LoadRequest{Entity: o.Entity, Shard: o.Shard, Lookup: o.Lookup, LookupOnly: o.LookupOnly, Wakes: o.Wakes, Background: o.Background}
 }
@@ -35,7 +35,7 @@ func Loaded(in *turn.Loaded, found *journal.Loaded) {
 	}
 }
 
-// NotLoaded puts why the journal has not answered a [turn.Load] into the answer. What is stored may
+// NotLoaded puts the reason why the journal has not answered a [turn.Load] into the answer. The stored data may
 // be at fault: then loading it again would not help. Everything else may pass.
 func NotLoaded(in *turn.Loaded, err error) {
 	switch {
@@ -48,7 +48,7 @@ func NotLoaded(in *turn.Loaded, err error) {
 	}
 }
 
-// Sends is what an [outbox.Read] reads.
+// Sends returns the request for an [outbox.Read].
 func Sends(o outbox.Read) journal.SendsRequest {
 	req := journal.SendsRequest{Limit: o.Limit}
 	for _, p := range o.Shards {
@@ -71,13 +71,13 @@ func SendsPage(o outbox.Read, page journal.SendsPage, err error) outbox.Page {
 	return out
 }
 
-// Send is what a [turn.ReadSend] reads: first with dead false, and if that finds nothing with dead
+// Send returns the request for a [turn.ReadSend]: first with dead false, and if that finds nothing with dead
 // true. So a send that dies meanwhile is found.
 func Send(o turn.ReadSend, dead bool) journal.SendsRequest {
 	return journal.SendRequest(o.Shard, o.Entity, o.Seq, dead)
 }
 
-// ReadSendDone is the answer to a [turn.ReadSend], from one of its two reads. last says that no other
+// ReadSendDone returns the answer to a [turn.ReadSend], from one of its two reads. last is true if no other
 // read is needed.
 func ReadSendDone(o turn.ReadSend, dead bool, page journal.SendsPage, err error) (out turn.ReadSendDone, last bool) {
 	out = turn.ReadSendDone{Incarnation: o.Incarnation, Request: o.Request, State: sharding.SendDone}
@@ -96,7 +96,7 @@ func ReadSendDone(o turn.ReadSend, dead bool, page journal.SendsPage, err error)
 	return out, dead || err != nil || out.State != sharding.SendDone
 }
 
-// Wakes is what a [wakeup.Read] reads.
+// Wakes returns the request for a [wakeup.Read].
 func Wakes(o wakeup.Read) journal.WakesRequest {
 	req := journal.WakesRequest{Until: o.Until, Limit: o.Limit}
 	for _, p := range o.Shards {
@@ -119,7 +119,7 @@ func WakesPage(o wakeup.Read, page journal.WakesPage, err error) wakeup.Page {
 	return out
 }
 
-// Deleted is what a [purge.Read] reads.
+// Deleted returns the request for a [purge.Read].
 func Deleted(o purge.Read) journal.WakesRequest {
 	req := journal.WakesRequest{Until: journal.PurgeFrom + o.Until, Limit: o.Limit}
 	for _, shard := range o.Shards {

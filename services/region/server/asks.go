@@ -14,15 +14,15 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// asks are what the running turns of a shard core wait for. The handler waits on its own
-// goroutine, which is a worker's: so the worker gives away what it has still to do. What becomes
-// of an ask is for the core to say, however the turn has ended: only the core knows whether the
+// asks holds the asks that the running turns of a shard core wait for. The handler waits on its
+// own goroutine, which belongs to a worker: so the worker gives away its remaining jobs. The
+// core decides the result of an ask, however the turn has ended: only the core knows whether the
 // command has left.
 type asks struct {
 	mu      sync.Mutex
 	last    uint64 // number of the newest ask
 	waiting map[uint64]waitingTurn
-	ended   bool // nobody steps the core any more
+	ended   bool // no goroutine steps the core any more
 }
 
 // waitingTurn is a turn that waits for the answer to what it asks.
@@ -95,8 +95,8 @@ func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 	return <-replies
 }
 
-// endAsks lets the turns go on that wait, after the last step: the core says what became of each
-// ask that it has seen.
+// endAsks lets the waiting turns go on, after the last step: the core decides the result of each ask that it
+// has seen.
 func (s *shardLoop) endAsks() {
 	for _, in := range s.asks.end() {
 		s.input(region.Turn{Input: in})
@@ -116,7 +116,7 @@ func (s *shardLoop) sendProbe(o turn.SendProbe) {
 	s.route(o.Env, true, origin{}, func(sharding.Reply) {})
 }
 
-// traceOf returns the trace context of ctx, or else that of the command.
+// traceOf returns the trace context of ctx if there is one, otherwise the trace context of the command.
 func traceOf(ctx context.Context, command string) string {
 	if command == "" {
 		return ""

@@ -9,18 +9,18 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Sink is where answers go: the region's end of a link, or a sender in this process.
+// Sink receives answers: the region's end of a link, or a sender in this process.
 type Sink interface {
-	// SendBatch must not wait; the slice is only valid during the call. An error
-	// says that nobody is there any more.
+	// SendBatch must not wait; the slice is only valid during the call. An error means that the receiver is
+	// gone.
 	SendBatch([]link.Answer) error
-	// Unsent is how many bytes of answers are held, because nobody takes them.
+	// Unsent returns the size of the answers that the receiver has not taken yet, in bytes.
 	Unsent() int
-	// Ended reports whether nobody is there any more. What the sink has brought and
-	// still waits is dropped then: it may be brought again.
+	// Ended reports whether the receiver is gone. Commands that the sink has brought and that still wait are
+	// dropped then: they may be brought again.
 	Ended() bool
-	// Waiting says that the goroutine which brings commands is about to wait. Answers that
-	// the sink still holds back must be sent now.
+	// Waiting notifies the sink that the goroutine which brings commands is about to wait. Answers that the
+	// sink still holds back must be sent now.
 	Waiting()
 }
 
@@ -37,7 +37,7 @@ type ended struct {
 	size   int // of its reply, if later replies are expected to be similar; else 0
 }
 
-// caller says where the answer to a command goes.
+// caller holds the destination of the answer to a command.
 type caller struct {
 	to      Sink
 	number  uint64
@@ -135,8 +135,8 @@ func (s *shardLoop) readOnly(c *caller) bool {
 	return false
 }
 
-// maxSinks is how many sinks a worker gathers answers for at a time. An inline runner mostly
-// gathers those of its own link, a worker of the pool those of many links.
+// maxSinks is the maximum number of sinks that a worker gathers answers for at a time. An inline runner mostly
+// gathers answers for its own link, a worker of the pool for many links.
 const maxSinks = 16
 
 // gather keeps an answer until the core is unlocked. Many answers in a row are for one sink.

@@ -36,7 +36,7 @@ func (s *shardLoop) claim(o region.Claim) {
 	})
 }
 
-// reason is why the journal did not do something, in words for a client.
+// reason returns the journal's reason for not doing something, in words for a client.
 func reason(r journal.Result) string {
 	switch {
 	case r.Err == nil:

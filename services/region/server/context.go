@@ -16,8 +16,8 @@ type turnContext struct {
 	context.Context // of the process, or of the command's trace
 	deadline        time.Time
 
-	// For what the turn asks: see Ask. A goroutine that the handler has left behind may ask when
-	// the Run is that of another turn.
+	// For the asks of the turn: see Ask. A goroutine that the handler has left running may ask when the Run
+	// belongs to another turn.
 	loop   *shardLoop
 	inc    turn.Incarnation
 	turn   uint64
@@ -48,7 +48,7 @@ func (c *turnContext) Deadline() (time.Time, bool) {
 	return c.deadline, true
 }
 
-// Done is closed at the deadline, or when nobody waits for the turn any more.
+// Done returns a channel that is closed at the deadline, or when no caller waits for the turn any more.
 func (c *turnContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *turnContext) Done() <-chan struct{} {
 	return c.made.Done()
 }
 
-// Err says why the context has ended.
+// Err returns the reason why the context has ended.
 func (c *turnContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

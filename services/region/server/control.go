@@ -18,10 +18,10 @@ import (
 // unanswered, and looks for another coordinator after the same time.
 const callTimeout = 2 * time.Second
 
-// maxCalls is how many calls of other processes may wait; the core answers at once.
+// maxCalls is the maximum number of calls of other processes that wait; the core answers at once.
 const maxCalls = 1024
 
-// send sends a control message, beside the loop.
+// send sends a control message, without waiting for the answer.
 func (s *Server) send(o region.Send) {
 	if !control.IsCall(o.Msg) {
 		s.outbox.Send(sharding.NodeID{Addr: o.To, UID: o.UID}, o.Msg)
@@ -36,7 +36,7 @@ func (s *Server) send(o region.Send) {
 	}()
 }
 
-// complaint is what was wrong with the last call of a kind.
+// complaint records the failure of the last call of a kind.
 type complaint struct {
 	err    error  // nil: nothing
 	logged string // the newest line in the log

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// damageKept is how long a region remembers that it has found something damaged. What stays damaged is found
+	// damageKept is the time that a region remembers damage that it has found. Data that stays damaged is found
 	// again with the next command for it.
 	damageKept = time.Hour
-	// maxDamage is how many damaged entities and shards a region remembers. If there are more, their number
-	// does not matter to operators any more.
+	// maxDamage is the maximum number of damaged entities and shards that a region remembers. If there are
+	// more, their number does not matter to operators any more.
 	maxDamage = 1000
 )
 
@@ -30,7 +30,7 @@ type damageLog struct {
 	found map[string]trouble
 }
 
-// trouble is what was last found wrong with an entity or a shard.
+// trouble is the last problem found with an entity or a shard.
 type trouble struct {
 	at   time.Time
 	text string // for operators

@@ -111,7 +111,7 @@ func toActiveEntity(e *turn.EntityStatus, now time.Time) *inspectionv1.ActiveEnt
 	}
 }
 
-// age is how long ago a time was, in milliseconds, at least one; 0: there is none.
+// age returns the time since t, in milliseconds, at least one; 0: there is none.
 func age(now, t time.Time) int64 {
 	if t.IsZero() {
 		return 0

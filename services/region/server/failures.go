@@ -15,8 +15,8 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// What goes wrong inside an entity is the log's matter: a caller may be anybody,
-// and gets a reference by which the log is searched.
+// Failures inside an entity are described in the log only: a caller may be anybody, and gets a reference for
+// searching the log.
 
 // reference names a line of the log; empty: none was written.
 type reference string
@@ -27,8 +27,8 @@ func newReference() reference {
 	return reference(s[len(s)-8:])
 }
 
-// tell adds the reference to what the caller is told. If a turn fails because an entity that it has
-// asked has failed, the message has the reference of that one, which is the cause.
+// tell adds the reference to the caller's message. If a turn fails because an entity that it has asked has
+// failed, the message has the reference of that failure, which is the cause.
 func (r reference) tell(message *string) {
 	switch {
 	case strings.Contains(*message, underReference):
@@ -137,8 +137,8 @@ func (s *shared) loadFailed(id sharding.Entity, why error) reference {
 	return ref
 }
 
-// unwatchedDone takes in the end of a command that nobody waits for: it is measured like
-// every other, and logged if it was no success.
+// unwatchedDone takes in the end of a command that no caller waits for: it is measured like every other, and
+// logged if it did not succeed.
 func (s *shardLoop) unwatchedDone(o *turn.UnwatchedDone) {
 	s.slowUnwatched(s.now, o)
 	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
@@ -156,7 +156,7 @@ func (s *shardLoop) unwatchedDone(o *turn.UnwatchedDone) {
 		switch end.Wakeup.Kind {
 		case sharding.ReminderWake:
 			log = log.With("reminder", end.Wakeup.Name)
-		case sharding.SendWake: // the name is that of the target
+		case sharding.SendWake: // the name is the target's
 			log = log.With("target", end.Wakeup.Name)
 		}
 		log.Warn(what, "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
@@ -164,7 +164,7 @@ func (s *shardLoop) unwatchedDone(o *turn.UnwatchedDone) {
 	}}})
 }
 
-// unwatchedDoneText says what has failed.
+// unwatchedDoneText returns the log message for a command that has failed.
 func unwatchedDoneText(o *turn.UnwatchedDone) string {
 	switch {
 	case o.Timer:
@@ -210,8 +210,8 @@ func (s *shared) look(cmds []link.Command) (refused map[int]*sharding.Reply, inp
 // value may take many times the memory of its payload.
 const maxKeptInput = 1 << 10
 
-// forbidden refuses what the policy does not allow. Commands that entities send are not checked: what
-// an entity does is decided by its code. Nor are those of Roost itself, which no gateway takes from
+// forbidden refuses what the policy does not allow. Commands that entities send are not checked: the
+// entity's code decides about them. Nor are Roost's own commands, which no gateway takes from
 // clients.
 func (s *shared) forbidden(env *sharding.Envelope) *sharding.Reply {
 	if s.policy == nil || len(env.Chain) > 0 || env.Version > 0 || sharding.IsBuiltin(env.Command) {

@@ -12,8 +12,8 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// testJournal asks the journal something that has no effect: the fence of a shard
-// that nobody has, or an entity that does not exist.
+// testJournal sends the journal a request that has no effect: it asks for the fence of a shard that no region
+// has, or for an entity that does not exist.
 func (l *controlLoop) testJournal(o region.TestJournal) {
 	s := l.runner
 	answer := func(v sharding.Verdict) {

@@ -21,7 +21,7 @@ import (
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
 
-// Shards says what the shards that this region holds have in memory.
+// Shards lists the shards that this region holds, with their contents in memory.
 func (i inspection) Shards(ctx context.Context, req *inspectionv1.ShardsRequest) (*inspectionv1.ShardsResponse, error) {
 	done, err := i.admit(ctx, req.Cluster, req.To)
 	if err != nil {
@@ -81,7 +81,7 @@ func toHeldShard(h *region.HeldShard) *inspectionv1.HeldShard {
 	}
 }
 
-// inspectTimers is how many timers of an entity an answer has: what an operator can read.
+// inspectTimers is the maximum number of timers of an entity in an answer: as many as an operator can read.
 const inspectTimers = 20
 
 // Entity tells all about one entity in memory.

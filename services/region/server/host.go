@@ -35,7 +35,7 @@ type work struct {
 	do   func() // instead of run
 }
 
-// local is what a worker keeps besides its jobs.
+// local holds the data that a worker keeps besides its jobs.
 type local struct {
 	out      []outgoing // answers to be sent when the core is released
 	finished finished   // the turn in progress
@@ -47,7 +47,7 @@ type (
 	pool   = executor.Pool[work, finished, local]
 )
 
-// paces are how long jobs of a type take.
+// paces holds the durations of jobs of a type.
 type paces struct{ turn, load executor.Pace }
 
 // queue gives a job to the worker that steps the core, or to the pool if it takes
@@ -187,7 +187,7 @@ func (s *shardLoop) run(o *turn.Run) {
 // once: when the core has a command run again, it does not take it in again.
 func (s *shardLoop) decoded(env *sharding.Envelope) entity.Decoded {
 	if s.taking == nil || !samePayload(env.Payload, s.taking.cmd.Envelope.Payload) {
-		return entity.Decoded{} // the turn is that of another command
+		return entity.Decoded{} // the turn belongs to another command
 	}
 	return s.taking.input
 }
@@ -312,8 +312,8 @@ func (c *turnContext) StoreNow() time.Time {
 	return c.storeTime.store.Add(now.Sub(c.storeTime.at))
 }
 
-// contextBlock is how many contexts are allocated at a time. None is used twice: a goroutine that a handler has
-// left behind may still hold the one of its turn.
+// contextBlock is the number of contexts that are allocated at a time. None is used twice: a goroutine that a
+// handler has left running may still hold the context of its turn.
 const contextBlock = 8
 
 func (s *shardLoop) cancel(o turn.Cancel) {

@@ -24,7 +24,7 @@ func (i inspection) Hot(ctx context.Context, req *inspectionv1.HotRequest) (*ins
 	return i.s.runner.hot(ctx, req)
 }
 
-// coreHot is what is hot in one shard core.
+// coreHot holds the hot shards and entities of one shard core.
 type coreHot struct {
 	shards   []control.ShardLoad
 	entities []region.HotEntity

@@ -43,8 +43,8 @@ type item struct {
 	do func() // instead of in: called with the core locked
 }
 
-// batch is what a shard core takes in at a time. Each frequent kind of input has a slice of
-// its own, so that nothing is allocated for it.
+// batch holds the inputs that a shard core takes in at a time. Each frequent kind of input has a slice of its
+// own, so that nothing is allocated for it.
 type batch struct {
 	loaded   []loaded
 	done     []finished
@@ -70,8 +70,8 @@ func (b *batch) reset(allTaken bool) {
 // of their core is full; results of the region's own jobs never wait. There is one inbox
 // for all cores, because the memory of replies is bounded for all of them together.
 //
-// Several methods return the set of cores that have new inputs. The caller must make sure
-// that somebody steps them.
+// Several methods return the set of cores that have new inputs. The caller must make sure that a goroutine
+// steps them.
 type inbox struct {
 	mu     sync.Mutex
 	room   sync.Cond // signals that a batch was taken, or that there may be room for more replies
@@ -84,7 +84,7 @@ type inbox struct {
 	budget    *replies.Budget
 	queues    map[Sink]*replies.Queue[arrival]
 	estimates map[sharding.EntityType]map[string]*replies.SizeEstimate
-	// lastEstimate is that of the last command, because many of one kind follow each other.
+	// lastEstimate is the estimate of the last command, because many of one kind follow each other.
 	lastEstimate struct {
 		typ      sharding.EntityType
 		command  string
@@ -161,7 +161,8 @@ func (b *inbox) putFinished(core int, done []finished) (spare []finished) {
 // arrive blocks only while the inbox is full, or while there is no room even for refusals:
 // that is how a region holds back its gateways. It returns early when the connection ends.
 // Before it blocks, it calls beforeBlock with the cores that have got new inputs since the
-// last such call: these cores must make the room, and nobody may be stepping them.
+// last such call: these cores must make the room, and perhaps no goroutine is stepping
+// them.
 func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, inputs []entity.Decoded, beforeBlock func(cores)) (ready cores) {
 	now := time.Now()
 	b.mu.Lock()
@@ -220,9 +221,9 @@ func (b *inbox) arriveHere(to Sink, cmd *link.Command) (ready cores, taken bool)
 	return ready, !b.ended && b.admit(queue, &a, entity.Decoded{}, &ready)
 }
 
-// maxKeptInputs is how many inputs may wait for a core when a command comes whose decoded input is kept. A command
-// that waits behind more, or for room for its reply, is decoded again when it runs. So the memory of what waits is
-// that of the payloads.
+// maxKeptInputs bounds the inputs that may wait for a core before a command whose decoded input is kept. A
+// command that waits after more inputs, or for room for its reply, is decoded again when it runs. So the memory
+// of waiting commands is the memory of their payloads.
 const maxKeptInputs = 1 << 10
 
 // full reports whether too much waits for the core of a command.
@@ -266,7 +267,7 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, input entity.De
 	return true
 }
 
-// estimate returns that of the reply to a kind of command, nil if the kind is not known.
+// estimate returns the size estimate of replies to a kind of command, nil if the kind is not known.
 func (b *inbox) estimate(env *sharding.Envelope) *replies.SizeEstimate {
 	last := &b.lastEstimate
 	if last.command != env.Command || last.typ != env.Entity.Type {
@@ -364,7 +365,7 @@ func (b *inbox) refresh() (ready cores) {
 	return ready
 }
 
-// forget drops what is known of a sink that will bring no more commands.
+// forget drops the queue of a sink that will bring no more commands.
 func (b *inbox) forget(to Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

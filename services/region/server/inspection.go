@@ -19,12 +19,12 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// inspection answers what coordinators ask for operators, one question at a time: whoever asks,
+// inspection answers coordinators' questions for operators, one question at a time: however many callers ask,
 // and however often, the shard cores spend little of their time on answers.
 type inspection struct {
 	s    *Server
 	slot chan struct{}
-	// copying is the slot of questions for which an entity is copied.
+	// copying is the slot of questions that copy an entity.
 	copying chan struct{}
 }
 
@@ -57,7 +57,7 @@ func (i inspection) admitTo(ctx context.Context, slot chan struct{}, cluster str
 	}
 }
 
-// Failing tells what keeps failing.
+// Failing lists the work that keeps failing.
 func (i inspection) Failing(ctx context.Context, req *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error) {
 	done, err := i.admit(ctx, req.Cluster, req.To)
 	if err != nil {
@@ -178,7 +178,7 @@ func checkFailing(req *inspectionv1.FailingRequest, most int) error {
 	return nil
 }
 
-// failing tells what keeps failing in one shard core. It looks at the core, and changes nothing.
+// failing lists the work that keeps failing in one shard core. It looks at the core, and changes nothing.
 func (s *shardLoop) failing(req *inspectionv1.FailingRequest, limit int) (out []*inspectionv1.Failing) {
 	of := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	all := len(req.Of) == 0
@@ -221,8 +221,8 @@ func (s *shardLoop) failing(req *inspectionv1.FailingRequest, limit int) (out []
 	return out
 }
 
-// failingSend tells of one send whether it is failing, waits for one that is, or why it is a dead
-// letter; nil: nothing is known.
+// failingSend reports whether one send is failing or waits for one that is, or why it is a dead letter; nil:
+// nothing is known.
 func (s *shardLoop) failingSend(x *inspectionv1.Subject) *inspectionv1.Failing {
 	from, place := subjectEntity(x), uint16(min(x.Place, math.MaxUint16))
 	if d, ok := s.core.DiedSend(from, x.Record, place); ok {

@@ -79,7 +79,7 @@ func lostBecause(typ sharding.EntityType, why string) metric.MeasurementOption {
 	return metric.WithAttributes(typeAttribute(typ), attribute.String("roost.reason", why))
 }
 
-// lostState is what is logged once.
+// lostState identifies a kind of lost states, which is logged once.
 type lostState struct {
 	typ sharding.EntityType
 	why string

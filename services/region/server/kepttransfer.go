@@ -18,8 +18,8 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// keptPath is where a region gives the states that it has kept, to the owner of the shard. They
-// have connections of their own: commands must not wait behind them.
+// keptPath is the path on which a region gives its kept states to the owner of the shard. These requests have
+// connections of their own: commands must not wait for them.
 const keptPath = "/kept"
 
 // keptRequest asks for the states of a shard's entities.
@@ -35,8 +35,8 @@ type keptRequest struct {
 // maxKeptRequest is more than any request is long.
 const maxKeptRequest = 4 << 10
 
-// maxFetches is how many fetches run at a time, each on a connection: enough to keep a network
-// busy, and few for the region that gives, which others ask too.
+// maxFetches is the maximum number of concurrent fetches, each on a connection: enough to keep a network busy,
+// and few for the region that gives, because other regions ask it too.
 const maxFetches = 16
 
 // keptClient fetches states from other regions.
@@ -97,7 +97,7 @@ func (c *keptClient) fetch(ctx context.Context, o region.FetchKept) ([]turn.Kept
 	return readKept(res.Body, c.entities, c.bytes)
 }
 
-// fetchKept fetches states beside the loop.
+// fetchKept fetches states in the background.
 func (s *shardLoop) fetchKept(o region.FetchKept) {
 	go func() {
 		var states []turn.Kept

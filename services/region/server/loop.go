@@ -20,13 +20,13 @@ import (
 // other goroutine is woken. A goroutine that finds the core locked does not wait: the one
 // that holds the lock looks at the inbox again after it has released it.
 
-// tickEvery is how often the core is told that time passes while something happens: finer than any of
-// its intervals. See [region.NewRest].
+// tickEvery is the interval of the core's ticks while something happens: finer than any of its intervals. See
+// [region.NewRest].
 const tickEvery = 20 * time.Millisecond
 
-// maxRounds is how often an inline runner steps the core and runs turns before it leaves
-// the rest to the pool. In a busy region there is always more to do, and the inline runner
-// must also read its link.
+// maxRounds is the maximum number of times that an inline runner steps the core and runs
+// turns before it leaves the rest to the pool. In a busy region there is always more to
+// do, and the inline runner must also read its link.
 const maxRounds = 16
 
 // shardLoop is the driver of one shard core.
@@ -34,7 +34,7 @@ type shardLoop struct {
 	*shared
 	index     int
 	control   *controlLoop
-	wakeCores func(cores) // makes sure that somebody looks at the inboxes of other cores
+	wakeCores func(cores) // wakes a worker for each of the given cores
 	pool      *pool
 
 	// stepping is held by the goroutine that steps the core; no other goroutine waits for
@@ -52,10 +52,10 @@ type shardLoop struct {
 	callers       callers
 	forPool       []job // jobs that the worker does not take
 	asks          asks
-	// inline is how many inline runners will look at the inbox once more before they leave. While there
-	// is one, no goroutine is woken for new inputs.
+	// inline is the number of inline runners that will look at the inbox once more before they leave. While
+	// there is one, no goroutine is woken for new inputs.
 	inline         atomic.Int32
-	snapshotting   map[*slot][]job // instances of which a snapshot is being taken, and the jobs that wait for that
+	snapshotting   map[*slot][]job // instances with a snapshot in progress, and the jobs that wait for it
 	slots          []*slot         // by place
 	lastPaces      *paces          // of lastPacesType
 	storeTime      *storeTime      // the newest reading; nil: none
@@ -84,13 +84,13 @@ func (s *shardLoop) stop() {
 	s.endAsks()
 }
 
-// put adds inputs for the core, and wakes a worker if nobody is stepping the core.
+// put adds inputs for the core, and wakes a worker if no goroutine is stepping the core.
 func (s *shardLoop) put(items ...item) {
 	s.inbox.put(s.index, items...)
 	s.wake()
 }
 
-// wake makes sure that somebody looks at the inbox.
+// wake makes sure that a goroutine looks at the inbox.
 func (s *shardLoop) wake() {
 	if s.inline.Load() > 0 {
 		return // it will look, after the quick turns that it is running at most
@@ -101,8 +101,8 @@ func (s *shardLoop) wake() {
 	}
 }
 
-// leaveInline is called when an inline runner will not look at the inbox any more. What has come since its
-// last look would be left otherwise: whoever brought it has woken nobody.
+// leaveInline is called when an inline runner will not look at the inbox any more. Inputs that have come since
+// its last look would be left otherwise: the goroutine that brought them has woken no worker.
 func (s *shardLoop) leaveInline() {
 	s.inline.Add(-1)
 	if s.waiting() {
@@ -134,7 +134,7 @@ func (s *shardLoop) afterBegun(waited executor.Standing[work, finished, local], 
 	}
 }
 
-// lookAgain is the time between two looks at jobs that do not begin: a fraction of what a person notices.
+// lookAgain is the time between two looks at jobs that do not begin: less than a delay that a person notices.
 const lookAgain = 100 * time.Millisecond
 
 // handIn gives the core the results of a worker that is held up by its current job.

@@ -16,7 +16,7 @@ type memoryUse struct {
 	limit uint64
 }
 
-// newMemory finds the limit: that of the control group, or the memory of the machine.
+// newMemory finds the limit: the limit of the control group, or the memory of the machine.
 func newMemory(root string) *memoryUse {
 	m := &memoryUse{root: root}
 	groups, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // without it there is no group
@@ -36,8 +36,8 @@ func newMemory(root string) *memoryUse {
 	return m
 }
 
-// read returns the larger of what the process and its control group use. What the group has of files does not count:
-// the kernel takes that back.
+// read returns the memory use of the process or of its control group, whichever is larger. The group's memory
+// for files does not count: the kernel takes that back.
 func (m *memoryUse) read() (used, limit uint64) {
 	if m.limit == 0 {
 		return 0, 0

@@ -20,8 +20,8 @@ import (
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
 
-// observe tells what this region knows of an entity. Its parts come from the loops of the region and from the journal,
-// all at once: one that hangs must not hide the others.
+// observe collects this region's data about an entity. Its parts come from the loops of the region and from the
+// journal, all at once: one that hangs must not hide the others.
 func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
 	id := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	out := &inspectionv1.Observation{Name: s.name, Region: &inspectionv1.RegionObservation{}}
@@ -48,7 +48,7 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 	return out, nil
 }
 
-// describe tells how this region is set up.
+// describe returns the setup of this region.
 func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	p := observe.Process(n, "region")
 	var warning error
@@ -97,7 +97,7 @@ func (s *Runner) volatile(t sharding.EntityType) bool {
 	return false
 }
 
-// seen is what a shard core has of an entity.
+// seen holds a shard core's data about an entity.
 type seen struct {
 	shard  region.ShardStatus
 	entity *inspectionv1.ActiveEntity
@@ -149,7 +149,7 @@ func (s *Runner) observeEntity(ctx context.Context, id sharding.Entity, shard sh
 	}
 }
 
-// readStored is what the journal and the author's code say of an entity that is not in memory.
+// readStored is the state of an entity that is not in memory, according to the journal and the author's code.
 type readStored struct {
 	stored, failure string
 	record          uint64
@@ -200,16 +200,16 @@ func (s *Runner) tryStored(id sharding.Entity, shard sharding.ShardID) (r readSt
 	return r
 }
 
-// maxFailureText is how much of an error is told to operators: more is in the log.
+// maxFailureText bounds the text of an error in an answer for operators: more is in the log.
 const maxFailureText = 300
 
 func bounded(err error) string { return cut(err.Error(), maxFailureText) }
 
-// maxStacks bounds what is read of the stacks of all goroutines, and maxStack what is told of one.
+// maxStacks bounds the size of the stacks of all goroutines, and maxStack the size of one stack in an answer.
 const maxStacks, maxStack = 16 << 20, 16 << 10
 
-// stackOf returns the stack of the goroutine that runs a turn; empty: none does any more. All
-// goroutines stop for a moment meanwhile, so it is done only if somebody asks for it.
+// stackOf returns the stack of the goroutine that runs a turn; empty: none does any more. All goroutines stop
+// for a moment meanwhile, so it is done only on request.
 func stackOf(turn *turnContext) string {
 	buf := make([]byte, 1<<20)
 	for {

@@ -42,7 +42,7 @@ func asParent() (code int, ok bool) {
 			_ = child.Signal(s) // an error means that it has ended
 		}
 	}()
-	debug.FreeOSMemory() // of what the packages have set up: this process only waits
+	debug.FreeOSMemory() // returns the memory of the packages' setup: this process only waits
 	status, err := reap(child.Pid)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: wait for the region: %v\n", program, err)
@@ -110,7 +110,7 @@ func reap(child int) (syscall.WaitStatus, error) {
 	}
 }
 
-// tellParent tells the parent, if it is that of asParent, where the box of this region is.
+// tellParent sends the path of this region's box to the parent, if the parent runs asParent.
 func tellParent(path string) {
 	value, ok := os.LookupEnv(parentEnv)
 	if !ok {
@@ -120,7 +120,7 @@ func tellParent(path string) {
 	fd, err := strconv.Atoi(value)
 	var is syscall.Stat_t
 	if err != nil || syscall.Fstat(fd, &is) != nil || is.Mode&syscall.S_IFMT != syscall.S_IFIFO {
-		return // somebody else has set it
+		return // another program has set it
 	}
 	pipe := os.NewFile(uintptr(fd), "pipe")
 	_, _ = pipe.WriteString(path) // without it, the parent writes nothing

@@ -20,8 +20,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// strategies returns the strategy of each type of this binary: the configured one, or that
-// of its code.
+// strategies returns the strategy of each type of this binary: the configured one, or the one in its code.
 func (c *Config) strategies(types []entity.Definition) (map[sharding.EntityType]passivation.Strategy, error) {
 	all := map[sharding.EntityType]passivation.Strategy{}
 	var errs []error
@@ -84,7 +83,7 @@ func heapBytes(share float64) uint64 {
 	return uint64(share * float64(limit))
 }
 
-// heap is what was last seen of the heap.
+// heap is the last sample of the heap.
 type heap struct {
 	cycle   uint64
 	samples [2]metrics.Sample

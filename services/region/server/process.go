@@ -14,7 +14,7 @@ import (
 // lookEvery is the time between two looks at what the process uses.
 const lookEvery = time.Second
 
-// process is what was last seen of the process.
+// process is the last sample of the process.
 type process struct {
 	at      time.Time
 	samples [4]metrics.Sample

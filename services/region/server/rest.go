@@ -9,10 +9,10 @@ import (
 type rest struct {
 	stirred atomic.Bool // something has
 	resting atomic.Bool // the next tick comes late
-	wake    func()      // makes [Runner.due] be asked again
+	wake    func()      // makes the loop call [Runner.due] again
 }
 
-// stir says that something has happened. It may be called from anywhere.
+// stir records that something has happened. It may be called from anywhere.
 func (r *rest) stir() {
 	if !r.stirred.Load() {
 		r.stirred.Store(true)

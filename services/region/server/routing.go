@@ -20,12 +20,12 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// The entities of a region send commands to others, wherever these are. The router that
-// gateways have does that here too. It starts with the first command, and gets the route table
-// from the control core: until then it costs nothing, and afterwards it polls nobody. Links to
-// other regions are made when they are first needed, and closed when they are not needed for a
-// while. What is for a shard of this region goes into its inbox, at the epoch of the row, like
-// what comes on a link: the same checks are made, with the same refusals.
+// The entities of a region send commands to others, wherever these are. A router, the same as
+// in gateways, does that here too. It starts with the first command, and gets the route table
+// from the control core: until then it costs nothing, and afterwards it does not poll. Links
+// to other regions are made when they are first needed, and closed when they are not needed
+// for a while. A command for a shard of this region goes into its inbox, at the epoch of the
+// row, like a command from a link: the same checks are made, with the same refusals.
 
 // routing is the router of a region.
 type routing struct {
@@ -44,12 +44,12 @@ type routing struct {
 var errNoRouter = sharding.Reject(sharding.Unimplemented, "not applied: this region sends no commands to other entities")
 
 // Route sends a command of an entity of this region to another entity, here or elsewhere, and
-// calls done once with the reply, from some goroutine: done must not wait. A reply that is
-// Rejected says that the command was not applied. If the sender relies on the command to change
-// nothing, readOnly is set: such a command is refused if it may change something.
+// calls done once with the reply, from some goroutine: done must not wait. If the reply is
+// Rejected, the command was not applied. If the sender relies on the command to change nothing,
+// readOnly is set: such a command is refused if it may change something.
 //
-// A command without key gets an id. After a doubt it is never sent again, unless it is read-only. Nobody may change the
-// payload any more.
+// A command without key gets an id. After a doubt it is never sent again, unless it is read-only. The caller
+// must not change the payload any more.
 func (s *Runner) Route(env sharding.Envelope, readOnly bool, done func(sharding.Reply)) {
 	s.routeFrom(env, readOnly, origin{}, done)
 }
@@ -81,7 +81,7 @@ func (s *Runner) routeFrom(env sharding.Envelope, readOnly bool, from origin, do
 	}
 }
 
-// checkRouted refuses what no region would take: nobody checks a command that stays here.
+// checkRouted refuses what no region would take: a command that stays here passes no other such check.
 func checkRouted(env *sharding.Envelope) error {
 	if err := env.CheckFromPeer(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (r *routing) end() {
 	r.running.Wait()
 }
 
-// RouterConfig is what a [Runner] needs to route the commands of its entities.
+// RouterConfig configures how a [Runner] routes the commands of its entities.
 type RouterConfig struct {
 	Core router.Config
 	Link link.Config
@@ -156,7 +156,7 @@ func newRouting(r *Runner, c *RouterConfig) (*routing, error) {
 // called by the router's loop alone, which must never wait: the turns that would make room in
 // the region may be waiting for the router. So a command enters however full the inbox is.
 // There are never more of them than the router admits. If there is no room for a reply, the
-// router is told so as by a link that is full, and tries again.
+// router gets the same error as from a full link, and tries again.
 type wayIn struct {
 	runner  *Runner
 	answers *driver.Driver

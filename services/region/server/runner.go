@@ -30,24 +30,22 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// RunnerConfig is what a [Runner] needs.
+// RunnerConfig configures a [Runner].
 type RunnerConfig struct {
 	Self  sharding.NodeID
 	Name  string // of the node, for people
 	Types []entity.Definition
 	// Core, if set, changes the configuration of the cores before they are made.
 	Core func(*region.Config)
-	// Inbox is how many messages may wait for the shard cores before [Runner.Submit]
-	// waits.
+	// Inbox is the maximum number of messages that wait for the shard cores before [Runner.Submit] waits.
 	Inbox int
 	// StopTimeout is the time an entity's stop hook has.
 	StopTimeout time.Duration
-	// Failures is how many lines per second failures of entities write into the
-	// log.
+	// Failures is the maximum rate of log lines about failures of entities, per second.
 	Failures int
 	// Noter notes the turns that run; nil: nothing is noted.
 	Noter *noter
-	// Policy says who may send which commands; nil: everybody may send all.
+	// Policy defines who may send which commands; nil: everybody may send all.
 	Policy *auth.PolicyFile
 	Log    *slog.Logger
 	// Tracers, Meters and Histograms receive the runner's telemetry; nil: none is made.
@@ -59,8 +57,8 @@ type RunnerConfig struct {
 	// Outside performs what the control core wants done outside: all that concerns the
 	// coordinator. It is called between two steps of that core, and must not wait.
 	Outside func(region.ControlOutput)
-	// Fetch asks the region that had a shard before for the states that it has kept; nil:
-	// nobody can be asked.
+	// Fetch asks the region that had a shard before for the states that it has kept; nil: they cannot be
+	// fetched.
 	Fetch func(context.Context, region.FetchKept) ([]turn.Kept, error)
 }
 
@@ -81,7 +79,7 @@ type Runner struct {
 	ticks  atomic.Uint64 // how many there were
 }
 
-// shared is what the control loop and all shard loops of a region use.
+// shared holds the state that the control loop and all shard loops of a region use.
 type shared struct {
 	log           *slog.Logger
 	self          sharding.NodeID
@@ -114,7 +112,7 @@ type shared struct {
 	route  func(env sharding.Envelope, readOnly bool, from origin, done func(sharding.Reply))
 	slow   slowest.Log
 	damage damageLog
-	// notAlive has the entities whose code cannot bring them to life from what is stored.
+	// notAlive has the entities whose code cannot bring them to life from their stored data.
 	notAlive damageLog
 }
 
@@ -194,11 +192,11 @@ func (s *Runner) Types() []turn.Type { return s.descs }
 // Use sets the journal.
 func (s *Runner) Use(j *journal.Journal) { s.journal = j }
 
-// Observer returns the observer by which a journal feeds the runner's metrics.
+// Observer returns the journal observer that feeds the runner's metrics.
 func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 
-// Run steps the control core, and tells all cores of the time, until [Runner.End]; then
-// nobody steps any of them any more.
+// Run steps the control core, and sends ticks to all cores, until [Runner.End]; then no goroutine steps any of
+// them any more.
 func (s *Runner) Run() {
 	takeIn := func(batch []controlItem, tick bool) {
 		if tick {
@@ -253,7 +251,7 @@ func (s *Runner) tick() {
 	}
 }
 
-// wakeCores makes sure that somebody looks at the inboxes of some cores.
+// wakeCores wakes a worker for each of the given cores.
 func (s *Runner) wakeCores(c cores) {
 	for c != 0 {
 		s.shards[c.next()].wake()
@@ -262,7 +260,7 @@ func (s *Runner) wakeCores(c cores) {
 
 // Submit hands commands over. It waits while the runner has too much to take in, or no room
 // even to refuse a command. After Submit the caller may reuse the slice, but not the memory
-// to which its elements point. Each command gets one answer, with its Number, sent to to.
+// that its elements point to. Each command gets one answer, with its Number, sent to to.
 func (s *Runner) Submit(to Sink, cmds []link.Command) { s.wakeCores(s.arrive(to, cmds)) }
 
 // arrive puts commands into the inbox, and returns the cores that have new inputs. If it has
@@ -275,14 +273,14 @@ func (s *Runner) arrive(to Sink, cmds []link.Command) cores {
 	})
 }
 
-// Forget drops what is known of a sink that will bring no more commands.
+// Forget drops the queue of a sink that will bring no more commands.
 func (s *Runner) Forget(to Sink) { s.inbox.forget(to) }
 
 // Serve is Submit for a caller that brings commands all the time. The caller's goroutine
 // steps one of the shard cores that got commands, and runs the turns that are quick; the
 // other cores are left to their pools. If a turn is not quick, yield is called, from
-// another goroutine: until Serve returns, somebody else should do what the caller usually
-// does, such as reading a link.
+// another goroutine: until Serve returns, yet another one should do what the caller
+// usually does, for example read a link.
 func (s *Runner) Serve(to Sink, cmds []link.Command, yield func()) {
 	c := s.arrive(to, cmds)
 	if c == 0 {

@@ -44,7 +44,7 @@ func (s *shardLoop) sendDied(l outbox.DeadLetter) {
 		"target", l.To.String(), "command", l.Command, "state", l.State.String(), "code", l.Code, "reason", l.Message)
 }
 
-// readSend reads one send, with which an operator wants to deal.
+// readSend reads one send, for an operator who wants to deal with it.
 func (s *shardLoop) readSend(o turn.ReadSend) {
 	s.queue(job{Work: work{do: func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)

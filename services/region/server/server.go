@@ -5,8 +5,8 @@
 //
 // # What this does not do
 //
-// It makes no decisions: the goroutine that steps a core hands it inputs and performs
-// its outputs. Slow work (disk, calls, entity code) runs beside that and comes back as
+// It makes no decisions: the goroutine that steps a core hands it inputs and performs its
+// outputs. Slow work (disk, calls, entity code) runs in the background and comes back as
 // an input.
 package server
 
@@ -49,11 +49,11 @@ import (
 // Empty: the version that Go has stamped on the binary's module.
 var AppVersion string
 
-// Main runs a region that hosts the given entity types, until it is told to
-// stop: flags, environment, signals, health, draining and telemetry are taken
-// care of. If its first arguments are those of a tool, such as "journal check", it does
-// that instead: see its --help. If it is the first process of a container (PID 1 on Linux), it starts itself again as a
-// child, which is the region, and waits for it: see docs/repair.md. It does not return.
+// Main runs a region that hosts the given entity types, until it is stopped: flags, environment, signals,
+// health, draining and telemetry are taken care of. If its first arguments name a tool, such as "journal
+// check", it runs the tool instead: see its --help. If it is the first process of a container (PID 1 on Linux),
+// it starts itself again as a child, which is the region, and waits for it: see docs/repair.md. It does not
+// return.
 func Main(types ...entity.Definition) {
 	if code, ok := runTool(os.Args[1:], os.Environ(), types, os.Stdout, os.Stderr); ok {
 		os.Exit(code)
@@ -82,7 +82,7 @@ type Server struct {
 	member *member.Member
 	agent  *agent.Agent // of member
 	links  *link.Server
-	// generation is that of the journal, 0 until it is open.
+	// generation is the journal's generation, 0 until the journal is open.
 	generation atomic.Uint64
 	opened     atomic.Pointer[journal.Journal] // nil until it is open
 	client     *controlrpc.Client
@@ -274,8 +274,7 @@ func (s *Server) performOutside(o region.ControlOutput) {
 	}
 }
 
-// appVersion is the version of the entities' code: that of the binary if none is
-// configured.
+// appVersion returns the version of the entities' code: the version of the binary if none is configured.
 func appVersion(n *node.Node, cfg *Config) string {
 	return cmp.Or(cfg.AppVersion, AppVersion, n.Version().Version)
 }

@@ -14,8 +14,8 @@ import (
 // A region keeps the slowest of the commands that no gateway sees: what its entities send to others, and what
 // reminders, timers and tells run in it.
 
-// origin says which entity sends a command to another one, and how. The zero value is the origin of
-// what is not kept for operators, such as probes.
+// origin identifies the entity that sends a command to another one, and the kind of sending. The zero value is
+// the origin of commands that are not kept for operators, such as probes.
 type origin struct {
 	kind string // [slowest.OriginAsk] or [slowest.OriginSend]
 	from sharding.Entity
@@ -41,7 +41,7 @@ func (s *shared) slowRouted(env *sharding.Envelope, from origin, began time.Time
 	}
 }
 
-// slowUnwatched keeps a command for which no caller waits, if it is one of the slowest.
+// slowUnwatched keeps a command that no caller waits for, if it is one of the slowest.
 func (s *shared) slowUnwatched(now time.Time, o *turn.UnwatchedDone) {
 	total := now.Sub(o.Arrived)
 	if !s.slow.Wants(now, total) {

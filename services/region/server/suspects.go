@@ -36,7 +36,7 @@ func newNoter() *noter {
 	return n
 }
 
-// Begin, NotAlone, End, Only and Nobody implement [suspects.Notes].
+// Begin and the next four methods implement [suspects.Notes].
 func (s *noter) Begin(t control.CrashedTurn) int { return s.box.Begin(t) }
 func (s *noter) NotAlone(slot int)               { s.box.NotAlone(slot) }
 func (s *noter) End(slot int, now time.Time)     { s.box.End(slot, now) }
@@ -46,7 +46,7 @@ func (s *noter) Nobody()                         { s.box.Nobody() }
 // noted is a turn that is noted.
 type noted struct {
 	slot    int            // of a turn that is not a suspect's
-	suspect *suspects.Turn // nil: the entity is no suspect
+	suspect *suspects.Turn // nil: the entity is not a suspect
 }
 
 // begin notes a turn, and returns what end needs. A suspect waits until no other suspect runs.
@@ -130,8 +130,8 @@ func (s *noter) alive(now time.Time) {
 	}
 }
 
-// stepsCore calls a function that steps a core without entities, such as the control core. If it panics, nobody is
-// suspected. The panic continues and ends the process.
+// stepsCore calls a function that steps a core without entities, such as the control core. If it panics, no
+// entity is suspected. The panic continues and ends the process.
 func (s *noter) stepsCore(f func()) {
 	panics := true
 	defer func() {

@@ -48,7 +48,7 @@ type telemetry struct {
 	damaged metric.Int64Counter
 	// notCommitted counts group commits that failed.
 	notCommitted metric.Int64Counter
-	// databaseDown says which of several databases of the journal do not answer.
+	// databaseDown identifies the databases that do not answer, if the journal has several.
 	databaseDown *node.Flags
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
@@ -429,7 +429,7 @@ type attributeKey struct {
 	outcome sharding.Outcome // counts only if code is empty
 }
 
-// end returns the attribute that says how the command ended.
+// end returns the attribute with the outcome of the command.
 func (k *attributeKey) end() attribute.KeyValue {
 	end := string(k.code)
 	if end == "" {

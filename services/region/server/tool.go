@@ -35,9 +35,9 @@ const (
 	toolFailed = 2 // the tool could not do its work, or not all of it
 )
 
-// toolStatusEnv names an environment variable with a number that a region's tool adds to its
-// exit code. The roost command sets the variable when it runs a binary as a tool. If the exit code
-// is lower than the number, the binary is not that of a region.
+// toolStatusEnv names an environment variable with a number that a region's tool adds to its exit
+// code. The roost command sets the variable when it runs a binary as a tool. If the exit code is
+// lower than the number, the binary does not belong to a region.
 const toolStatusEnv = "ROOST_TOOL_STATUS"
 
 const checkHelp = `Usage: %[1]s journal check [flags]
@@ -80,8 +80,8 @@ Exit codes: 0 all snapshots are dropped, 1 some were kept, 2 it could not be don
 to its end.
 `
 
-// toolConfig is a region's configuration as a tool reads it. A tool needs only the key that says
-// where the journal is. The other keys are accepted and ignored, so that a tool can read the
+// toolConfig is a region's configuration as a tool reads it. A tool needs only the key with the
+// address of the journal. The other keys are accepted and ignored, so that a tool can read the
 // configuration file of a region.
 type toolConfig Config
 
@@ -136,7 +136,7 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	return toolOK, true
 }
 
-// maxToolLog is how many lines a tool logs: the first ones say what is wrong with the code.
+// maxToolLog is the maximum number of lines that a tool logs: the first ones show what is wrong with the code.
 const maxToolLog = 10
 
 // firstLines is a log that ends after maxToolLog lines.

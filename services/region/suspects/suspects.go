@@ -1,9 +1,9 @@
 // Package suspects decides when the turns of suspects run in a region, and which turns a new process reports as possible
 // causes of the end of the process before it. A suspect is an entity that ran when a region ended.
 //
-// The turns of suspects run one at a time, each of them alone. So if the process ends during such a turn, no other
-// suspect can have ended it. A turn that hangs must not hold up other suspects forever: after AloneWait they run beside
-// it, and then none of them runs alone.
+// The turns of suspects run one at a time, each of them alone. So if the process ends during such a turn, no
+// other suspect can have ended it. A turn that hangs must not hold up other suspects forever: after AloneWait
+// they run concurrently with it, and then none of them runs alone.
 //
 // The driver of a region and the simulation share this package, so that they cannot differ. See
 // services/coordinator/quarantine.go for what becomes of the reports.
@@ -16,7 +16,7 @@
 // # Duties of the driver
 //
 //  1. Calls do not overlap.
-//  2. A turn for which [Queue.Begin] returns false begins when [Queue.End] or [Queue.Tick] returns it.
+//  2. If [Queue.Begin] returns false for a turn, the turn begins when [Queue.End] or [Queue.Tick] returns it.
 //  3. Tick is called when a turn has waited for [AloneWait].
 //  4. End is called once for each turn that has begun, when it has ended or begins to wait for something.
 //  5. CorePanicked or OtherCorePanicked is called before the process ends because a core has panicked.
@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	// AloneWait is how long a turn of a suspect waits at most for a turn of another suspect.
+	// AloneWait is the maximum time that a turn of a suspect waits for a turn of another suspect.
 	AloneWait = time.Second
 
 	// maxClean bounds the number of commands whose clean turns are counted: two for each suspect of a cluster.
@@ -51,7 +51,7 @@ const (
 type Notes interface {
 	// Begin notes that a turn begins, and returns the place of the note; -1: there is no room.
 	Begin(t control.CrashedTurn) int
-	// NotAlone notes that another suspect runs beside a turn.
+	// NotAlone notes that another suspect runs concurrently with a turn.
 	NotAlone(at int)
 	// End notes that a turn has ended.
 	End(at int, now time.Time)
@@ -166,16 +166,16 @@ func (q *Queue) OtherCorePanicked() {
 // Noted is the note of a turn.
 type Noted struct {
 	control.CrashedTurn
-	// Running says that the turn had not ended. Otherwise it ended at End.
+	// Running is true if the turn had not ended. Otherwise it ended at End.
 	Running bool
 	End     time.Time
 }
 
-// Evidence is what is known of the end of a process, besides the turns.
+// Evidence holds the known facts about the end of a process, besides the turns.
 type Evidence struct {
-	// Runtime is what the Go runtime wrote when it ended the process; "": nothing.
+	// Runtime is the output of the Go runtime when it ended the process; "": nothing.
 	Runtime string
-	// Exit is what a parent that waits says of the end, see [ParseExit].
+	// Exit is the report of a parent that waits, see [ParseExit].
 	Exit Exit
 	// Used and Limit are the memory of the process and the most that it may have, in bytes, at the last sample; 0:
 	// unknown.
@@ -196,7 +196,7 @@ func (e Evidence) memory() string {
 // Exit is how a process has ended, as its parent sees it. The zero value is unknown.
 type Exit struct {
 	Text string
-	// Killed says that another process, or the kernel, has ended it by a signal.
+	// Killed is true if another process, or the kernel, has ended it by a signal.
 	Killed bool
 }
 
@@ -226,15 +226,15 @@ func ParseExit(text string) (Exit, error) {
 // Report returns which turns may have ended a process, by its notes, and when the process ended. alive is the last time
 // at which the process noted that it was alive.
 func Report(process sharding.NodeUID, alive time.Time, e Evidence, noted []Noted) (c control.Crash, at time.Time) {
-	// An exit status shows that the process was not killed from outside, but not which of the turns that ran ended it. So
-	// it is no cause: it counts, and convicts only an entity that ran alone.
+	// An exit status shows that the process was not killed from outside, but not which of the turns that ran
+	// ended it. So it is not a cause: it counts, and convicts only an entity that ran alone.
 	cause := e.Runtime
 	c, at = control.Crash{Of: process, Cause: cause, Evidence: e.memory()}, alive
 	if cause == "" && !e.Exit.Killed {
 		c.Evidence = cmp.Or(e.Exit.Text, c.Evidence)
 	}
-	quit := strings.HasPrefix(e.Runtime, "SIGQUIT") // the runtime writes this if somebody asks for its stacks by the signal
-	if quit || e.Exit.Killed && e.Runtime == "" {   // by somebody else, unless the kernel needed memory
+	quit := strings.HasPrefix(e.Runtime, "SIGQUIT") // the runtime writes this if the signal requests its stacks
+	if quit || e.Exit.Killed && e.Runtime == "" {   // by another process, unless the kernel needed memory
 		c.Cause, cause = "", ""
 		if c.Evidence == "" && !mutant.On("suspects-killed") {
 			noted = nil

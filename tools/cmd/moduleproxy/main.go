@@ -1,15 +1,14 @@
-// Command moduleproxy writes the modules of this repository, as one version, into a
-// directory from which the go command can take them:
+// Command moduleproxy writes the modules of this repository, as one version, into a directory that serves
+// the go command as a module proxy:
 //
 //	moduleproxy -version v0.1.0 -to DIR
 //	GOPROXY=file://DIR,$(go env GOPROXY) go get github.com/roost-cluster/roost/sdk@v0.1.0
 //
 // A web server that serves the directory is a module proxy as well.
 //
-// In the repository, modules require each other at v0.0.0 and replace each other by
-// directories. A go.mod that is published names the version instead, and has no replace
-// and exclude lines: the go command ignores those of a dependency, and refuses to install
-// a command whose module has any.
+// In the repository, modules require each other at v0.0.0 and replace each other by directories. A go.mod
+// that is published names the version instead, and has no replace and exclude lines: the go command ignores
+// them in a dependency, and refuses to install a command whose module has any.
 //
 // The same files give the same bytes. Files are those that git tracks, and new ones that
 // it does not ignore. A module without a licence of its own gets the repository's.
@@ -42,7 +41,7 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// private are the directories of modules that nobody imports: tools and tests.
+// private are the directories of modules that no other module imports: tools and tests.
 var private = []string{"tools", "e2e", "e2e/bench/measure", "e2e/docker"}
 
 func main() {
@@ -113,8 +112,7 @@ type mod struct {
 	goMod []byte // as it is published
 }
 
-// readModules reads the modules that are published: those of go.work without the private
-// ones.
+// readModules reads the modules that are published: the modules of go.work without the private ones.
 func readModules(root string) ([]*mod, error) {
 	name := filepath.Join(root, "go.work")
 	text, err := os.ReadFile(name)
@@ -225,8 +223,8 @@ func (m *mod) zip(root, version string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// write writes what a proxy has of one version. A version never changes: whoever has used
-// it would be refused by the sums that the go command keeps.
+// write writes a proxy's files for one version. A version never changes: if a user has downloaded it, the
+// sums that the go command keeps would refuse another one.
 func (m *mod) write(to, version string, info, content []byte) error {
 	escaped, err := module.EscapePath(m.file.Module.Mod.Path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command sbom writes of what a program of Go is made: a software bill of materials in the format CycloneDX, for
-// each of the given binaries.
+// Command sbom writes a software bill of materials in the format CycloneDX, for each of the given Go
+// binaries.
 //
 //	sbom -to DIR bin/coordinator bin/gateway
 //
@@ -9,8 +9,8 @@
 //
 // # What this does not do
 //
-// It knows nothing of vulnerabilities (make vulncheck), and nothing of a binary that is not built by Go. It does not
-// download sources: whoever has built the binary has them in the module cache.
+// It knows nothing of vulnerabilities (make vulncheck), and nothing of a binary that is not built by Go. It
+// does not download sources: the module cache of the machine that built the binary has them.
 package main
 
 import (
@@ -166,12 +166,12 @@ func choices(ids []string) *cdx.Licenses {
 	return &list
 }
 
-// read are files that somebody has read, because their text is of nobody else: their checksums, and the licences that
-// they name. None: the file is about something that is in no binary.
+// read are files that a human has reviewed, because their texts match no standard licence: their checksums,
+// and the licences that they name. None: the file is about something that is in no binary.
 var read = map[string][]string{
 	"8438c9c89b849131ead81d5435cb97fcf052df5b0b286dda8a2d4c29e6cb3fd0": {"blessing"},                            // of SQLite, which is in the public domain
 	"5ae5bee3072a841376451b48d8cfcec7188e10543926d5870828d36c8a750dc5": {},                                      // where the picture on the page of modernc.org/memory is from
-	"f597097efe3d97021f89170746bd3a0fb9a8b6fb26b82043ed68a4e0283bee6c": {"BSD-2-Clause", "BSD-3-Clause", "MIT"}, // of what modernc.org/libc has from Go, musl and others
+	"f597097efe3d97021f89170746bd3a0fb9a8b6fb26b82043ed68a4e0283bee6c": {"BSD-2-Clause", "BSD-3-Clause", "MIT"}, // of the parts of modernc.org/libc from Go, musl and others
 }
 
 // enough is the percentage of a file that the texts of licences must be. The rest are copyright lines and names.

@@ -125,7 +125,7 @@ var (
 	verb       = regexp.MustCompile(`\ba\.\w+Command\(\)`)
 )
 
-// kindOf returns the row to which the lines of a Go file belong.
+// kindOf returns the row that counts the lines of a Go file.
 func kindOf(name string, b []byte, helpers map[string]bool) string {
 	switch dir, _, _ := strings.Cut(name, "/"); {
 	case tracked.Generated(b):

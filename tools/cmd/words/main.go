@@ -2,7 +2,7 @@
 //
 //	words -root . -list tools/words.txt            # check
 //	words -root . -list tools/words.txt -lower     # write the present numbers where they are lower
-//	words -root . -list tools/words.txt -find beside
+//	words -root . -list tools/words.txt -find PHRASE   # list where it is found
 //
 // Each line of the list has seven columns, separated by tabs: a regular expression, one of matches that do not count
 // ("-" for none), the better words, and the number that is allowed in each place: comments of source files, strings of source

@@ -38,7 +38,7 @@ import (
 const (
 	// timeout bounds one command: a region that takes over needs some seconds.
 	timeout = 30 * time.Second
-	// each is what every account of a run has at first, in cents.
+	// each is the first balance of every account of a run, in cents.
 	each = 100_00
 )
 

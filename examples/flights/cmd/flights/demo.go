@@ -114,7 +114,7 @@ type carried struct {
 	Digest string `json:"digest"`
 }
 
-// claim refuses a -data directory with other flights: the totals would be those of both.
+// claim refuses a -data directory with other flights: the totals would include both.
 func (d *demo) claim() error {
 	path := filepath.Join(d.data, "flights.json")
 	content, err := os.ReadFile(path)
@@ -184,7 +184,7 @@ func (d *demo) binaries() (string, error) {
 	return filepath.Dir(self), err
 }
 
-// watchDeaths ends the run when a process dies by itself.
+// watchDeaths ends the run when a process dies unexpectedly.
 func watchDeaths(p cluster.Process, fail context.CancelCauseFunc) {
 	if p.State == cluster.Died {
 		lines := append([]string{fmt.Sprintf("%s died (%s):", p.Name, p.Reason)}, p.LastLines...)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// stepPoll is how often a fault checks whether its time has come.
+	// stepPoll is the interval at which a fault checks whether its time has come.
 	stepPoll = 10 * time.Millisecond
 	// startWait bounds how long a started process may take until it is ready, and stopWait
 	// how long a region may take to hand its shards off. Both are many times what a loaded
@@ -54,7 +54,7 @@ type faults struct {
 	table   *table
 	rec     *recorder
 	say     func(format string, args ...any)
-	// moving is how many shards were moving when the coordinator was killed.
+	// moving is the number of shards that were moving when the coordinator was killed.
 	moving int
 	killed string // the coordinator
 }
@@ -72,7 +72,7 @@ func (f *faults) steps() []step {
 	}
 }
 
-// note records the beginning of a fault, to which stalls are attributed from here on.
+// note records the beginning of a fault. Stalls are attributed to it from here on.
 func (f *faults) note(what string) {
 	f.rec.fault(what, time.Now())
 	f.say("%s", what)

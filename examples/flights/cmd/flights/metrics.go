@@ -18,7 +18,7 @@ const (
 	resentCounter = "roost_gateway_retries_total"
 	// metricsPoll is the time between two reads.
 	metricsPoll = time.Second
-	// maxMetrics bounds what is read of one answer, in bytes.
+	// maxMetrics bounds the part of one answer that is read, in bytes.
 	maxMetrics = 4 << 20
 )
 

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// redraw is how often the bar is drawn, lineEvery how often a line is written if there
-	// is no terminal.
+	// redraw is the interval at which the bar is drawn, lineEvery the interval of lines if there is no
+	// terminal.
 	redraw    = 250 * time.Millisecond
 	lineEvery = 5 * time.Second
 	// rateOver is the time over which the rate is measured.

@@ -18,10 +18,10 @@ import (
 	"github.com/roost-cluster/roost/examples/flights"
 )
 
-// busiest is how many airports the table shows.
+// busiest is the number of airports that the table shows.
 const busiest = 10
 
-// shownDifferences is how many differences are printed; the report has all.
+// shownDifferences bounds the differences that are printed; the report has all.
 const shownDifferences = 20
 
 // report has all figures of a run, as -report writes them.
@@ -41,15 +41,15 @@ type report struct {
 	StreamSeconds float64 `json:"stream_seconds"`
 	PerSecond     float64 `json:"commands_per_second"`
 
-	// Retried is how many errors the client saw and retried. Resent is how many the gateways
-	// hid from it by sending the command again.
+	// Retried is the number of errors that the client saw and retried. Resent is the number of errors that
+	// the gateways hid from it by sending the command again.
 	Retried int64            `json:"errors_retried"`
 	Resent  int64            `json:"resent_by_gateways"`
 	Errors  map[string]int64 `json:"errors_by_code"`
 	Latency latency          `json:"latency_ms"`
 	Stalls  []stall          `json:"stalls"`
 	Moved   int              `json:"shards_moved"`
-	// Moving is how many shards were moving when the coordinator was killed.
+	// Moving is the number of shards that were moving when the coordinator was killed.
 	Moving int `json:"shards_moving_at_coordinator_kill"`
 
 	Busiest     []airport    `json:"busiest_airports"`
@@ -57,7 +57,7 @@ type report struct {
 	Differences []difference `json:"differences"`
 }
 
-// latency is that of commands from their first sending to their success.
+// latency is the time of commands from their first sending to their success.
 type latency struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`

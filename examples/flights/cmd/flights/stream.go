@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// patience is how long a command is repeated before the demonstration gives up, far
-	// longer than any failover.
+	// patience bounds the retries of a command before the demonstration gives up, far longer than any
+	// failover.
 	patience = 60 * time.Second
 	// attemptTime is the timeout of one attempt, with the client's own repeats. After that
 	// the command is sent again with the same key. It is longer than the timeout of a
@@ -28,7 +28,7 @@ const (
 	// attemptPause is the pause between two attempts. The client pauses itself, except after
 	// errors that it does not retry.
 	attemptPause = 50 * time.Millisecond
-	// legs is how many commands a flight has.
+	// legs is the number of commands for a flight.
 	legs = 3
 )
 

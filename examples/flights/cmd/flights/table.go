@@ -10,14 +10,12 @@ import (
 )
 
 const (
-	// tablePoll is how often the route table is polled to count moves. A shard that moves
-	// there and back in between is not counted.
+	// tablePoll is the interval of polling the route table to count moves. A shard that moves there and
+	// back in between is not counted.
 	tablePoll = 200 * time.Millisecond
-	// quickPoll is how often while waiting for a rebalance, whose handoffs take tens of
-	// milliseconds.
+	// quickPoll is that interval while waiting for a rebalance, whose handoffs take tens of milliseconds.
 	quickPoll = 5 * time.Millisecond
-	// rebalanceWait is how long to wait for a rebalance. Clusters with few shards may need
-	// none.
+	// rebalanceWait bounds the wait for a rebalance. Clusters with few shards may need none.
 	rebalanceWait = 10 * time.Second
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// readers is how many totals are read at a time.
+// readers is the number of totals that are read at a time.
 const readers = 32
 
-// totals are what the entities have counted, by the indexes of the input.
+// totals are the counts of the entities, by the indexes of the input.
 type totals struct {
 	airports []flights.AirportCount
 	routes   []flights.RouteCount

@@ -3,8 +3,7 @@
 //
 // # What this does not do
 //
-// It keeps nothing: what it has asked for is stored by the coordinators. Two of them for one type
-// and label ask for the same.
+// It keeps nothing: the coordinators store its pins. Two of them for one type and label ask for the same.
 package main
 
 import (

@@ -26,9 +26,10 @@ func Reread(_ context.Context, c *pgx.ConnConfig) error {
 	return nil
 }
 
-// Doubtful reports whether a notice makes it doubtful that a commit lasts. When the wait for a synchronous standby is cancelled,
-// the server commits, and the only sign of it is a WARNING: the commit may be lost when a standby takes over. Texts are translated,
-// and the code of that warning is one of many. So each WARNING counts, unless it is known to be about something else.
+// Doubtful reports whether a notice makes it doubtful that a commit lasts. When the wait for a synchronous standby is
+// cancelled, the server commits, and the only sign of it is a WARNING: the commit may be lost when a standby takes
+// over. Texts are translated, and the code of that warning is one of many. So each WARNING counts, unless it is known
+// to be about something else.
 func Doubtful(conn *pgconn.PgConn, n *pgconn.Notice) bool {
 	switch {
 	case n.SeverityUnlocalized != "WARNING":

@@ -42,8 +42,7 @@ const Superuser = "postgres"
 // port is the port of a server that has an address of its own.
 const port = "5432"
 
-// Place is where a server runs that listens on TCP, such as in a network of its
-// own.
+// Place is the place of a server that listens on TCP, for example in its own network.
 type Place struct {
 	// Address is the IP address to listen at. Every client that reaches it is trusted.
 	Address string
@@ -77,7 +76,7 @@ func StartAt(tb testing.TB, place Place) *Server {
 }
 
 // Data makes the data of a server that listens on TCP, for a caller that runs the server
-// elsewhere. It returns the folder of the server's programs and that of the data, which is
+// elsewhere. It returns the folders of the server's programs and of its data. The latter is
 // removed when the test ends.
 func Data(tb testing.TB) (bin, data string) {
 	tb.Helper()
@@ -137,8 +136,8 @@ type file struct {
 	content []byte
 }
 
-// template is what initdb has made, for all servers of this process: it takes a
-// second, copying a moment. It is in memory, so that nothing is left behind.
+// template holds the output of initdb, for all servers of this process: running initdb takes a
+// second, copying its output a moment. It is in memory, so that nothing is left behind.
 var template struct {
 	sync.Mutex
 	files []file
@@ -294,8 +293,8 @@ func (s *Server) Stop() { s.end(syscall.SIGINT) }
 // whatever it does.
 func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
 
-// Pause stops the clock of all its processes: connections stay, and nobody
-// answers, until Resume.
+// Pause stops the clock of all its processes: connections stay, and no process answers, until
+// Resume.
 func (s *Server) Pause() { s.signalAll(syscall.SIGSTOP) }
 
 // Resume lets it go on.
@@ -324,11 +323,11 @@ func (s *Server) end(signal syscall.Signal) {
 	<-s.ended
 }
 
-// Path is where a file of the server's data is, as pg_relation_filepath names it.
+// Path returns the path of a file of the server's data, as pg_relation_filepath names it.
 func (s *Server) Path(file string) string { return filepath.Join(s.dir, "data", file) }
 
-// Standby makes a server that follows this one, from a base backup. Until it is promoted, it can only be read. From now on, a commit here returns
-// when the standby has it on its disk as well.
+// Standby makes a server that follows this one, from a base backup. Until it is promoted, it can only be read. From now
+// on, a commit here returns when the standby has it on its disk as well.
 func (s *Server) Standby() *Server {
 	s.tb.Helper()
 	standby := prepare(s.tb, nil)

@@ -1,11 +1,12 @@
-// Package dashboard serves the web pages of a coordinator's management listener. The pages are files in the binary, and
-// load nothing from elsewhere. All that they show comes from the admin API: from samples, of which pages get the changes
-// (see sampler), or from calls that a page makes through this package.
+// Package dashboard serves the web pages of a coordinator's management listener. The pages are files in the binary,
+// and load nothing from elsewhere. All that they show comes from the admin API: from samples (pages get only the
+// changes, see sampler), or from calls that a page makes through this package.
 //
 // # What this does not do
 //
-// It decides nothing, and gives nobody more rights than the admin API does. A session stands for a management token.
-// Every call of a page is made with this token, and is checked and recorded in the audit as if an operator had sent it.
+// It decides nothing, and gives no user more rights than the admin API does. A session stands for a management token.
+// Every call of a page is made with this token, and is checked and recorded in the audit as if an operator had sent
+// it.
 package dashboard
 
 import (
@@ -31,9 +32,9 @@ var static embed.FS
 // around it, no form that leaves it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Config is what a dashboard needs.
+// Config holds the dependencies and settings of a dashboard.
 type Config struct {
-	// Admin is sampled while somebody looks.
+	// Admin is sampled while at least one page is open.
 	Admin adminv1.Admin
 	// API serves the admin API as the management listener does, and checks who calls.
 	API http.Handler
@@ -80,8 +81,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	// Only the page itself is redirected, because browsers refuse a stream of events that is redirected to another origin.
-	// Instead, the stream says that this coordinator stands by, and then the browser loads the page again.
+	// Only the page itself is redirected, because browsers refuse a stream of events that is redirected to another
+	// origin. Instead, the stream reports that this coordinator stands by, and then the browser loads the page again.
 	if r.URL.Path == Prefix && r.Method == http.MethodGet {
 		if base := d.cfg.Elsewhere(r.Context()); base != "" {
 			http.Redirect(w, r, base+Prefix, http.StatusTemporaryRedirect)

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxViewers is how many pages may be open: each of them takes one connection of the listener.
+	// maxViewers bounds the pages that may be open: each of them takes one connection of the listener.
 	maxViewers = 64
-	// maxNames is how many names of regions a map may refer to before it is sent anew. Regions that are
-	// gone have names in it too.
+	// maxNames bounds the names of regions that a map may refer to before it is sent anew. Regions that are gone have
+	// names in it too.
 	maxNames = 4096
 	// keepAlive is the longest time without a byte: proxies close connections that seem dead.
 	keepAlive = 15 * time.Second
-	// sendTime is how long a browser may take for what is sent at a time.
+	// sendTime bounds the time that a browser may take for one send.
 	sendTime = 10 * time.Second
 )
 
@@ -35,12 +35,12 @@ type sampler struct {
 
 	mu      sync.Mutex
 	viewers int
-	end     context.CancelFunc // of the sampling; nil: nobody looks
+	end     context.CancelFunc // of the sampling; nil: no page is open
 	last    *sample            // nil: none yet
 	fresh   chan struct{}      // closed when last is replaced
 }
 
-// sample is the cluster at one moment. Nobody changes it.
+// sample is the cluster at one moment. It is immutable.
 type sample struct {
 	members []byte // MembersResponse, as the admin API has it in JSON
 	names   []string
@@ -121,7 +121,7 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// take samples once. The places of names stay those of the sample before.
+// take samples once. Names keep the places that they have in the sample before.
 func (s *sampler) take(ctx context.Context, before *sample) *sample {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -157,7 +157,7 @@ func (s *sample) fill(shards *adminv1.ShardsResponse) {
 	for i, n := range s.names {
 		places[n] = i
 	}
-	names := s.names[:len(s.names):len(s.names)] // those of the sample before are not written to
+	names := s.names[:len(s.names):len(s.names)] // the names of the sample before are not written to
 	phases := map[string][]byte{}
 	of := map[string]int{}
 	for _, t := range shards.Types {
@@ -205,7 +205,7 @@ func phaseOf(s *adminv1.Shard) byte {
 	return unallocated
 }
 
-// mapFrame is what a page is sent of the map: all, or what has changed since the page was sent something.
+// mapFrame is one update of the map for a page: all, or the changes since the last update.
 type mapFrame struct {
 	Names []string  `json:"names,omitempty"` // if there are others than before
 	Types []mapType `json:"types,omitempty"` // all

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// ticketTime is how long a ticket can be exchanged: as long as it takes to open a browser.
+	// ticketTime is the time during which a ticket can be exchanged: as long as it takes to open a browser.
 	ticketTime = 2 * time.Minute
-	// sessionTime is how long a session lasts: a working day.
+	// sessionTime is the duration of a session: a working day.
 	sessionTime = 12 * time.Hour
 	// maxSessions bounds tickets and sessions, of either. The oldest ones end first.
 	maxSessions = 256
-	// maxOfToken bounds those of one token, so that its holder cannot end the sessions of all others.
+	// maxOfToken bounds the tickets and sessions of one token, so that its holder cannot end the sessions of all
+	// others.
 	maxOfToken = 16
 	// maxToken is the longest token that is kept, in bytes.
 	maxToken = 4096
@@ -25,7 +26,7 @@ const (
 	cookie = "roost_dashboard"
 )
 
-// sessions are the names by which browsers refer to management tokens. A token itself never reaches a browser. It is
+// sessions are the names that browsers use for management tokens. A token itself never reaches a browser. It is
 // checked when a ticket is issued, and again at every call that is made with it.
 type sessions struct {
 	mu      sync.Mutex

@@ -24,8 +24,8 @@ import (
 // The file has a header, and Slots slots of one turn each. Numbers are in the order of the machine's bytes:
 // the file is read where it was written.
 const (
-	// Slots is how many turns are noted at a time. More than a region usually runs at a time, counting
-	// those that wait.
+	// Slots is the number of turns that are noted at a time. A region usually runs fewer at a time, including
+	// turns that wait.
 	Slots      = 256
 	headerSize = 64
 	slotSize   = 640 // 24 bytes of numbers, and the longest names
@@ -34,9 +34,9 @@ const (
 	format     = 1
 	// mark is the first byte of the input of the header's checksum. Boxes of development versions have none.
 	mark = 'R'
-	// probes is how many slots are tried for a turn.
+	// probes is the number of slots that are tried for a turn.
 	probes = 16
-	// maxOutput is how much of what the runtime wrote is read, in bytes.
+	// maxOutput bounds the part of the runtime's output that is read, in bytes.
 	maxOutput = 4096
 )
 
@@ -52,7 +52,7 @@ const (
 type Report struct {
 	control.Crash
 	At time.Time
-	// Refused is the reason for which the file was not read; nil: it was.
+	// Refused is the reason why the file was not read; nil: it was.
 	Refused error
 }
 
@@ -62,12 +62,12 @@ type Box struct {
 	file   *os.File
 	output *os.File
 	next   atomic.Uint32
-	closed atomic.Bool // nothing is noted any more, see Only and Nobody
+	closed atomic.Bool // nothing is noted any more, see closeNotes
 }
 
 // Open opens the box of a process, and returns how the process has ended that used it last; nil if that one
-// has closed the box, or there was none. The path is without a suffix: there are two files.
-// exit is what a parent says of that end; if it is zero, what [Ended] has written counts.
+// has closed the box, or there was none. The path is without a suffix: there are two files. exit is a
+// parent's report of that end; if it is zero, the report that [Ended] has written counts.
 func Open(path string, self sharding.NodeUID, exit suspects.Exit) (*Box, *Report, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, err
@@ -123,7 +123,7 @@ func (b *Box) begin(self sharding.NodeUID) error {
 	return debug.SetCrashOutput(b.output, debug.CrashOptions{})
 }
 
-// Close says that the process ends in order.
+// Close records that the process ends in order.
 func (b *Box) Close() error {
 	if b == nil {
 		return nil
@@ -132,8 +132,8 @@ func (b *Box) Close() error {
 	return debug.SetCrashOutput(nil, debug.CrashOptions{})
 }
 
-// Ended writes into the box of another process that this process has ended, and how: by a signal or by itself, with
-// the number of the signal or its exit status. It is called by a parent that has waited for it.
+// Ended records in the box of another process how that process has ended: killed by a signal or not, with the
+// number of the signal or its exit status. A parent that has waited for the process calls it.
 func Ended(path string, signalled bool, number int) error {
 	f, err := openOwn(path + ".turns")
 	if err != nil {
@@ -259,7 +259,7 @@ func (b *Box) End(slot int, now time.Time) {
 	state(s).Store(ended)
 }
 
-// NotAlone notes that another suspect runs beside the turn of a slot.
+// NotAlone notes that another suspect runs concurrently with the turn of a slot.
 func (b *Box) NotAlone(slot int) {
 	if b != nil && slot >= 0 && !b.closed.Load() {
 		state(b.slot(slot)[16:]).Store(0)
@@ -275,7 +275,7 @@ func alone(v bool) uint32 {
 
 var errUnmarked = errors.New("its header does not match its checksum: a development version wrote it before the formats began again at 1, or it is damaged")
 
-// checksum is that of the header without what changes while the process runs.
+// checksum returns the checksum of the header without the parts that change while the process runs.
 func checksum(header []byte) uint32 {
 	return crc32.Checksum(slices.Concat([]byte{mark}, header[:16], header[24:28]), crc32.MakeTable(crc32.Castagnoli))
 }
@@ -319,7 +319,7 @@ func readTurn(s []byte) (n suspects.Noted, ok bool) {
 	return n, n.Entity.Check() == nil
 }
 
-// cause returns the line in which the runtime says why it ends the process.
+// cause returns the line with the runtime's reason for ending the process.
 func cause(output io.Reader) string {
 	text, err := io.ReadAll(io.LimitReader(output, maxOutput))
 	if err != nil {

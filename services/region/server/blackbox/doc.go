@@ -2,10 +2,10 @@
 // of a region has ended, the next one reads from the file which turns ran then: the command of an entity may
 // have ended the process.
 //
-// The file is mapped into memory, so that noting a turn costs no system call. The kernel keeps what the
-// process has written to the mapping, however the process ends. A second file has what the Go runtime writes
-// when it ends the process: a panic that nobody has recovered from, or a fatal error. A parent that waits for the process
-// adds its exit status ([Ended]).
+// The file is mapped into memory, so that noting a turn costs no system call. The kernel keeps what the process
+// has written to the mapping, however the process ends. A second file has what the Go runtime writes when it
+// ends the process: an unrecovered panic, or a fatal error. A parent that waits for the process adds its exit
+// status ([Ended]).
 //
 // # What this does not do
 //

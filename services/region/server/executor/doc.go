@@ -1,9 +1,10 @@
-// Package executor runs the work of a region: many short jobs, most of which are
-// done by the goroutine that brought them, and a few that block.
+// Package executor runs the work of a region: many short jobs, and a few that block. The
+// goroutine that brought a short job usually does it.
 //
-// A [Worker] is what one goroutine needs to do jobs one after the other. Two kinds of
-// goroutines have a worker: those of the [Pool], and inline runners. An inline runner is a
-// goroutine that has brought commands, and runs the resulting jobs itself.
+// A [Worker] holds the state that one goroutine needs to do jobs one after the other. Two
+// kinds of goroutines have a worker: goroutines of the [Pool], and inline runners. An
+// inline runner is a goroutine that has brought commands, and runs the resulting jobs
+// itself.
 //
 // A watchdog looks every [WatchdogInterval] at the workers that are busy. A worker that
 // has been at the same job since the last look is preempted: the jobs behind that job go
@@ -28,12 +29,12 @@
 // Finish is called. A preempted worker has no job left after its current one, because its other
 // jobs went to the pool.
 //
-// # How many goroutines there are
+// # Number of goroutines
 //
-// When a goroutine of the pool takes jobs from the queue and other jobs remain in it, it wakes or
-// starts another goroutine. So a job that blocks does not delay the jobs behind it, and the pool has only a
-// few more goroutines than there are jobs that block. When there is nothing to do, up to [MaxIdle]
-// goroutines stay.
+// When a goroutine of the pool takes jobs from the queue and other jobs remain in it, it wakes or starts
+// another goroutine. So a job that blocks does not delay the jobs after it, and the pool has only a few
+// more goroutines than there are jobs that block. When there is nothing to do, up to [MaxIdle] goroutines
+// stay.
 //
 // # Jobs that end their goroutine
 //

@@ -8,13 +8,12 @@ import (
 )
 
 const (
-	// MaxIdle is how many goroutines wait for work; more end. Their stacks are what
-	// is worth keeping.
+	// MaxIdle is the maximum number of goroutines that wait for work; more end. They are kept for their stacks.
 	MaxIdle = 64
 	// WatchdogInterval is the time between two looks at the workers.
 	WatchdogInterval = time.Millisecond
-	// watchdogLinger is how many more looks the watchdog takes when nobody works any
-	// more. Starting it costs about as much as two looks: each is a timer that wakes the process.
+	// watchdogLinger is the number of further looks that the watchdog takes when no worker works any more.
+	// Starting it costs about as much as two looks: each is a timer that wakes the process.
 	watchdogLinger = 2
 )
 
@@ -39,11 +38,11 @@ type Pool[W, R, L any] struct {
 	watched atomic.Bool // by the watchdog
 }
 
-// New returns a pool. Its goroutines call work, which does the jobs of a worker and
-// whatever else there is to do; work is also called without jobs, after [Pool.Wake].
-// The watchdog calls handIn with the results of a worker that is held up; the slice
-// is the callee's. If that is an inline runner's, it then calls yield with what was given to
-// [Pool.Acquire]. Nobody is preempted any more when ended is closed.
+// New returns a pool. Its goroutines call work, which does the jobs of a worker and whatever
+// else there is to do; work is also called without jobs, after [Pool.Wake]. The watchdog
+// calls handIn with the results of a worker that is held up; the slice is the callee's. If
+// that is an inline runner's, it then calls yield with the function that [Pool.Acquire] was
+// given. After ended is closed, the watchdog preempts no worker any more.
 func New[W, R, L any](work func(*Worker[W, R, L]), handIn func([]R), yield func(func()), ended <-chan struct{}) *Pool[W, R, L] {
 	return &Pool[W, R, L]{work: work, handIn: handIn, yield: yield, ended: ended}
 }
@@ -169,7 +168,7 @@ func (p *Pool[W, R, L]) Watch() {
 	}
 }
 
-// watchdog preempts workers that are held up, until nobody has worked for a while.
+// watchdog preempts workers that are held up, until no worker has worked for a while.
 func (p *Pool[W, R, L]) watchdog() {
 	ticker := time.NewTicker(WatchdogInterval)
 	defer ticker.Stop()
@@ -226,8 +225,8 @@ func (p *Pool[W, R, L]) Block(w *Worker[W, R, L]) {
 	p.preempt(w)
 }
 
-// preempt takes from a worker what it has besides its current job. The worker is locked, and
-// is unlocked by it.
+// preempt takes the remaining jobs and the results from a worker, but not its current job. The worker is
+// locked, and preempt unlocks it.
 func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
 	w.preempted, w.heldUp = true, time.Now()
 	if pace := w.jobs[w.next-1].Pace; pace != nil {
@@ -245,9 +244,9 @@ func (p *Pool[W, R, L]) preempt(w *Worker[W, R, L]) {
 }
 
 // Exit takes everything from a worker whose goroutine ends in the middle of a job, because the job has called
-// runtime.Goexit. result is what became of the job; nil: it has none. A deferred function of that goroutine calls it.
-// Without it the jobs that the worker has taken would never begin, and no other goroutine would do what an inline
-// runner does besides.
+// runtime.Goexit. result is the result of the job; nil: it has none. A deferred function of that goroutine
+// calls it. Without it the jobs that the worker has taken would never begin, and no other goroutine would do
+// what an inline runner does besides.
 func (p *Pool[W, R, L]) Exit(w *Worker[W, R, L], result *R) {
 	p.Block(w)
 	w.Next(result)
@@ -256,7 +255,7 @@ func (p *Pool[W, R, L]) Exit(w *Worker[W, R, L], result *R) {
 	w.Reuse(nil) // the results are the callee's
 }
 
-// Standing is what waited in a pool at one time: see [Pool.StillStands].
+// Standing identifies the jobs that waited in a pool at one time: see [Pool.StillStands].
 type Standing[W, R, L any] struct {
 	added   uint64 // jobs to the queue, ever
 	workers map[*Worker[W, R, L]]uint64

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Quick is how much work, by its pace, one goroutine takes on at a time: waking
-// another one costs a tenth of it.
+// Quick is the amount of work, by its pace, that one goroutine takes on at a time: waking another one costs a
+// tenth of it.
 const Quick = 100 * time.Microsecond
 
 // Job is a piece of work, and how long such work takes.
 type Job[W any] struct {
 	Work W
-	// Pace is what such jobs took lately; nil: as long as a disk takes.
+	// Pace is the recent duration of such jobs; nil: as long as a disk takes.
 	Pace *Pace
 }
 
-// Expected is how long the job may take.
+// Expected returns the expected duration of the job.
 func (j *Job[W]) Expected() time.Duration {
 	if j.Pace == nil {
 		return Quick
@@ -25,7 +25,7 @@ func (j *Job[W]) Expected() time.Duration {
 	return j.Pace.get() + 1
 }
 
-// Pace is how long jobs of a kind take: a mean in which the last ones count most.
+// Pace is the duration of jobs of a kind: a mean in which the last ones count most.
 // Concurrent updates may overwrite one another, because it only decides which goroutine
 // does what. The zero Pace is the pace of a job that takes no time.
 type Pace struct{ mean atomic.Int64 }
@@ -41,7 +41,7 @@ func (p *Pace) get() time.Duration { return time.Duration(p.mean.Load()) }
 // Worker does jobs of work W, with results R, one after the other. Only its own
 // goroutine calls its methods; Local is that goroutine's too.
 type Worker[W, R, L any] struct {
-	// Local is what the user of the package keeps with a worker.
+	// Local holds data that the user of the package keeps with a worker.
 	Local L
 
 	load  time.Duration // of jobs, by their paces

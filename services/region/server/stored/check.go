@@ -16,35 +16,34 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Config says what to check, and holds the limits of a check.
+// Config selects the entities to check, and holds the limits of a check.
 type Config struct {
 	// Types are the types to check; empty: all of the program's.
 	Types []sharding.EntityType
-	// Sample is how many entities of each type to check, chosen at random; 0: all.
+	// Sample is the number of entities of each type to check, chosen at random; 0: all.
 	Sample int
 	// Seed chooses the sample. The same seed chooses the same entities as long as none is
 	// added.
 	Seed uint64
-	// Page is how many entities are listed at a time. Default 1000: a few milliseconds of
-	// the store.
+	// Page is the number of entities that are listed at a time. Default 1000: a few milliseconds of the store.
 	Page int
-	// Loads is how many entities are loaded at a time. Default 2: half as many as a region,
-	// which they must not hold up.
+	// Loads is the number of entities that are loaded at a time. Default 2: half as many as a region, which
+	// they must not hold up.
 	Loads int
-	// LoadTimeout is how long one load may take. Default 30 s: longer than in a region, so that
-	// no entity is reported as unreadable that a region could load.
+	// LoadTimeout bounds the duration of one load. Default 30 s: longer than in a region, so that no entity is
+	// reported as unreadable that a region could load.
 	LoadTimeout time.Duration
-	// Attempts is how often a load is tried if the store does not answer. Default 3.
+	// Attempts is the number of attempts to load if the store does not answer. Default 3.
 	Attempts int
 	// AttemptDelay is the delay between two attempts. Default 1 s.
 	AttemptDelay time.Duration
-	// Kinds is how many kinds of problems are reported; further kinds are only counted. Default
-	// 100: about as many as a person reads.
+	// Kinds is the number of kinds of problems that are reported; further kinds are only counted. Default 100:
+	// about as many as a person reads.
 	Kinds int
-	// Examples is how many entities are named for each kind of problem. Default 5.
+	// Examples is the number of entities that are named for each kind of problem. Default 5.
 	Examples int
-	// Progress, if it is set, is called now and then with how many entities of how many are
-	// done. It must not block.
+	// Progress, if it is set, is called after each entity with the number of entities that are done, and with
+	// their total. It must not block.
 	Progress func(done, total int)
 }
 
@@ -66,12 +65,12 @@ var ErrUsage = errors.New("wrong usage")
 // with. The coordinator refuses a region of such a program.
 var ErrShardRule = errors.New("another shard rule")
 
-// Check reads what is stored of all entities, or of a sample of them. Of each entity it reads the
+// Check reads the stored data of all entities, or of a sample of them. Of each entity it reads the
 // snapshot, as a region would, and all events. It does not read the events before the snapshot if
 // some of them were trimmed, because no version reads the rest of these. It also reads the inputs of
 // standing reminders and pending sends; with a sample, only the first ones of each type.
 //
-// It keeps a page of ids in memory, and the entities that it is loading. An error says that the
+// It keeps a page of ids in memory, and the entities that it is loading. An error means that the
 // check could not go on; the report then covers what was checked before. Entities that are added
 // during the check may or may not be checked.
 func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg Config) (Report, error) {
@@ -172,8 +171,8 @@ func (c *checker) forAll(ctx context.Context, sample map[sharding.EntityType][]s
 	return err
 }
 
-// choose decides which types are checked. For each type of the program that is not checked, it
-// returns a text that says why. It refuses a program that could not use the journal at all.
+// choose decides which types are checked. For each type of the program that is not checked, it returns a text
+// with the reason. It refuses a program that could not use the journal at all.
 func (c *checker) choose(ctx context.Context, types []entity.Definition) (others map[sharding.EntityType]string, err error) {
 	facts, err := c.reader.Facts(ctx)
 	if err != nil {
@@ -330,7 +329,7 @@ func (c *checker) retry(ctx context.Context, f func(context.Context) error) erro
 	}
 }
 
-// entity checks one entity. An error says that it could not be checked.
+// entity checks one entity. It returns an error if the entity could not be checked.
 func (c *checker) entity(ctx context.Context, e sharding.Entity) error {
 	x, err := c.examine(ctx, e)
 	if err != nil {
@@ -371,7 +370,7 @@ func (c *checker) countDone() {
 	}
 }
 
-// examined is what a check has found about one entity.
+// examined holds the results for one entity.
 type examined struct {
 	events            int
 	seen              map[seenForm]bool // without the shard

@@ -19,24 +19,24 @@ type DropReport struct {
 	Type    sharding.EntityType `json:"type"`
 	ID      sharding.EntityID   `json:"id,omitempty"`
 	DryRun  bool                `json:"dry_run"`
-	// Complete says that everything was done that was to be.
+	// Complete is true if everything was done that was to be.
 	Complete bool `json:"complete"`
 	Entities int  `json:"entities"` // that were looked at
-	// Dropped is how many snapshots were dropped or, in a dry run, would be.
+	// Dropped is the number of snapshots that were dropped or, in a dry run, would be.
 	Dropped int `json:"dropped"`
-	// Kept is how many were not, because the entity could not be rebuilt without.
+	// Kept is the number of snapshots that were not dropped, because the entity could not be rebuilt without.
 	Kept int `json:"kept"`
-	// Newer is how many were not, because the entity has a newer one by now.
+	// Newer is the number of snapshots that were not dropped, because the entity has a newer one by now.
 	Newer    int       `json:"newer,omitempty"`
 	Problems []Problem `json:"problems,omitempty"` // of the entities that were kept
 	Others   int       `json:"others,omitempty"`   // entities with problems that are not listed
 }
 
-// DropSnapshots drops the snapshots of all entities of a type, or of one if an id is given,
-// so that each is rebuilt from its events when it is loaded next. The snapshot of an entity
-// that this program could not rebuild, or nobody, because events were trimmed, is kept. Without submit it is a dry run. It may run
-// beside a cluster: a snapshot is a copy. An entity that is live in a region keeps its state
-// until it is loaded again, and its region may store a new snapshot of that state.
+// DropSnapshots drops the snapshots of all entities of a type, or of one if an id is given, so that each is
+// rebuilt from its events when it is loaded next. A snapshot is kept if this program could not rebuild the
+// entity, or if no program could, because events were trimmed. Without submit it is a dry run. It may run while
+// a cluster runs: a snapshot is a copy. An entity that is live in a region keeps its state until it is loaded
+// again, and its region may store a new snapshot of that state.
 func DropSnapshots(ctx context.Context, r journal.Reader, types []entity.Definition, of sharding.Entity, submit Submit, cfg Config) (DropReport, error) {
 	cfg.Types, cfg.Sample = []sharding.EntityType{of.Type}, 0
 	d := &dropper{checker: newChecker(r, cfg), submit: submit, report: DropReport{Type: of.Type, ID: of.ID, DryRun: submit == nil}}

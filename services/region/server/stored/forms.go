@@ -13,10 +13,10 @@ import (
 )
 
 // A coordinator gives a shard only to a region that reads every form in which something may
-// be stored in it, whatever a decoder makes of what is stored. So a check compares the forms
-// of the program with those that the coordinators have noted.
+// be stored in it, whatever a decoder makes of the stored data. So a check compares the
+// forms of the program with the forms that the coordinators have noted.
 
-// notedForms are those of one type.
+// notedForms holds the noted forms of one type.
 type notedForms struct {
 	desc  sharding.TypeDesc
 	forms []sharding.Form
@@ -89,7 +89,7 @@ func note(noted map[sharding.EntityType]*notedForms, e sharding.Event) error {
 	return nil
 }
 
-// seenForm is what was found in a shard of an event or a stored input. Its shape is not.
+// seenForm is a form, without its shape, of events or stored inputs that were found in a shard.
 type seenForm struct {
 	shard   sharding.ShardID
 	kind    sharding.FormKind
@@ -146,7 +146,7 @@ func (c *checker) compareForms(noted map[sharding.EntityType]*notedForms) {
 	}
 }
 
-// unread says why a program with these forms does not read one, and what its author can do.
+// unread returns why a program with these forms does not read one, and what its author can do.
 func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 	var latest *sharding.Form
 	same := false

@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// The input of a reminder is read by the type that has set it. That of a send is read by the type of
-// its target, and the answer to it is taken by a command of the type that has sent it.
+// The type that has set a reminder reads its input. The type of a send's target reads the input of the send,
+// and a command of the type that has sent it takes the answer.
 
 // checkInputs reads the reminders that stand and the sends that are pending. It leaves out what was
 // given up, and what is for types that are not checked.

@@ -15,10 +15,10 @@ import (
 // Report is the result of [Check].
 type Report struct {
 	Cluster string `json:"cluster"`
-	// Sample is how many entities of each type were to be checked; 0: all.
+	// Sample is the number of entities of each type that were to be checked; 0: all.
 	Sample int    `json:"sample,omitempty"`
 	Seed   uint64 `json:"seed,omitempty,string"` // of the sample
-	// Complete says that everything was checked that was to be.
+	// Complete is true if everything was checked that was to be.
 	Complete bool         `json:"complete"`
 	Types    []TypeReport `json:"types"`
 	// Skipped are stored types that were not checked.
@@ -28,10 +28,10 @@ type Report struct {
 	// problem is about the same event and version. Those in which something is stored are
 	// first.
 	Forms []UnreadForm `json:"forms,omitempty"`
-	// OtherForms is how many there are that are not listed.
+	// OtherForms is the number of such forms that are not listed.
 	OtherForms int `json:"other_forms,omitempty"`
-	// Others is how many entities have problems of which there are too many kinds to be
-	// listed.
+	// Others is the number of entities with problems that are not listed, because there are too many kinds of
+	// problems.
 	Others int `json:"others,omitempty"`
 }
 
@@ -69,28 +69,28 @@ type UnreadForm struct {
 	// Shards is in how many shards something is stored in it: an earlier owner may have stored it,
 	// or the check has found it.
 	Shards int `json:"shards"`
-	// MayShards is how many shards there are beside these whose owner may store something in it.
+	// MayShards is the number of further shards whose owner may store something in it.
 	MayShards int `json:"may_shards"`
 }
 
-// TypeReport is what was found of one type.
+// TypeReport is the result for one type.
 type TypeReport struct {
 	Type     sharding.EntityType `json:"type"`
 	Entities int                 `json:"entities"` // that are stored
 	Checked  int                 `json:"checked"`
 	Events   int                 `json:"events"` // that were read
-	// Snapshots is how many entities have one, Ignored how many of these are of a form that
-	// the program does not read: the entity is rebuilt from its events.
+	// Snapshots is the number of entities that have one, Ignored the number of those in a form that the program
+	// does not read: the entity is rebuilt from its events.
 	Snapshots int `json:"snapshots"`
 	Ignored   int `json:"ignored"`
-	// Trimmed is how many entities have lost events to trimming: of these the snapshot and the
-	// events after it were read, and no version reads more.
+	// Trimmed is the number of entities that have lost events to trimming: their snapshot and the events after
+	// it were read, and no version reads more.
 	Trimmed int `json:"trimmed,omitempty"`
-	// Unreadable is how many entities have something that cannot be read.
+	// Unreadable is the number of entities with data that cannot be read.
 	Unreadable int `json:"unreadable"`
-	// Reminders is how many reminders were read, Sends how many that are pending for entities of
-	// the type, and Answers how many answers its commands are to take. UnreadInputs is how many of
-	// all these cannot be read.
+	// Reminders is the number of reminders that were read, Sends the number of pending sends for
+	// entities of the type, and Answers the number of answers that its commands are to take.
+	// UnreadInputs is the number of all these that cannot be read.
 	Reminders    int `json:"reminders"`
 	Sends        int `json:"sends"`
 	Answers      int `json:"answers"`
@@ -106,24 +106,24 @@ type Skipped struct {
 	Reason   string              `json:"reason"`
 }
 
-// Problem is what is wrong with entities of one type in the same way.
+// Problem is a problem that entities of one type have in common.
 type Problem struct {
 	Type sharding.EntityType `json:"type"`
 	// What cannot be read: "event", "snapshot", "input", "stored data" if it is damaged, or
 	// "state" if the program fails to apply an event.
 	What string `json:"what"`
-	// Event and Version are those of an event, Command and Version those of an input. An answer
-	// that a command is to take has no version.
+	// Event and Version describe an event, Command and Version an input. An answer that a command is to take
+	// has no version.
 	Event   string `json:"event,omitempty"`
 	Command string `json:"command,omitempty"`
 	Version int    `json:"version,omitempty"`
 	Problem string `json:"problem"`
 	Fix     string `json:"fix"`
-	// Loads says that the entities can be loaded all the same, as long as their snapshots
-	// fit: what cannot be read is before them.
+	// Loads is true if the entities can be loaded all the same, as long as their snapshots fit: the unreadable
+	// data is before them.
 	Loads bool `json:"loads,omitempty"`
-	// Shards is in how many shards something is stored in the form that cannot be read, whoever
-	// owns them: a region with the program is not given these.
+	// Shards is the number of shards with data in the unreadable form, with any owner: a region with the
+	// program is not given these.
 	Shards   int       `json:"shards,omitempty"`
 	Entities int       `json:"entities"` // or inputs
 	Examples []Example `json:"examples"` // the first of them, by id of the entity
@@ -137,7 +137,7 @@ type Example struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// kind is what problems have in common that are reported as one.
+// kind holds the common properties of problems that are reported as one.
 type kind struct {
 	typ            sharding.EntityType
 	what, name     string
@@ -171,7 +171,7 @@ func problem(of sharding.Entity, snapshot uint64, err error) (Problem, Example) 
 	return p, x
 }
 
-// fixDamaged is what can be done about damage.
+// fixDamaged is the advice for damaged data.
 const fixDamaged = "roost repair record TYPE/ID says what can be done; no version of the program can read this"
 
 // findings collects problems, a bounded number of them.
