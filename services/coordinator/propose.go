@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -18,19 +17,13 @@ type PlanQuery struct {
 	Type sharding.EntityType
 	// Without are regions that the plan treats as leaving, by name or address.
 	Without []string
-	// AsOf plans from the newest planning moment that is not after this time; zero: from the present.
-	AsOf time.Time
 	// Strategy replaces the configured strategies; nil: the configured strategies are used.
 	Strategy allocation.Strategy
 }
 
 // Proposal is what the answer to a [PlanQuery] is computed from.
 type Proposal struct {
-	// Input must be completed by [Proposal.Restore] before a plan is made from it.
 	Input allocation.PlanInput
-	// At is the planning moment; zero: the plan is made from the present.
-	At       time.Time
-	recorded []*typeMoment // what Restore completes the types of the input from
 	// HeldBack has sentences that say why fewer moves, or none, can begin now.
 	HeldBack []string
 }
@@ -40,9 +33,6 @@ type Proposal struct {
 // answer shows the moves that are held back. A rollout is an exception: after it, nearly all shards are
 // elsewhere. So while it freezes moves, only shards of regions that leave are planned.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
-	if !q.AsOf.IsZero() {
-		return m.proposeAsOf(q)
-	}
 	for _, name := range q.Without {
 		r, err := m.findRegion(name)
 		if err != nil {
