@@ -183,12 +183,6 @@ func send(ctx context.Context, to cluster.Control, order, name string) error {
 	return errors.New(why)
 }
 
-// errUnknown is a refusal because the name is unknown.
-type errUnknown struct{ why string }
-
-func (e errUnknown) Error() string { return e.why }
-func (e errUnknown) Unwrap() error { return cluster.ErrUnknown }
-
 // devListCommand returns the command roost dev ps.
 func (a *app) devListCommand() *cobra.Command {
 	return &cobra.Command{

@@ -38,12 +38,6 @@ The drain lasts until the region ends, whichever coordinator is active;
 	return cmd
 }
 
-// afterwards begins what a dry run says: how it would be.
-const afterwards = "nothing is changed; without --dry-run it would be so: "
-
-// soBefore is added to what a request says if the request changes nothing.
-const soBefore = "; it was so before"
-
 // wouldDrain says what a drain would do, or its end.
 func (a *app) wouldDrain(ctx context.Context, req *adminv1.DrainRequest) error {
 	admin, err := a.adminClient()

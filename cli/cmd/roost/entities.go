@@ -124,20 +124,6 @@ func (a *app) listEntities(ctx context.Context, e *entities) (*adminv1.EntitiesR
 	return all, err
 }
 
-// addSilent adds the regions that have not answered for a page. A region is named once.
-func addSilent(all, page []*adminv1.Silent) []*adminv1.Silent {
-	named := map[string]bool{}
-	for _, s := range all {
-		named[s.Region] = true
-	}
-	for _, s := range page {
-		if !named[s.Region] {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 func (a *app) printEntities(req *adminv1.EntitiesRequest, res *adminv1.EntitiesResponse) error {
 	header, right := []string{"ENTITY", "SHARD", "REGION", "STATE", "MAILBOX", "RUNNING", "IDLE", "RECORD"}, []string{"MAILBOX", "RECORD"}
 	if req.Stored {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,56 +80,4 @@ func (a *app) printLook(res *adminv1.LookResponse, were, left int) error {
 		lines = append(lines, describeUnreadable(u))
 	}
 	return a.printLines(lines)
-}
-
-// describeUnreadable says of shards that no region reads what is missing, and what to do.
-func describeUnreadable(u *adminv1.Unreadable) string {
-	text := fmt.Sprintf("%s: %s unreadable (%s): ", u.Type, plural(len(u.Shards), "shard"), someOf(u.Shards))
-	if u.Region == "" {
-		return text + "no region is here that could read what is stored of them; start one of the version that stored it"
-	}
-	text += missing(u) + ": commands are refused until then"
-	if !u.Looked {
-		text += ". If the region that had them crashed, roost rollout look finds out what is stored"
-	}
-	return text
-}
-
-// missing says what the region that lacks the fewest forms does not read, and what to do.
-func missing(u *adminv1.Unreadable) string {
-	region := u.Region
-	if u.Version != "" {
-		region += " (version " + u.Version + ")"
-	}
-	stored := "may be stored"
-	if u.Looked {
-		stored = "is stored"
-	}
-	start := "a version that does"
-	if len(u.By) > 0 {
-		by := slices.Clone(u.By)
-		for i := range by {
-			if by[i] == u.Version { // two builds with one name
-				by[i] = "another build of " + by[i]
-			}
-		}
-		start = strings.Join(by, " or ") + ", or of another version that does"
-	}
-	return fmt.Sprintf("%s does not read %s, which %s. Start a region of %s", region, strings.Join(u.Forms, "; "), stored, start)
-}
-
-// someOf lists the first of some numbers.
-func someOf(numbers []uint32) string {
-	const most = 8
-	text := ""
-	for i, n := range numbers[:min(len(numbers), most)] {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprint(n)
-	}
-	if len(numbers) > most {
-		text += ", …"
-	}
-	return text
 }

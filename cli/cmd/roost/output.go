@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"golang.org/x/text/unicode/norm"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
@@ -80,47 +80,22 @@ func (a *app) printTable(header []string, rows [][]any, right ...string) error {
 	return nil
 }
 
-// mostNamed is how many characters of a name a table shows; JSON has all.
-const mostNamed = 64
-
-// named is quoted, and a long name does not make all rows of a table wide.
-func named(name string) string {
-	name = quoted(name)
-	if r := []rune(name); len(r) > mostNamed {
-		const last = 20
-		name = string(r[:mostNamed-last-1]) + "…" + string(r[len(r)-last:])
-	}
-	return name
-}
-
-// quoted makes a name that users have chosen fit to be shown: it cannot break out of its cell, or make a row that does
-// not exist. A name that is not in Unicode's normal form C is shown with escapes. Names are bytes, so it is another one
-// than the name that looks the same.
-func quoted(name string) string {
-	switch {
-	case !norm.NFC.IsNormalString(name):
-		return strconv.QuoteToASCII(name)
-	case name != printable(name), strings.HasPrefix(name, `"`), strings.Contains(name, "  "), strings.TrimSpace(name) != name:
-		return strconv.Quote(name)
-	}
-	return name
-}
-
 // printLines prints one line after the other.
 func (a *app) printLines(lines []string) error {
 	_, err := fmt.Fprintln(a.out, strings.Join(lines, "\n"))
 	return err
 }
 
-// plural returns a count with its noun.
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "ty"):
-		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
-	case strings.HasSuffix(noun, "s"):
-		return fmt.Sprintf("%d %ses", n, noun)
+// isTerminal reports whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

@@ -54,9 +54,6 @@ what would move otherwise.`,
 	return cmd
 }
 
-// momentText writes a moment for people, in the form that flags take.
-func momentText(unixMs int64) string { return time.UnixMilli(unixMs).UTC().Format(time.RFC3339) }
-
 func (a *app) printPlan(res *adminv1.PlanResponse) error {
 	if len(res.Moves) > 0 {
 		var rows [][]any

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -98,40 +98,6 @@ func (a *app) reminderGone(ctx context.Context, b *builtin, name string) (gone b
 	return false, noReminder(sharding.Entity{Type: sharding.EntityType(b.typ), ID: sharding.EntityID(b.id)}, name, standing)
 }
 
-// mostReminders is how many reminders an error names.
-const mostReminders = 10
-
-// noReminder is the error about a reminder that does not stand. It names those that do.
-func noReminder(e sharding.Entity, name string, standing []string) error {
-	if len(standing) == 0 {
-		return fmt.Errorf("%s has no reminder %s, and no other one (nothing was changed)", e, named(name))
-	}
-	slices.Sort(standing)
-	var names []string
-	for _, n := range standing[:min(len(standing), mostReminders)] {
-		names = append(names, named(n))
-	}
-	more := ""
-	if n := len(standing) - len(names); n > 0 {
-		more = fmt.Sprintf(" and %d more; roost reminders %s lists all", n, e)
-	}
-	return fmt.Errorf("%s has no reminder %s; it has %s%s (nothing was changed)", e, named(name), strings.Join(names, ", "), more)
-}
-
-// checkReminder returns an error if a reminder does not stand in the journal.
-func checkReminder(raw *journal.RawEntity, name string) error {
-	var standing []string
-	for _, w := range raw.Wakes {
-		if w.Kind == sharding.ReminderWake {
-			standing = append(standing, w.Name)
-		}
-	}
-	if slices.Contains(standing, name) {
-		return nil
-	}
-	return noReminder(raw.Entity, name, standing)
-}
-
 // printDropped says that a reminder is removed; or, without a region, that it would be.
 func (a *app) printDropped(b *builtin, name, region string, gone bool) error {
 	if a.json() {
@@ -147,4 +113,84 @@ func (a *app) printDropped(b *builtin, name, region string, gone bool) error {
 		text += " (by " + region + ")"
 	}
 	return a.printLines([]string{text})
+}
+
+func (a *app) remindersCommand() *cobra.Command {
+	var l listed
+	var before string
+	cmd := &cobra.Command{
+		Use: "reminders [TYPE | TYPE ID | TYPE/ID]", Short: "List the reminders of entities",
+		Long: `Lists the reminders that stand: of all entities, of those of a type, or of one. The order
+is that of the types and shards, and in each shard that of the times at which they are due,
+by the clock of the journal's store. A reminder whose time is over fires soon, or has
+failed and is tried again.
+
+` + listedHelp,
+		Example: "  roost reminders\n  roost reminders Cart/dora\n  roost reminders Cart --due-before 1h\n  roost reminders --failing",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := l.of(args); err != nil {
+				return err
+			}
+			due, err := dueBefore(before, time.Now())
+			if err != nil {
+				return err
+			}
+			if l.failing && due != 0 {
+				return usageError{errors.New("--failing cannot be combined with --due-before: reminders that fail were all due")}
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			all := &adminv1.RemindersResponse{}
+			err = l.pages(func(after string, limit uint32) (int, string, error) {
+				res, err := admin.Reminders(cmd.Context(), &adminv1.RemindersRequest{Type: l.typ, Id: l.id, DueBeforeUnixMs: due, After: after, Limit: limit, Failing: l.failing})
+				if err != nil {
+					return 0, "", err
+				}
+				all.Reminders, all.Damaged, all.Next = append(all.Reminders, res.Reminders...), append(all.Damaged, res.Damaged...), res.Next
+				all.Silent, all.More = append(all.Silent, res.Silent...), res.More
+				return len(all.Reminders), res.Next, nil
+			})
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			var failures []*adminv1.Failure
+			for _, r := range all.Reminders {
+				period := "-"
+				if r.PeriodMs > 0 {
+					period = (time.Duration(r.PeriodMs) * time.Millisecond).String()
+				}
+				rows = append(rows, []any{named(r.Type + "/" + r.Id), named(r.Name), timeOf(r.DueUnixMs), period, orDash(r.Command)})
+				failures = append(failures, r.Failure)
+			}
+			if a.json() {
+				return a.printMessage(all)
+			}
+			return a.printListed([]string{"ENTITY", "NAME", "DUE", "PERIOD", "COMMAND"}, rows, failures, answered{all.Next, all.Damaged, all.Silent, all.More})
+		},
+	}
+	l.flags(cmd)
+	cmd.Flags().StringVar(&before, "due-before", "", "only what is due before this time: 2026-07-01T12:00:00Z, or 1h for an hour from now")
+	cmd.AddCommand(a.reminderDropCommand())
+	return cmd
+}
+
+// dueBefore parses a time, or how long it is until then, in Unix milliseconds; 0: none is given.
+func dueBefore(text string, now time.Time) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		var in time.Duration
+		if in, err = time.ParseDuration(text); err == nil {
+			at = now.Add(in)
+		}
+	}
+	if err != nil || at.UnixMilli() <= 0 {
+		return 0, usageError{fmt.Errorf("--due-before %q: write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h", text)}
+	}
+	return at.UnixMilli(), nil
 }

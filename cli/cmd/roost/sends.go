@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -166,4 +168,74 @@ func (a *app) deadLetterCommand(command string, in *sharding.DeadLetterInput, cm
 	}
 	a.builtinFlags(cmd, &b)
 	return cmd
+}
+
+// listSends is what roost sends does without one of its commands.
+func (a *app) listSends(cmd *cobra.Command) {
+	var l listed
+	var dead bool
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := l.of(args); err != nil {
+			return err
+		}
+		if l.failing && dead {
+			return usageError{errors.New("--failing cannot be combined with --dead: a dead letter is not tried any more")}
+		}
+		admin, err := a.adminClient()
+		if err != nil {
+			return err
+		}
+		all := &adminv1.SendsResponse{}
+		err = l.pages(func(after string, limit uint32) (int, string, error) {
+			res, err := admin.Sends(cmd.Context(), &adminv1.SendsRequest{Type: l.typ, Id: l.id, Dead: dead, After: after, Limit: limit, Failing: l.failing})
+			if err != nil {
+				return 0, "", err
+			}
+			all.Sends, all.Damaged, all.Next = append(all.Sends, res.Sends...), append(all.Damaged, res.Damaged...), res.Next
+			all.Silent, all.More = append(all.Silent, res.Silent...), res.More
+			return len(all.Sends), res.Next, nil
+		})
+		if err != nil {
+			return err
+		}
+		var rows [][]any
+		var failures []*adminv1.Failure
+		header := []string{"SENDER", "RECORD", "PLACE", "STATE", "SENT", "TARGET", "COMMAND"}
+		until := slices.ContainsFunc(all.Sends, func(s *adminv1.Send) bool { return s.UntilUnixMs > 0 })
+		if until {
+			header = append(header, "UNTIL")
+		}
+		for _, s := range all.Sends {
+			row := []any{named(s.Type + "/" + s.Id), s.Record, s.Place, s.State, timeOf(s.SentUnixMs), named(s.TargetType + "/" + s.TargetId), s.Command}
+			switch {
+			case s.UntilUnixMs > 0:
+				row = append(row, timeOf(s.UntilUnixMs))
+			case until:
+				row = append(row, "-")
+			}
+			rows = append(rows, row)
+			failures = append(failures, whatFails(s))
+		}
+		if a.json() {
+			return a.printMessage(all)
+		}
+		return a.printListed(header, rows, failures,
+			answered{all.Next, all.Damaged, all.Silent, all.More}, "RECORD", "PLACE")
+	}
+	l.flags(cmd)
+	cmd.Flags().BoolVar(&dead, "dead", false, "only dead letters")
+}
+
+// whatFails says in words if not the send itself fails, but what it waits for.
+func whatFails(s *adminv1.Send) *adminv1.Failure {
+	f := s.Failure
+	switch {
+	case f == nil:
+		return nil
+	case s.Answer:
+		return &adminv1.Failure{Times: f.Times, NextUnixMs: f.NextUnixMs, Code: "the sender cannot take the answer: " + f.Code, Message: f.Message}
+	case s.Behind:
+		return &adminv1.Failure{Times: f.Times, NextUnixMs: f.NextUnixMs, Code: "waits for an earlier one: " + f.Code, Message: f.Message}
+	}
+	return f
 }

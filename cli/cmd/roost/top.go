@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,20 +92,6 @@ func (o *top) request() *adminv1.TopRequest {
 	return req
 }
 
-// isTerminal reports whether somebody looks at what is written.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
-}
-
 // clearScreen moves the cursor to the top left corner, and erases everything.
 const clearScreen = "\x1b[H\x1b[2J"
 
@@ -183,17 +167,4 @@ func (a *app) printTop(res *adminv1.TopResponse) error {
 		return nil
 	}
 	return a.printLines(lines)
-}
-
-func perSecond(rate float64) string { return fmt.Sprintf("%.1f/s", rate) }
-
-// percent is a part of one processor.
-func percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
-
-// mebibytes is the memory of entities, of which only large sizes matter; "-": there are none that tell theirs.
-func mebibytes(bytes uint64) string {
-	if bytes == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
 }

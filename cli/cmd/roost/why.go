@@ -230,3 +230,50 @@ func againstText(against string) string {
 	}
 	return text
 }
+
+func (a *app) whereCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "where TYPE ID | TYPE/ID", Short: "Show which region has an entity", Args: cobra.RangeArgs(1, 2),
+		Example: "  roost where Airport PHX\n  roost where Airport/PHX",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			typ, id, err := entityOf(args, "TYPE ID or TYPE/ID, such as Airport/PHX")
+			if err != nil {
+				return err
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Where(cmd.Context(), typ, id)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			s := res.Shard
+			id = quoted(id)
+			if res.ShardKey != "" {
+				id += fmt.Sprintf("  (key %q)", res.ShardKey)
+			}
+			if s.GetReason() != "" {
+				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s: no region reads what is stored of the shard; see roost shards --type %s\n", typ, id, s.Index, s.Reason, typ)
+				return err
+			}
+			if s.GetRegion() == "" && s.GetAddr() == "" {
+				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  unallocated: its first command will place it\n", typ, id, s.GetIndex())
+				return err
+			}
+			if s.Region == s.Addr {
+				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s, %s  epoch %s\n", typ, id, s.Index, s.Addr, unregisteredOwner, s.Epoch)
+				return err
+			}
+			cause := ""
+			if s.Cause != "" {
+				cause = "  because " + sharding.CauseText(s.Cause)
+			}
+			_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s (%s)  %s  epoch %s%s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch, cause)
+			return err
+		},
+	}
+}
