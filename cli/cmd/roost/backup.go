@@ -145,15 +145,15 @@ func (a *app) backUp(ctx context.Context, at journalopen.At, file string) error 
 	if err != nil {
 		return journalError(err)
 	}
-	says := a
 	if file == standardStream { // the backup is there
-		says = &app{out: a.err, output: a.output}
+		defer func(out io.Writer) { a.out = out }(a.out)
+		a.out = a.err
 	}
 	b := newBackedUp(file, h, size)
-	if says.json() {
-		return says.printJSON(b)
+	if a.json() {
+		return a.printJSON(b)
 	}
-	return says.printLines(append([]string{fmt.Sprintf("Backed up to %s, %s.", file, progress.Bytes(size))}, b.lines()...))
+	return a.printLines(append([]string{fmt.Sprintf("Backed up to %s, %s.", file, progress.Bytes(size))}, b.lines()...))
 }
 
 // journalError makes an error in the journal's URL one of the command line.

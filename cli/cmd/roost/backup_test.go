@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,7 +73,11 @@ func TestBackup(t *testing.T) {
 	try(exitFailed, []string{"restore", in("cut"), "--replace"}, "damaged")
 	try(exitOK, []string{"restore", file, "--replace", "--dry-run"}, "nothing was changed", "terms from 1048580 on")
 	try(exitOK, []string{"restore", file, "--replace"}, "Restored from "+file, "lost        whatever was acknowledged after that: in the rest of that term", "terms from 1048580 on")
-	var r restoredJournal
+	var r struct {
+		Replaced     bool
+		ReplacedTerm uint32 `json:"replaced_term"`
+		NextTerm     uint32 `json:"next_term"`
+	}
 	if err := json.Unmarshal([]byte(try(exitOK, []string{"restore", file, "--replace", "-o", "json"})), &r); err != nil || !r.Replaced || r.ReplacedTerm != 3+journal.RestoreTerms || r.NextTerm != 4+2*journal.RestoreTerms {
 		t.Errorf("restored again: %+v, %v", r, err)
 	}
@@ -123,46 +126,4 @@ func TestBackupDatabases(t *testing.T) {
 	try(exitOK, with("repair", "find"))
 	try(exitOK, with("repair", "list"), "nothing was repaired")
 	try(exitFailed, []string{"repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
-}
-
-// TestFileIsWrittenOnce: of two commands that write the same file, one is refused, and the file of the other is whole.
-func TestFileIsWrittenOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.backup")
-	write := func(content string, during func()) error {
-		_, err := writeNew(io.Discard, file, func(out io.Writer) error {
-			during()
-			_, err := io.WriteString(out, content)
-			return err
-		})
-		return err
-	}
-	var usage usageError
-	err := write("first", func() {
-		if err := write("second", func() { t.Error("the second one is written") }); !errors.As(err, &usage) || !strings.Contains(err.Error(), "another command is writing") {
-			t.Errorf("the second one: %v", err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if content, err := os.ReadFile(file); err != nil || string(content) != "first" {
-		t.Errorf("the file has %q: %v", content, err)
-	}
-	if err := write("third", func() {}); !errors.As(err, &usage) {
-		t.Errorf("a file that exists is written: %v", err)
-	}
-}
-
-// TestNoBackupForTerminals: the bytes of a backup would change how a terminal works. /dev/zero stands for one: it is a
-// device of characters, too.
-func TestNoBackupForTerminals(t *testing.T) {
-	terminal, err := os.OpenFile("/dev/zero", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer func() { _ = terminal.Close() }()
-	var usage usageError
-	if _, err := writeNew(terminal, standardStream, func(io.Writer) error { t.Error("it is written"); return nil }); !errors.As(err, &usage) {
-		t.Errorf("writing to a terminal: %v", err)
-	}
 }

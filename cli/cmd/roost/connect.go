@@ -14,6 +14,9 @@ import (
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
+// dashboardPath is where coordinators serve the dashboard.
+const dashboardPath = "/ui/"
+
 // adminClient returns a client for the cluster that the command is about.
 func (a *app) adminClient() (*adminclient.Client, error) {
 	urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)

@@ -16,9 +16,6 @@ import (
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
-// dashboardPath is where coordinators serve the dashboard.
-const dashboardPath = "/ui/"
-
 func (a *app) dashboardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "dashboard", Short: "Print the URL of the dashboard", Args: cobra.NoArgs,

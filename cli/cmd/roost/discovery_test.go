@@ -102,7 +102,7 @@ func TestDiscoveryTest(t *testing.T) {
 	code := run(t.Context(), []string{"discovery", "test", "-o", "json", "consul://127.0.0.1:1/roost"}, &out, &errOut)
 	var res struct {
 		OK     bool
-		Checks []check
+		Checks []struct{ Next string }
 	}
 	if err := json.Unmarshal(out.Bytes(), &res); err != nil || code != exitFailed || res.OK || len(res.Checks) != 1 || !strings.Contains(res.Checks[0].Next, "host and port") {
 		t.Errorf("exit code %d, %v: %s", code, err, out.String())

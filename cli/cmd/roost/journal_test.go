@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,52 +116,5 @@ func TestJournalCheck(t *testing.T) {
 	}
 	if _, err := os.Stat("none.db"); err == nil {
 		t.Error("the check has made a file")
-	}
-}
-
-// TestJournalPages: a damaged page of an SQLite journal is named, and the exit code is at least 1.
-func TestJournalPages(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "j.db")
-	t.Setenv("ROOST_JOURNAL_URL", "")
-	storeCart(t, "sqlite:"+file)
-	check := func(result error) (says string, err error) {
-		var errOut strings.Builder
-		a := &app{out: &errOut, err: &errOut}
-		f := toolFlags{journal: journalFlags{url: "sqlite:" + file}}
-		err = a.withPages(t.Context(), f, result)
-		return errOut.String(), err
-	}
-	if says, err := check(nil); err != nil || says != "" {
-		t.Errorf("a whole file: %v %s", err, says)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const page = 4096
-	whole, named := file, 0
-	for at := page - 100; at < len(content); at += page {
-		number := at/page + 1
-		file = fmt.Sprintf("%s-%d", whole, number) // what was found damaged of a file is remembered
-		content[at] ^= 1
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		content[at] ^= 1
-		says, err := check(nil)
-		if opened := strings.Contains(says, fmt.Sprintf("Damaged pages of %s: %d (1 of %d).\nStop the coordinators", file, number, len(content)/page)); opened {
-			named++
-		} else if !strings.Contains(says, fmt.Sprintf("damaged pages of %s: %d;", file, number)) { // the journal cannot be opened
-			t.Errorf("page %d is damaged: %s", number, says)
-		}
-		if err != toolStatus(exitFailed) {
-			t.Errorf("page %d is damaged: %v", number, err)
-		}
-		if _, err := check(toolStatus(exitUnchecked)); err != toolStatus(exitUnchecked) {
-			t.Errorf("page %d is damaged, and the region binary could not check all: %v", number, err)
-		}
-	}
-	if named == 0 {
-		t.Error("no file with a damaged page could be opened")
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -17,7 +16,7 @@ import (
 // reminderDropCommand removes a reminder.
 func (a *app) reminderDropCommand() *cobra.Command {
 	b := builtin{command: sharding.ReminderDropCommand}
-	r := repair{do: journal.Repair{Do: journal.DropReminder}, shard: noShard}
+	var stored reminderDrop
 	cmd := &cobra.Command{
 		Use: "drop TYPE/ID NAME --reason TEXT", Short: "Remove a reminder", Args: cobra.ExactArgs(2),
 		Long: `Removes a reminder of an entity, such as one whose command fails again and again. None
@@ -36,17 +35,16 @@ shows it. PostgreSQL needs the role that owns the schema for that.`,
 			if b.typ, b.id, err = entityOf(args[:1], "TYPE/ID, such as Cart/dora"); err != nil {
 				return err
 			}
-			if r.journal.url != "" {
-				r.entity, r.do.Name, r.do.Reason = sharding.Entity{Type: sharding.EntityType(b.typ), ID: sharding.EntityID(b.id)}, args[1], b.reason
-				return a.runRepair(cmd.Context(), &r)
+			if stored.asked() {
+				return stored.run(cmd.Context(), a, sharding.Entity{Type: sharding.EntityType(b.typ), ID: sharding.EntityID(b.id)}, args[1], b.reason)
 			}
-			if err := b.check(r.dryRun); err != nil {
+			if err := b.check(stored.dry()); err != nil {
 				return err
 			}
 			switch gone, err := a.reminderGone(cmd.Context(), &b, args[1]); {
 			case err != nil:
 				return err
-			case r.dryRun:
+			case stored.dry():
 				return a.printDropped(&b, args[1], "", gone)
 			}
 			if b.payload, err = json.Marshal(sharding.ReminderDropInput{Name: args[1]}); err != nil {
@@ -60,9 +58,7 @@ shows it. PostgreSQL needs the role that owns the schema for that.`,
 		},
 	}
 	a.builtinFlags(cmd, &b)
-	r.journal.add(cmd, "URL of the journal, for the owner of its schema: drop the reminder there, without a region")
-	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "only say what would happen; change nothing")
-	cmd.Flags().IntVar(&r.shard, "shard", noShard, "with --journal.url: the shard of the entity, if the coordinators' facts cannot say it")
+	stored.flags(cmd)
 	return cmd
 }
 

@@ -299,15 +299,6 @@ func TestDrainSaysWhatStays(t *testing.T) {
 	}
 }
 
-// TestTwoBuildsOfOneName: nobody is told to start what runs already.
-func TestTwoBuildsOfOneName(t *testing.T) {
-	u := &adminv1.Unreadable{Region: "region-1", Version: "devel", Forms: []string{"added v2"}, By: []string{"devel", "v2"}}
-	want := "region-1 (version devel) does not read added v2, which may be stored. Start a region of another build of devel or v2, or of another version that does"
-	if got := missing(u); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 // TestTargetThatIsNoName: what cannot be a version is wrong usage, and is not sent.
 func TestTargetThatIsNoName(t *testing.T) {
 	for version, want := range map[string]string{

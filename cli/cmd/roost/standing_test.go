@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twitchtv/twirp"
 
@@ -202,21 +201,6 @@ Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve 
 		code, out, errOut := roost(t, append([]string{"--admin", admin}, strings.Fields(test.command)...)...)
 		if code != test.code || test.want != "" && out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
-		}
-	}
-}
-
-// TestDueBefore: a time is written as one, or as how long it is until then.
-func TestDueBefore(t *testing.T) {
-	now := time.UnixMilli(1_000_000)
-	for text, want := range map[string]int64{"": 0, "1h": 4_600_000, "-10s": 990_000, "2026-07-01T12:00:00Z": 1_782_907_200_000} {
-		if got, err := dueBefore(text, now); got != want || err != nil {
-			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"tomorrow", "-1h", "1960-01-01T00:00:00Z"} {
-		if got, err := dueBefore(text, now); err == nil {
-			t.Errorf("%q is %d", text, got)
 		}
 	}
 }

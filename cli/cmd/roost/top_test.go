@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twitchtv/twirp"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (f *fakeAdmin) Top(_ context.Context, req *adminv1.TopRequest) (*adminv1.TopResponse, error) {
@@ -74,44 +71,5 @@ func TestTop(t *testing.T) {
 	}
 	if code, out, _ := roost(t, "top", "-n", "1", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"commands"`) != 2 || !strings.Contains(out, `"id":"dora"`) || !strings.Contains(out, `"journal_bytes":8000`) {
 		t.Errorf("exit code %d, %s", code, out)
-	}
-}
-
-// pages ends a live view after some pages.
-type pages struct {
-	bytes.Buffer
-	left int
-	end  context.CancelFunc
-}
-
-func (p *pages) Write(b []byte) (int, error) {
-	if p.left--; p.left == 0 {
-		p.end()
-	}
-	return p.Buffer.Write(b)
-}
-
-// TestTopLive: a live view draws one page over the other until Ctrl-C, also while nobody answers.
-func TestTopLive(t *testing.T) {
-	ctx, end := context.WithCancel(t.Context())
-	defer end()
-	out := &pages{left: 2, end: end}
-	a := &app{out: out, output: "table"}
-	o := top{n: 9, entities: true, every: time.Millisecond}
-	if err := a.watchTop(ctx, adminclient.New(serve(t, &fakeAdmin{})), &o, true); err != errInterrupted {
-		t.Error(err)
-	}
-	if page := clearScreen + topEntities + topSilent; out.String() != page+page {
-		t.Errorf("drawn is %q", out.String())
-	}
-	ctx, end = context.WithCancel(t.Context())
-	defer end()
-	out = &pages{left: 1, end: end}
-	a.out = out
-	if err := a.watchTop(ctx, adminclient.New("http://127.0.0.1:1"), &o, true); err != errInterrupted || !strings.Contains(out.String(), "the cluster is unreachable") {
-		t.Errorf("nobody answers: %v, %q", err, out.String())
-	}
-	if err := a.watchTop(t.Context(), adminclient.New("http://127.0.0.1:1"), &o, false); err == nil {
-		t.Error("nobody answers, and it continues")
 	}
 }
