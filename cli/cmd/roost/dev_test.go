@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
@@ -56,7 +57,7 @@ func TestDev(t *testing.T) {
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	d := startDev(t, dir, "--data", data, "--gateways", "2", "--set", "region-2.node.zone=b")
 	if len(d.Gateways) != 2 || len(d.Admin) != 2 || len(d.Processes) != 7 || d.Term == 0 || fmt.Sprint(d.Types) != "[Counter]" {
-		t.Fatalf("roost dev announced %+v", d.ready)
+		t.Fatalf("roost dev announced %+v", d.Ready)
 	}
 	wantPost(t, d.Gateways[0], "Counter/c1/Add", `{"delta":5}`, `{"value":5}`)
 	wantPost(t, d.Gateways[1], "Counter/c1/Get", ``, `{"value":5}`)
@@ -86,7 +87,7 @@ func TestDev(t *testing.T) {
 	if moved.Shard.Region == owner || moved.Shard.Index != home.Shard.Index {
 		t.Fatalf("after the kill of %s: %+v", owner, moved)
 	}
-	if code, _, errOut := d.roost("dev", "kill", owner); code != exitFailed || !strings.Contains(errOut, "not running") {
+	if code, _, errOut := d.roost("dev", "kill", owner); code != app.ExitFailed || !strings.Contains(errOut, "not running") {
 		t.Errorf("second kill: %d %s", code, errOut)
 	}
 	d.must(&map[string]any{}, "dev", "start", owner)
@@ -110,7 +111,7 @@ func TestDev(t *testing.T) {
 	if term(t, home2.Shard.Epoch) <= 0 || term(t, home2.Shard.Epoch) < term(t, moved.Shard.Epoch) {
 		t.Errorf("the epoch went from %s to %s", moved.Shard.Epoch, home2.Shard.Epoch)
 	}
-	if code := again.interrupt(2); code != 0 && code != exitInterrupted {
+	if code := again.interrupt(2); code != 0 && code != app.ExitInterrupted {
 		t.Errorf("two Ctrl-C: exit code %d", code)
 	}
 }
@@ -184,7 +185,7 @@ func (d *devRun) strangers() {
 		{"that is the service listener of a coordinator", []string{"leave", "region-1", "--admin", at[cluster.Coordinator].Service}},
 		{"that is the management listener of a coordinator", []string{"call", "Counter/c1", "Get", "--gateway", d.Admin[0]}},
 	} {
-		if code, _, errOut := d.roost(test.args...); code != exitUsage || !strings.Contains(errOut, test.says) {
+		if code, _, errOut := d.roost(test.args...); code != app.ExitUsage || !strings.Contains(errOut, test.says) {
 			d.t.Errorf("roost %s: exit code %d; it said: %s", strings.Join(test.args, " "), code, errOut)
 		}
 	}
@@ -216,18 +217,18 @@ func TestUsage(t *testing.T) {
 		{"random or fixed", []string{"dev", "--ports", "weird"}},
 		{`log level "loud": write debug`, []string{"dev", "--ports", "random", "--log.level", "loud"}},
 	} {
-		if code, _, errOut := d.roost(test.args...); code != exitUsage || !strings.Contains(errOut, test.says) {
+		if code, _, errOut := d.roost(test.args...); code != app.ExitUsage || !strings.Contains(errOut, test.says) {
 			t.Errorf("roost %q: exit code %d; it said: %s", test.args, code, errOut)
 		}
 	}
-	if code, _, errOut := d.roost("dev", "--ports", "random", "--data", "/dev/null/x"); code != exitFailed || !strings.Contains(errOut, "directory /dev/null/x cannot be used") {
+	if code, _, errOut := d.roost("dev", "--ports", "random", "--data", "/dev/null/x"); code != app.ExitFailed || !strings.Contains(errOut, "directory /dev/null/x cannot be used") {
 		t.Errorf("an impossible --data: exit code %d; it said: %s", code, errOut)
 	}
 	// What is no Roost at all is not taken for a cluster either.
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotImplemented) }))
 	defer stranger.Close()
 	for _, command := range []string{"members", "events"} {
-		if code, _, errOut := d.roost(command, "--admin", stranger.URL); code != exitUsage || !strings.Contains(errOut, "something else answers there") {
+		if code, _, errOut := d.roost(command, "--admin", stranger.URL); code != app.ExitUsage || !strings.Contains(errOut, "something else answers there") {
 			t.Errorf("roost %s of a web server: exit code %d; it said: %s", command, code, errOut)
 		}
 	}
@@ -248,17 +249,17 @@ func (d *devRun) exitCodes() {
 		args []string
 		says string
 	}{
-		{exitOK, []string{"members"}, ""},
-		{exitOK, []string{"shards", "--type", "Counter"}, ""},
-		{exitOK, []string{"dev", "ps"}, ""},
-		{exitNotFound, []string{"where", "Nothing", "x"}, "no entity type Nothing"},
-		{exitNotFound, []string{"shards", "--region", "region-77"}, "no region region-77"},
-		{exitNotFound, []string{"drain", "region-77"}, "no region region-77"},
-		{exitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
-		{exitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},
-		{exitFailed, []string{"call", "Counter/x", "Jump"}, "unimplemented"},
-		{exitFailed, []string{"call", "Counter/x", "Add", `{"delta":0}`}, "delta must not be 0"},
-		{exitFailed, []string{"dev", "--dir", d.dir}, "running already"},
+		{app.ExitOK, []string{"members"}, ""},
+		{app.ExitOK, []string{"shards", "--type", "Counter"}, ""},
+		{app.ExitOK, []string{"dev", "ps"}, ""},
+		{app.ExitNotFound, []string{"where", "Nothing", "x"}, "no entity type Nothing"},
+		{app.ExitNotFound, []string{"shards", "--region", "region-77"}, "no region region-77"},
+		{app.ExitNotFound, []string{"drain", "region-77"}, "no region region-77"},
+		{app.ExitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
+		{app.ExitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},
+		{app.ExitFailed, []string{"call", "Counter/x", "Jump"}, "unimplemented"},
+		{app.ExitFailed, []string{"call", "Counter/x", "Add", `{"delta":0}`}, "delta must not be 0"},
+		{app.ExitFailed, []string{"dev", "--dir", d.dir}, "running already"},
 	} {
 		code, _, errOut := d.roost(test.args...)
 		if code != test.code || !strings.Contains(errOut, test.says) {
@@ -279,10 +280,10 @@ func TestDevKilled(t *testing.T) {
 	}
 	_ = d.cmd.Wait()
 	d.nobodyLeft()
-	if code, _, errOut := d.roost("members"); code != exitUnreachable {
+	if code, _, errOut := d.roost("members"); code != app.ExitUnreachable {
 		t.Errorf("roost members without a cluster: %d %s", code, errOut)
 	}
-	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != exitUnreachable {
+	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != app.ExitUnreachable {
 		t.Errorf("roost call without a cluster: %d %s", code, errOut)
 	}
 
@@ -303,7 +304,7 @@ func TestDevKilled(t *testing.T) {
 		}
 		return err
 	})
-	if code := half.interrupt(1); code != exitInterrupted || half.err.String() != "" {
+	if code := half.interrupt(1); code != app.ExitInterrupted || half.err.String() != "" {
 		t.Errorf("Ctrl-C in the middle of a start: exit code %d\n%s", code, half.err)
 	}
 
@@ -323,7 +324,7 @@ func TestDevKilled(t *testing.T) {
 func TestDevRefuses(t *testing.T) {
 	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
 	for _, of := range []string{"region-9=v2", "gateway-1=v2", "region-1=v\u202e2"} {
-		if code, _, errOut := d.roost("dev", "--ports", "random", "--app.version", of); code != exitUsage || !strings.Contains(errOut, "--app.version") {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--app.version", of); code != app.ExitUsage || !strings.Contains(errOut, "--app.version") {
 			t.Errorf("--app.version %s: exit code %d, %s", of, code, errOut)
 		}
 	}
@@ -334,27 +335,27 @@ func TestDevRefuses(t *testing.T) {
 		"region-1":              "write PROCESS.KEY=VALUE",
 		"region-1.node.zone":    "write PROCESS.KEY=VALUE",
 	} {
-		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != exitUsage || !strings.Contains(errOut, "--set "+set+": "+want) {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != app.ExitUsage || !strings.Contains(errOut, "--set "+set+": "+want) {
 			t.Errorf("--set %s: exit code %d, %s", set, code, errOut)
 		}
 	}
-	if code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.tls.cert=r.pem"); code != exitUsage || !strings.Contains(errOut, "use --tls") {
+	if code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.tls.cert=r.pem"); code != app.ExitUsage || !strings.Contains(errOut, "use --tls") {
 		t.Errorf("--set of a certificate: exit code %d, %s", code, errOut)
 	}
 	code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.node.zon=a")
-	if code != exitFailed || !strings.Contains(errOut, "node.zon") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "node.zon") {
 		t.Errorf("a key that no region has: %d %s", code, errOut)
 	}
 	code, _, errOut = d.roost("dev", "--ports", "random", "--regions", "0")
-	if code != exitUsage || !strings.Contains(errOut, "at least one region") {
+	if code != app.ExitUsage || !strings.Contains(errOut, "at least one region") {
 		t.Errorf("without regions: %d %s", code, errOut)
 	}
 	code, _, errOut = d.roost("dev", "--ports", "random", "--region", "./nothing")
-	if code != exitFailed || !strings.Contains(errOut, "nothing") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "nothing") {
 		t.Errorf("with a region binary that is missing: %d %s", code, errOut)
 	}
 	code, _, errOut = d.roost("dev", "--ports", "random", "--bin", t.TempDir())
-	if code != exitFailed || !strings.Contains(errOut, "make build") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "make build") {
 		t.Errorf("without binaries: %d %s", code, errOut)
 	}
 	unlock, err := cluster.Lock(filepath.Join(d.dir, "dev.lock"))
@@ -362,7 +363,7 @@ func TestDevRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	if code, _, errOut = d.roost("dev"); code != exitFailed || !strings.Contains(errOut, "running already") {
+	if code, _, errOut = d.roost("dev"); code != app.ExitFailed || !strings.Contains(errOut, "running already") {
 		t.Errorf("with another dev cluster: %d %s", code, errOut)
 	}
 }

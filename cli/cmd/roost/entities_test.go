@@ -7,6 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -59,14 +60,14 @@ func TestEntities(t *testing.T) {
 		{"entities --stored", 0, "ENTITY     SHARD    REGION\nCart/anna  Cart/4   region-1\nCart/dora  Cart/17  -\n"},
 		{"entities Idle", 0, "no such entity is in memory in the 2 regions that answered\n"},
 		{"entities Idle --stored", 0, "nothing is stored of such entities\n"},
-		{"entities Plane", exitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"entities Cart --type Cart", exitUsage, "roost: the type is given twice, as an argument and by --type\n"},
-		{"entities --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
-		{"entities --active --stored", exitUsage, "roost: --active cannot be combined with --stored\n"},
-		{"entities --stored --running-longer 1s", exitUsage, "roost: --running-longer cannot be combined with --stored: turns run in memory\n"},
-		{"entities --running-longer 0s", exitUsage, "roost: --running-longer is 0s; it must be at least 1ms\n"},
-		{"entities --shard 3", exitUsage, "roost: --shard is given without a type: each type has shards of its own\n"},
-		{"entities Cart --shard -1", exitUsage, "roost: --shard is -1; see roost shards\n"},
+		{"entities Plane", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"entities Cart --type Cart", app.ExitUsage, "roost: the type is given twice, as an argument and by --type\n"},
+		{"entities --limit 0", app.ExitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"entities --active --stored", app.ExitUsage, "roost: --active cannot be combined with --stored\n"},
+		{"entities --stored --running-longer 1s", app.ExitUsage, "roost: --running-longer cannot be combined with --stored: turns run in memory\n"},
+		{"entities --running-longer 0s", app.ExitUsage, "roost: --running-longer is 0s; it must be at least 1ms\n"},
+		{"entities --shard 3", app.ExitUsage, "roost: --shard is given without a type: each type has shards of its own\n"},
+		{"entities Cart --shard -1", app.ExitUsage, "roost: --shard is -1; see roost shards\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {

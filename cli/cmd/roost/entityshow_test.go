@@ -7,6 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -130,12 +131,12 @@ send       Reserve to Stock/s1, pending since 1970-01-01T00:00:06.000Z
 		{"Cart/bomb", 0, "entity     Cart/bomb\n" + where + "quarantine since noon, roost: its command Checkout ended r1, r2\n"},
 		{"Cart/cached", 0, "entity     Cart/cached\n" + where + "memory     not in memory: its next command loads it\nstored     nothing: the type is volatile\n"},
 		{"Cart/lost", 0, "entity     Cart/lost\n" + where + "missing    region-2: no answer within 2s\ndamaged    its records cannot be read: damaged\n"},
-		{"Plane/none", exitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"Cart/dora --state", exitFailed, "roost: this cluster does not show what entities store; set coordinator.show_payloads to allow it, and region.show_payloads for the state\n"},
-		{"Cart", exitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Cart/anna\n"},
-		{"Cart/dora --events 1001", exitUsage, "roost: --events is 1001, must be at most 1000; go on with --before\n"},
-		{"Cart/dora --before 0", exitUsage, "roost: --before is 0; there is no record before the first one, which has the number 1\n"},
-		{"Cart/dora --query-timeout 1h", exitUsage, "roost: --query-timeout is 1h0m0s; it must be 1ms to 30s\n"},
+		{"Plane/none", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"Cart/dora --state", app.ExitFailed, "roost: this cluster does not show what entities store; set coordinator.show_payloads to allow it, and region.show_payloads for the state\n"},
+		{"Cart", app.ExitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Cart/anna\n"},
+		{"Cart/dora --events 1001", app.ExitUsage, "roost: --events is 1001, must be at most 1000; go on with --before\n"},
+		{"Cart/dora --before 0", app.ExitUsage, "roost: --before is 0; there is no record before the first one, which has the number 1\n"},
+		{"Cart/dora --query-timeout 1h", app.ExitUsage, "roost: --query-timeout is 1h0m0s; it must be 1ms to 30s\n"},
 	} {
 		code, out, errOut := roost(t, append(append([]string{"entity", "show"}, strings.Fields(test.command)...), "--admin", admin)...)
 		if code != test.code || out+errOut != strings.ReplaceAll(test.want, "because balance", "because "+sharding.CauseText("balance")) {
@@ -168,7 +169,7 @@ in region-1, 1 command waits for shards that it does not serve yet
 region-3 is missing: connection refused
 `},
 		{"regions --query-timeout 1ms", 0, "no region is registered\n"},
-		{"regions --query-timeout 31s", exitUsage, "roost: --query-timeout is 31s; it must be 1ms to 30s\n"},
+		{"regions --query-timeout 31s", app.ExitUsage, "roost: --query-timeout is 31s; it must be 1ms to 30s\n"},
 		{"shards --entities", 0, `SHARD   REGION    PHASE        ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING
 Cart/4  region-1  serving            12  3.0 MiB    12.5/s     25.0%      1.5
 Cart/5  region-3  handing-off         -        -         -         -        -
@@ -181,8 +182,8 @@ Cart/4  region-1  serving        12  3.0 MiB    12.5/s     25.0%      1.5
 region-3 has not answered: connection refused
 more are left; go on with --after two
 `},
-		{"shards --limit 5", exitUsage, "roost: --limit is for --entities\n"},
-		{"shards --entities --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"shards --limit 5", app.ExitUsage, "roost: --limit is for --entities\n"},
+		{"shards --entities --limit 0", app.ExitUsage, "roost: --limit is 0; it must be at least 1\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {

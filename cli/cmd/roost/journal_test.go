@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
@@ -45,14 +46,14 @@ func TestJournalCheck(t *testing.T) {
 		}
 	}
 
-	out, _ := run(exitOK) // with the binary that runs
+	out, _ := run(app.ExitOK) // with the binary that runs
 	contains(out, "this program reads all of it")
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
 		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type",
 		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n", "  shards in which none was found, but whose regions may store it; then a region with this program is not given them either: 3\n")
 	add("anna") // nobody was disturbed
-	out, _ = run(exitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
+	out, _ = run(app.ExitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
 	var report struct {
 		Complete bool
 		Types    []struct {
@@ -83,20 +84,20 @@ func TestJournalCheck(t *testing.T) {
 		}
 	}
 	drop(1, "were kept, because this program could not rebuild the entity: 1\n", "Cart", "--region", filepath.Join(bin, "renamed-region"))
-	drop(exitOK, "would be dropped: 1\n", "Cart/anna", "--dry-run")
-	drop(exitOK, "were dropped: 1\n", "Cart", "--region", filepath.Join(bin, "shop-region-v2"))
-	drop(exitOK, "were dropped: 0\n", "Cart")
-	drop(exitUnchecked, "nothing is stored of Cart/nobody", "Cart/nobody")
+	drop(app.ExitOK, "would be dropped: 1\n", "Cart/anna", "--dry-run")
+	drop(app.ExitOK, "were dropped: 1\n", "Cart", "--region", filepath.Join(bin, "shop-region-v2"))
+	drop(app.ExitOK, "were dropped: 0\n", "Cart")
+	drop(app.ExitUnchecked, "nothing is stored of Cart/nobody", "Cart/nobody")
 	for range 10 {
 		add("anna")
 	}
-	drop(exitOK, "would be dropped: 1\n", "Cart", "--dry-run")
+	drop(app.ExitOK, "would be dropped: 1\n", "Cart", "--dry-run")
 
 	// The binary alone, and what keeps either of them from checking.
 	cmd := exec.Command(filepath.Join(bin, "shop-region-v2"), "journal", "check", "--journal.url", "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
 	var problems strings.Builder
 	cmd.Stderr = &problems
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitUnchecked {
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != app.ExitUnchecked {
 		t.Errorf("no journal: %v", err)
 	}
 	contains(problems.String(), "there is no such file")
@@ -111,7 +112,7 @@ func TestJournalCheck(t *testing.T) {
 		"--sample is -1":  {"--sample", "-1"},
 		"must be 1 to":    {"--sample", "2000000"},
 	} {
-		_, errOut := run(exitUnchecked, args...)
+		_, errOut := run(app.ExitUnchecked, args...)
 		contains(errOut, what)
 	}
 	if _, err := os.Stat("none.db"); err == nil {

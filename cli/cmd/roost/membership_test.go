@@ -10,6 +10,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -80,9 +81,9 @@ func TestSteeringMembers(t *testing.T) {
 	}{
 		{"down region-1 --admin " + both, 0, "region-1 is declared down: its shards move, and its process stops as soon as it learns of it\n"},
 		{"remove region-1 -o json --admin " + both, 0, `{"name":"region-1","addr":"10.0.0.2:25520","uid":"2a","outcome":"removed"}` + "\n"},
-		{"remove region-7 --admin " + both, exitNotFound, "roost: no member \"region-7\"; see roost members\n"},
-		{"down --admin " + both, exitUsage, "roost: one name is needed, 0 are given\nusage: roost down NODE [flags]\nsee: roost down --help\n"},
-		{"join 10.0.0.4:25521 --admin " + both, exitUsage, "roost: which process should join? give its management URL: --admin http://localhost:8558\n"},
+		{"remove region-7 --admin " + both, app.ExitNotFound, "roost: no member \"region-7\"; see roost members\n"},
+		{"down --admin " + both, app.ExitUsage, "roost: one name is needed, 0 are given\nusage: roost down NODE [flags]\nsee: roost down --help\n"},
+		{"join 10.0.0.4:25521 --admin " + both, app.ExitUsage, "roost: which process should join? give its management URL: --admin http://localhost:8558\n"},
 		{"join 10.0.0.4:25521 --admin " + member, 0, "10.0.0.9:1#1 asks 10.0.0.4:25521 to be let in; see roost members, and its log if it does not appear there\n"},
 	} {
 		code, out, errOut := roost(t, strings.Fields(test.command)...)
@@ -90,7 +91,7 @@ func TestSteeringMembers(t *testing.T) {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, _, errOut := roost(t, "down", "region-1", "--admin", gone.URL); code != exitUnreachable {
+	if code, _, errOut := roost(t, "down", "region-1", "--admin", gone.URL); code != app.ExitUnreachable {
 		t.Errorf("nobody answers: %d %s", code, errOut)
 	}
 }
@@ -122,7 +123,7 @@ func TestLeave(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code = run(over, []string{"leave", "region-1", "--admin", stays}, &stdout, &stderr)
 	errOut = stderr.String()
-	if code != exitTimedOut || errOut != "roost: region-1 is still up; it continues to leave, see roost members\n" {
+	if code != app.ExitTimedOut || errOut != "roost: region-1 is still up; it continues to leave, see roost members\n" {
 		t.Errorf("one that stays: %d %s", code, errOut)
 	}
 }

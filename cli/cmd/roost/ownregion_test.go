@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
 // TestOwnRegion does what docs/own-region.md says for a checkout. What it says without one is
@@ -76,7 +78,7 @@ func TestNewRegionOverwritesNothing(t *testing.T) {
 	write(t, "shop/go.mod", "mine")
 	before := tree(t, "shop")
 	code, _, errOut := roost(t, "new", "region", "shop", "--roost-version", "v0.1.0")
-	if code != exitFailed || !strings.Contains(errOut, "go.mod") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "go.mod") {
 		t.Errorf("a second time: exit code %d, %s", code, errOut)
 	}
 	if after := tree(t, "shop"); !slices.Equal(after, before) {
@@ -109,14 +111,14 @@ func TestNewRegionRefuses(t *testing.T) {
 		{nil, "one name"},
 	} {
 		code, _, errOut := roost(t, append([]string{"new", "region"}, tc.args...)...)
-		if code != exitUsage || !strings.Contains(errOut, tc.says) {
+		if code != app.ExitUsage || !strings.Contains(errOut, tc.says) {
 			t.Errorf("roost new region %q: exit code %d, %s", tc.args, code, errOut)
 		}
 	}
 	checkout := t.TempDir()
 	write(t, filepath.Join(checkout, "services/region/go.mod"), "module x\n")
 	t.Chdir(checkout)
-	if code, _, errOut := roost(t, "new", "region", "shop", "--checkout", "."); code != exitUsage || !strings.Contains(errOut, "inside the checkout") {
+	if code, _, errOut := roost(t, "new", "region", "shop", "--checkout", "."); code != app.ExitUsage || !strings.Contains(errOut, "inside the checkout") {
 		t.Errorf("inside the checkout: exit code %d, %s", code, errOut)
 	}
 	if files := tree(t, "."); len(files) != 1 {

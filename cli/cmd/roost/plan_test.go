@@ -8,6 +8,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -55,7 +56,7 @@ region-3      11     10  cordoned, full: it has its region.capacity
 no other region can be given Cart/4, which region-1 has
 no other region can be given 2 shards of Item (1, 3), which region-1 has
 `},
-		{"plan --without region-9", exitNotFound, "roost: no region region-9; see roost members\n"},
+		{"plan --without region-9", app.ExitNotFound, "roost: no region region-9; see roost members\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {

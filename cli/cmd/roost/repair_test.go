@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/carttest"
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/factstream"
@@ -44,55 +45,55 @@ func TestRepair(t *testing.T) {
 		}
 		return out.String()
 	}
-	try(exitOK, []string{"repair", "find"}, "0 of 1 entity are damaged")
-	try(exitOK, []string{"repair", "list"}, "nothing was repaired")
-	try(exitOK, []string{"repair", "record", "Cart/dora"}, "Nothing is damaged.")
+	try(app.ExitOK, []string{"repair", "find"}, "0 of 1 entity are damaged")
+	try(app.ExitOK, []string{"repair", "list"}, "nothing was repaired")
+	try(app.ExitOK, []string{"repair", "record", "Cart/dora"}, "Nothing is damaged.")
 	carttest.Damage(t, in("j.db"))
-	try(exitFailed, []string{"repair", "find"}, "Cart/dora", "no", "record 3 does not match its checksum")
-	try(exitOK, []string{"repair", "record", "Cart/dora"}, "it cannot be loaded", "roost repair record Cart/dora --back-to 2", "roost repair record Cart/dora --skip 3", "roost restore FILE")
-	try(exitUsage, []string{"repair", "list", "--limit", "0"}, "--limit is 0")
-	try(exitUsage, []string{"repair", "facts"}, "--reason is missing")
-	try(exitUsage, []string{"repair", "facts", "--all"}, "--reason is missing")
-	try(exitUsage, []string{"repair", "facts", "--reason", "a\nb"}, "--reason", "control character")
-	try(exitUsage, []string{"repair", "facts", "--reason", strings.Repeat("x", journal.MaxReason+1)}, "--reason")
-	try(exitUsage, []string{"repair", "record", "Cart"}, "TYPE/ID")
-	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2"}, "--reason")
-	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--skip", "3"}, "--back-to and --skip")
-	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to=-2", "--reason", "x"}, "--back-to is -2")
-	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x"}, "--out")
-	try(exitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x", "--out", in("j.db")}, "exists already")
-	try(exitFailed, []string{"repair", "record", "Cart/dora", "--back-to", "3", "--reason", "x", "--out", in("a")}, "--back-to 2")
-	try(exitFailed, []string{"repair", "record", "Cart/dora", "--skip", "3", "--shard", "1", "--reason", "x", "--out", in("a")}, "--shard")
-	try(exitFailed, []string{"repair", "snapshot", "Cart/dora", "--reason", "x", "--out", in("a")}, "no snapshot")
+	try(app.ExitFailed, []string{"repair", "find"}, "Cart/dora", "no", "record 3 does not match its checksum")
+	try(app.ExitOK, []string{"repair", "record", "Cart/dora"}, "it cannot be loaded", "roost repair record Cart/dora --back-to 2", "roost repair record Cart/dora --skip 3", "roost restore FILE")
+	try(app.ExitUsage, []string{"repair", "list", "--limit", "0"}, "--limit is 0")
+	try(app.ExitUsage, []string{"repair", "facts"}, "--reason is missing")
+	try(app.ExitUsage, []string{"repair", "facts", "--all"}, "--reason is missing")
+	try(app.ExitUsage, []string{"repair", "facts", "--reason", "a\nb"}, "--reason", "control character")
+	try(app.ExitUsage, []string{"repair", "facts", "--reason", strings.Repeat("x", journal.MaxReason+1)}, "--reason")
+	try(app.ExitUsage, []string{"repair", "record", "Cart"}, "TYPE/ID")
+	try(app.ExitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2"}, "--reason")
+	try(app.ExitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--skip", "3"}, "--back-to and --skip")
+	try(app.ExitUsage, []string{"repair", "record", "Cart/dora", "--back-to=-2", "--reason", "x"}, "--back-to is -2")
+	try(app.ExitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x"}, "--out")
+	try(app.ExitUsage, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "x", "--out", in("j.db")}, "exists already")
+	try(app.ExitFailed, []string{"repair", "record", "Cart/dora", "--back-to", "3", "--reason", "x", "--out", in("a")}, "--back-to 2")
+	try(app.ExitFailed, []string{"repair", "record", "Cart/dora", "--skip", "3", "--shard", "1", "--reason", "x", "--out", in("a")}, "--shard")
+	try(app.ExitFailed, []string{"repair", "snapshot", "Cart/dora", "--reason", "x", "--out", in("a")}, "no snapshot")
 	if _, err := os.Stat(in("a")); err == nil {
 		t.Error("a repair that was refused has left a file")
 	}
-	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--dry-run"}, "Nothing was changed", "set aside   2 records", "item-added", "nothing of it is damaged")
-	try(exitOK, []string{"repair", "list"}, "nothing was repaired")
-	try(exitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "ticket 4711", "--out", in("aside")}, "is repaired", "kept in     "+in("aside"), "is served again when its region notices")
+	try(app.ExitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--dry-run"}, "Nothing was changed", "set aside   2 records", "item-added", "nothing of it is damaged")
+	try(app.ExitOK, []string{"repair", "list"}, "nothing was repaired")
+	try(app.ExitOK, []string{"repair", "record", "Cart/dora", "--back-to", "2", "--reason", "ticket 4711", "--out", in("aside")}, "is repaired", "kept in     "+in("aside"), "is served again when its region notices")
 	checkAside(t, in("aside"))
 	content, err := os.ReadFile(in("aside"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	try(exitOK, []string{"repair", "list"}, "Cart/dora", "went back to record 2", "ticket 4711", in("aside"))
-	try(exitOK, []string{"repair", "list", "-o", "json"}, fmt.Sprintf("%x", sha256.Sum256(content)))
+	try(app.ExitOK, []string{"repair", "list"}, "Cart/dora", "went back to record 2", "ticket 4711", in("aside"))
+	try(app.ExitOK, []string{"repair", "list", "-o", "json"}, fmt.Sprintf("%x", sha256.Sum256(content)))
 	storeFactRepair(t, in("j.db"))
-	list := try(exitOK, []string{"repair", "list"}, "Cart/dora", "roost.coordinator/facts", "repaired the facts, 2 things damaged", "bad disk", "ops@host")
+	list := try(app.ExitOK, []string{"repair", "list"}, "Cart/dora", "roost.coordinator/facts", "repaired the facts, 2 things damaged", "bad disk", "ops@host")
 	if strings.Index(list, "roost.coordinator/facts") > strings.Index(list, "Cart/dora") {
 		t.Errorf("the newest repair is not the first:\n%s", list)
 	}
-	if list := try(exitOK, []string{"repair", "list", "--limit", "1"}, "bad disk"); strings.Contains(list, "Cart/dora") {
+	if list := try(app.ExitOK, []string{"repair", "list", "--limit", "1"}, "bad disk"); strings.Contains(list, "Cart/dora") {
 		t.Errorf("with --limit 1:\n%s", list)
 	}
-	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pray", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "Cart/dora has no reminder pray; it has pay")
-	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--dry-run", "--journal.url", "sqlite:" + in("j.db")}, "Nothing was changed")
-	try(exitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "it has no reminder pay any more")
-	try(exitFailed, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "has no reminder")
-	try(exitOK, []string{"repair", "record", "Cart/dora", "--delete", "--reason", "gone"}, "it is deleted")
-	try(exitOK, []string{"repair", "find"}, "0 of 1 entity are damaged")
+	try(app.ExitFailed, []string{"reminders", "drop", "Cart/dora", "pray", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "Cart/dora has no reminder pray; it has pay")
+	try(app.ExitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--dry-run", "--journal.url", "sqlite:" + in("j.db")}, "Nothing was changed")
+	try(app.ExitOK, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "it has no reminder pay any more")
+	try(app.ExitFailed, []string{"reminders", "drop", "Cart/dora", "pay", "--reason", "cancelled", "--journal.url", "sqlite:" + in("j.db")}, "has no reminder")
+	try(app.ExitOK, []string{"repair", "record", "Cart/dora", "--delete", "--reason", "gone"}, "it is deleted")
+	try(app.ExitOK, []string{"repair", "find"}, "0 of 1 entity are damaged")
 	damageFacts(t, in("j.db"))
-	try(exitOK, []string{"repair", "list", "--limit", "3"}, "Cart/dora", "went back to record 2")
+	try(app.ExitOK, []string{"repair", "list", "--limit", "3"}, "Cart/dora", "went back to record 2")
 }
 
 // checkAside checks the file with what was set aside.

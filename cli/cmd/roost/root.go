@@ -9,6 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
+	"github.com/roost-cluster/roost/cli/internal/auth"
+	"github.com/roost-cluster/roost/cli/internal/call"
+	"github.com/roost-cluster/roost/cli/internal/cluster"
+	"github.com/roost-cluster/roost/cli/internal/dev"
+	"github.com/roost-cluster/roost/cli/internal/entity"
+	errorsgroup "github.com/roost-cluster/roost/cli/internal/errors"
+	"github.com/roost-cluster/roost/cli/internal/journal"
+	newgroup "github.com/roost-cluster/roost/cli/internal/new"
+	"github.com/roost-cluster/roost/cli/internal/placement"
+	"github.com/roost-cluster/roost/cli/internal/region"
+	"github.com/roost-cluster/roost/cli/internal/rollout"
+	"github.com/roost-cluster/roost/cli/internal/shard"
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node"
 )
@@ -30,7 +43,7 @@ drop" have their own: see their --help.`
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	a := &app{out: out, err: errOut}
+	a := &app.App{Out: out, Err: errOut}
 	started := false
 	root := &cobra.Command{
 		Use: "roost", Short: "Cluster sharding as services", Long: rootHelp, Version: node.BuildVersion("roost").String(),
@@ -38,45 +51,48 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			started = true
-			if a.output != "table" && a.output != "json" {
-				return usageError{fmt.Errorf("-o %q: write table or json", a.output)}
+			if a.Output != "table" && a.Output != "json" {
+				return app.Usage(fmt.Errorf("-o %q: write table or json", a.Output))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.dir, "dir", envOr("ROOST_DIR", ".roost"), "where roost dev keeps its files; env ROOST_DIR")
-	flags.StringSliceVar(&a.admin, "admin", nil, "management URLs of the coordinators; env ROOST_ADMIN")
-	flags.StringSliceVar(&a.gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
-	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
-	flags.StringVar(&a.tokenFile, "token-file", "", "file with the token that says who calls; env ROOST_ADMIN_TOKEN, or for roost call ROOST_TOKEN, with the token itself")
-	flags.StringVar(&a.ca, "ca", os.Getenv("ROOST_CA"), "file with the authorities of https URLs; default: those of the system; env ROOST_CA")
-	flags.StringVar(&a.cert, "cert", os.Getenv("ROOST_CERT"), "file with a certificate of your own for https URLs; env ROOST_CERT")
-	flags.StringVar(&a.key, "key", os.Getenv("ROOST_KEY"), "file with the private key of --cert; env ROOST_KEY")
-	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(), a.rolloutCommand(),
-		a.cordonCommand(), a.uncordonCommand(), a.freezeCommand(), a.thawCommand(), a.pinCommand(), a.unpinCommand(), a.moveCommand(), a.steeringCommand(), a.whyCommand(), a.planCommand(), a.topCommand(), a.entitiesCommand(), a.regionsCommand(), a.slowCommand(), a.dashboardCommand(), a.explainCommand(), a.doctorCommand(), a.errorsCommand(),
-		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
-		a.callCommand(), a.keyCommand(), a.certCommand(), a.entityCommand(), a.quarantineCommand(), a.remindersCommand(), a.rememberedCommand(), a.sendsCommand(), a.journalCommand(), a.repairCommand(), a.backupCommand(), a.restoreCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+	flags.StringVar(&a.Dir, "dir", app.EnvOr("ROOST_DIR", ".roost"), "where roost dev keeps its files; env ROOST_DIR")
+	flags.StringSliceVar(&a.Admin, "admin", nil, "management URLs of the coordinators; env ROOST_ADMIN")
+	flags.StringSliceVar(&a.Gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
+	flags.StringVarP(&a.Output, "output", "o", "table", "table or json")
+	flags.StringVar(&a.TokenFile, "token-file", "", "file with the token that says who calls; env ROOST_ADMIN_TOKEN, or for roost call ROOST_TOKEN, with the token itself")
+	flags.StringVar(&a.CA, "ca", os.Getenv("ROOST_CA"), "file with the authorities of https URLs; default: those of the system; env ROOST_CA")
+	flags.StringVar(&a.Cert, "cert", os.Getenv("ROOST_CERT"), "file with a certificate of your own for https URLs; env ROOST_CERT")
+	flags.StringVar(&a.Key, "key", os.Getenv("ROOST_KEY"), "file with the private key of --cert; env ROOST_KEY")
+	for _, commands := range []func(*app.App) []*cobra.Command{
+		dev.Commands, newgroup.Commands, call.Commands, cluster.Commands, region.Commands, shard.Commands, entity.Commands, placement.Commands,
+		rollout.Commands, journal.Commands, auth.Commands, errorsgroup.Commands,
+	} {
+		root.AddCommand(commands(a)...)
+	}
+	root.AddCommand(versionCommand(a))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return app.ExitOK
 	}
 	if !started {
 		usage := "\nusage: " + cmd.UseLine()
 		if cmd == root { // the list of commands is more useful
 			usage = ""
 		}
-		err = usageError{fmt.Errorf("%w%s\nsee: %s --help", err, usage, cmd.CommandPath())}
+		err = app.Usage(fmt.Errorf("%w%s\nsee: %s --help", err, usage, cmd.CommandPath()))
 	}
-	code := exitCode(ctx, err)
-	var told toolStatus
-	if !errors.Is(err, errInterrupted) && !errors.As(err, &told) {
-		fmt.Fprintf(errOut, "roost: %s\n", backendurl.RedactText(message(err)))
+	code := app.ExitCode(ctx, err)
+	var told app.ToolStatus
+	if !errors.Is(err, app.ErrInterrupted) && !errors.As(err, &told) {
+		fmt.Fprintf(errOut, "roost: %s\n", backendurl.RedactText(app.Message(err)))
 	}
 	return code
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -43,7 +44,7 @@ the commands of gateway 10.0.0.2:8080 are missing: connection refused
 the commands that region "region-\n3" has kept are missing: no answer at all
 `},
 		{"slow -n 1", 0, "no command has ended in the last minutes in the 2 gateways and the 1 region that answered\n"},
-		{"slow -n 0", exitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
+		{"slow -n 0", app.ExitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {

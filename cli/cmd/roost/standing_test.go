@@ -9,6 +9,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -157,8 +158,8 @@ what ends in … is longer; -o json has all of it
 what fails in region-2 is not known: no answer within 500ms
 more fails; name a type or an entity, or ask for more by --limit (at most 1000)
 `},
-		{"reminders --failing --after two", exitUsage, ""},
-		{"reminders --failing --due-before 1h", exitUsage, ""},
+		{"reminders --failing --after two", app.ExitUsage, ""},
+		{"reminders --failing --due-before 1h", app.ExitUsage, ""},
 		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  REGION    WHY
 Probe/p1  -                              2  -     region-1  internal: the entity cannot be brought to life
 Probe/p2  2023-11-14T22:13:20.000Z       -  -     -         -
@@ -166,16 +167,16 @@ Probe/p2  2023-11-14T22:13:20.000Z       -  -     -         -
 `},
 		{"remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
 			`"message":"the entity cannot be brought to life","region":"region-1"}}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
-		{"remembered --failing --after x", exitUsage, ""},
+		{"remembered --failing --after x", app.ExitUsage, ""},
 		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  UNTIL                     FAILED  NEXT                      REGION  WHY
 Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve  2023-11-14T23:13:20.000Z       3  2023-11-14T22:14:20.000Z  -       unavailable: closed
 Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve  -                              3  2023-11-14T22:14:20.000Z  -       waits for an earlier one: unavailable: closed
 Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve  -                              3  2023-11-14T22:14:20.000Z  -       the sender cannot take the answer: unavailable: closed
 `},
-		{"sends --failing --dead", exitUsage, ""},
-		{"reminders --due-before soon", exitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
-		{"reminders --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
-		{"reminders Cart/", exitUsage, "roost: \"Cart/\" is not the name of an entity: write TYPE or TYPE/ID, such as Cart or Cart/dora\n"},
+		{"sends --failing --dead", app.ExitUsage, ""},
+		{"reminders --due-before soon", app.ExitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
+		{"reminders --limit 0", app.ExitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"reminders Cart/", app.ExitUsage, "roost: \"Cart/\" is not the name of an entity: write TYPE or TYPE/ID, such as Cart or Cart/dora\n"},
 		{"sends", 0, `SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND
 ` + letter + `Cart/emil      12      3  pending   2023-11-14T22:13:20.001Z  Item/pen   Reserve
 `},
@@ -183,20 +184,20 @@ Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve 
 		{"sends Cart/dora --limit 1", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter + "more are left; go on with --after empty\n"},
 		{"sends --dead -o json", 0, `{"sends":[{"type":"Cart","id":"dora","record":"7","place":0,"target_type":"Item","target_id":"book","command":"Reserve",` +
 			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":"","failure":null,"behind":false,"answer":false,"waiting":0,"until_unix_ms":"0"}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
-		{"sends Plane", exitNotFound, "roost: no entity type Plane\n"},
-		{"sends again Cart/dora 7 1 --reason back", exitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
+		{"sends Plane", app.ExitNotFound, "roost: no entity type Plane\n"},
+		{"sends again Cart/dora 7 1 --reason back", app.ExitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
 		{"sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},
 		{"sends again Cart/dora 7 1 --reason back --may-repeat -o json", 0, `{"id":"dora","place":1,"record":7,"region":"region-1","sent":{"record":9,"place":0},"type":"Cart"}` + "\n"},
 		{"sends drop Cart/dora 7 1 --reason done", 0, "Cart/dora 7 1 is dropped (by region-1)\n"},
 		{"sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","place":1,"record":7,"region":"region-1","type":"Cart"}` + "\n"},
-		{"sends drop Cart/dora 9 0 --reason done", exitFailed, "roost: failed_precondition: it is pending (it was not applied)\n"},
+		{"sends drop Cart/dora 9 0 --reason done", app.ExitFailed, "roost: failed_precondition: it is pending (it was not applied)\n"},
 		{"sends drop Cart/dora 9 0 --reason done --may-have-run", 0, "Cart/dora 9 0 is dropped (by region-1)\n"},
-		{"sends drop Cart/dora 8 1 --reason done", exitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
-		{"sends drop Cart/dora 7 1", exitUsage, "roost: --reason is missing; say why, for the log\n"},
-		{"sends drop Cart/dora 0 1 --reason done", exitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
-		{"sends drop Cart/dora 7 4294967295 --reason done", exitUsage, "roost: \"4294967295\" is not the place of a send, which is a number from 0 to 65535\n"},
-		{"sends drop Cart/dora 7 -- -1 --reason done", exitUsage, ""},
-		{"sends drop Cart 7 1 --reason done", exitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE/ID, such as Cart/dora\n"},
+		{"sends drop Cart/dora 8 1 --reason done", app.ExitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
+		{"sends drop Cart/dora 7 1", app.ExitUsage, "roost: --reason is missing; say why, for the log\n"},
+		{"sends drop Cart/dora 0 1 --reason done", app.ExitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
+		{"sends drop Cart/dora 7 4294967295 --reason done", app.ExitUsage, "roost: \"4294967295\" is not the place of a send, which is a number from 0 to 65535\n"},
+		{"sends drop Cart/dora 7 -- -1 --reason done", app.ExitUsage, ""},
+		{"sends drop Cart 7 1 --reason done", app.ExitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE/ID, such as Cart/dora\n"},
 	} {
 		code, out, errOut := roost(t, append([]string{"--admin", admin}, strings.Fields(test.command)...)...)
 		if code != test.code || test.want != "" && out+errOut != test.want {

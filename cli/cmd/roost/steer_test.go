@@ -10,6 +10,7 @@ import (
 	"github.com/twitchtv/twirp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -116,7 +117,7 @@ func (f *fakeAdmin) Steering(_ context.Context, req *adminv1.SteeringRequest) (*
 func TestSteer(t *testing.T) {
 	active := &fakeAdmin{}
 	admin := serve(t, &fakeAdmin{standby: true}) + "," + strings.TrimPrefix(serve(t, active), "http://")
-	by := whoAmI()
+	by := app.WhoAmI()
 	type shard = adminv1.Pin
 	cordon := func(req *adminv1.CordonRequest) proto.Message { req.By = by; return req }
 	freeze := func(req *adminv1.FreezeRequest) proto.Message { req.By = by; return req }
@@ -131,21 +132,21 @@ func TestSteer(t *testing.T) {
 	}{
 		{"cordon region-1 --reason disk", cordon(&adminv1.CordonRequest{Region: "region-1", Reason: "disk"}), 0, "region-1 is cordoned: it gets no more shards\nbecause of disk\n"},
 		{"uncordon region-1", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true}), 0, "region-1 is not cordoned\nbecause of \n"},
-		{"cordon region-9", cordon(&adminv1.CordonRequest{Region: "region-9"}), exitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, set ahead\n"},
+		{"cordon region-9", cordon(&adminv1.CordonRequest{Region: "region-9"}), app.ExitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, set ahead\n"},
 		{"cordon region-9 --ahead --dry-run --reason disk", cordon(&adminv1.CordonRequest{Region: "region-9", Ahead: true, DryRun: true, Reason: "disk"}), 0, "nothing is changed; without --dry-run it would be so: region-9 is cordoned: it gets no more shards\nbecause of disk\n"},
 		{"uncordon region-1 --dry-run -o json", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true, DryRun: true}), 0, `{"already":false,"stored":false,"changes":1,"region":"region-1","until_unix_ms":"0","remarks":["because of "]}` + "\n"},
 		{"freeze --for 1h", freeze(&adminv1.FreezeRequest{ForMs: 3_600_000}), 0, "frozen: no shard moves unless it has to, until 2030-01-02T03:04:05Z\n"},
 		{"freeze --reason party --dry-run", freeze(&adminv1.FreezeRequest{Reason: "party", DryRun: true}), 0, "nothing is changed; without --dry-run it would be so: frozen: no shard moves unless it has to, until roost thaw\n"},
 		{"freeze", freeze(&adminv1.FreezeRequest{}), 0, "frozen: no shard moves unless it has to, until roost thaw\n"},
-		{"freeze --for 0s", nil, exitUsage, "roost: --for is 0s, must be at least 1ms\n"},
-		{"freeze --for 999us", nil, exitUsage, "roost: --for is 999µs, must be at least 1ms\n"},
+		{"freeze --for 0s", nil, app.ExitUsage, "roost: --for is 0s, must be at least 1ms\n"},
+		{"freeze --for 999us", nil, app.ExitUsage, "roost: --for is 999µs, must be at least 1ms\n"},
 		{"thaw --reason over", freeze(&adminv1.FreezeRequest{Thaw: true, Reason: "over"}), 0, "nothing is frozen\n"},
 		{"pin Cart/3 region-1 --reason near", pin("near", &shard{Type: "Cart", Index: 3, Region: "region-1"}), 0, "Cart/3 is pinned to region-1\n"},
 		{"pin Cart/3 Cart/4 region-1", pin("", &shard{Type: "Cart", Index: 3, Region: "region-1"}, &shard{Type: "Cart", Index: 4, Region: "region-1"}), 0, "Cart/3 Cart/4 are pinned to region-1\n"},
-		{"pin Cart region-1", nil, exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
+		{"pin Cart region-1", nil, app.ExitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
 		{"unpin Cart/1 Cart/2 Cart/3 Cart/4 Cart/5", pin("", &shard{Type: "Cart", Index: 1}, &shard{Type: "Cart", Index: 2}, &shard{Type: "Cart", Index: 3}, &shard{Type: "Cart", Index: 4}, &shard{Type: "Cart", Index: 5}), 0, "5 shards are not pinned\n"},
 		{"move Cart/3 region-2 --reason once", &adminv1.MoveRequest{Type: "Cart", Index: 3, Region: "region-2", By: by, Reason: "once"}, 0, "Cart/3 goes to region-2\n"},
-		{"move Cart/9 region-2", &adminv1.MoveRequest{Type: "Cart", Index: 9, Region: "region-2", By: by}, exitFailed, "roost: Cart/9 is about to move already\n"},
+		{"move Cart/9 region-2", &adminv1.MoveRequest{Type: "Cart", Index: 9, Region: "region-2", By: by}, app.ExitFailed, "roost: Cart/9 is about to move already\n"},
 		{"steering --type Many", nil, 0, `REQUEST  REGION    SHARD   STATE              BY      SINCE                 REASON
 pins     region-1  Many    6 shards, 5 there  placer  2026-01-02T03:04:07Z  disk=ssd
 pin      region-2  Many/0  there              placer  -                     disk=ssd
@@ -189,11 +190,11 @@ frozen: no shard moves unless it has to, until roost thaw; ann, 2026-01-02T03:04
 		}
 	}
 	code, _, errOut := roost(t, "pin", "Cart/3", "", "--admin", admin) // such as "$REGION" of a script
-	if asked := active.recorded(); code != exitUsage || !strings.Contains(errOut, "use roost unpin") || len(asked) > 0 {
+	if asked := active.recorded(); code != app.ExitUsage || !strings.Contains(errOut, "use roost unpin") || len(asked) > 0 {
 		t.Errorf("a pin to no region: exit code %d, %s, asks %v", code, errOut, asked)
 	}
 	lost := serve(t, &fakeAdmin{standby: true})
-	if code, _, errOut := roost(t, "thaw", "--timeout", "50ms", "--admin", lost); code != exitTimedOut || !strings.Contains(errOut, "run it again") {
+	if code, _, errOut := roost(t, "thaw", "--timeout", "50ms", "--admin", lost); code != app.ExitTimedOut || !strings.Contains(errOut, "run it again") {
 		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -58,11 +59,11 @@ func TestTop(t *testing.T) {
 		{"top --shards --once", 0, topShards + topSilent},
 		{"top --entities", 0, topEntities + topSilent},
 		{"top --type Idle", 0, "nothing has had a command in the last minutes in the 2 regions that answered\n"},
-		{"top --type Plane", exitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"top -n 0", exitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
-		{"top -n 1001", exitUsage, "roost: -n is 1001; it must be 1 to 1000\n"},
-		{"top --every 1ms", exitUsage, "roost: --every is 1ms; it must be at least 100ms\n"},
-		{"top --every 1s --once", exitUsage, "roost: --once cannot be combined with --every\n"},
+		{"top --type Plane", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"top -n 0", app.ExitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
+		{"top -n 1001", app.ExitUsage, "roost: -n is 1001; it must be 1 to 1000\n"},
+		{"top --every 1ms", app.ExitUsage, "roost: --every is 1ms; it must be at least 100ms\n"},
+		{"top --every 1s --once", app.ExitUsage, "roost: --once cannot be combined with --every\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -84,10 +85,10 @@ the stored decisions could not be read: the journal is locked
 since it was started, the active coordinator could not keep 1 decision
 `},
 		{"why Cart/4", 0, "Cart/4 is at no region: its first command will place it\nno decision is kept\n"},
-		{"why Cart/9", exitNotFound, "roost: type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity\n"},
+		{"why Cart/9", app.ExitNotFound, "roost: type Cart has 8 shards, 0 to 7; roost where finds the shard of an entity\n"},
 		{"why Cart/anna", 0, "Cart/5 is at no region: its first command will place it\nno decision is kept\n"},
-		{"why Cart", exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number\n"},
-		{"why Cart/99999999999", exitUsage, "roost: \"Cart/99999999999\" is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number\n"},
+		{"why Cart", app.ExitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number\n"},
+		{"why Cart/99999999999", app.ExitUsage, "roost: \"Cart/99999999999\" is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
