@@ -355,9 +355,9 @@ func (a *Account) settled(ctx *entity.Ctx, d Debited) error {
 
 // Resolve ends a transfer of which the account is not told any more what has become of it, by what
 // somebody has seen at the target: it is settled, or the money comes back. That is a transfer in
-// doubt, or one whose credit an operator has dropped (roost sends drop). Nothing here can tell the
+// doubt, or one whose credit an operator has dropped (roost entity sends drop). Nothing here can tell the
 // latter from one that is on the way, and a refund of that would be paid twice: so whoever resolves
-// it makes sure first that no credit of it is pending (roost sends).
+// it makes sure first that no credit of it is pending (roost entity sends).
 func (a *Account) Resolve(ctx *entity.Ctx, in Resolution) (Status, error) {
 	d, unused := a.find(in.ID)
 	var err error

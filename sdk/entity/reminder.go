@@ -37,7 +37,7 @@ func (c *Ctx) Reminder() (r Reminder, ok bool) {
 // end of the reminder. It runs late if nobody could run it in time, never early by the
 // journal's clock. If it fails with anything but an error made by [Errorf], it is undone and
 // runs again after a pause of 1 s, which grows up to 1 min. The region's log,
-// "roost reminders --failing" and the metric roost.region.reminders.failing show it.
+// "roost entity reminders --failing" and the metric roost.region.reminders.failing show it.
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see
 // [Handle.Stored], without which the turn fails. So it does if the input cannot be stored, the time

@@ -105,7 +105,7 @@ const maxRegionText = 300
 // uid is always that of one region.
 func (m *Machine) findRegion(name string) (*region, error) {
 	if name == "" {
-		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost members")
+		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost cluster status")
 	}
 	list, nodes := m.regionsNamed(name), []string{}
 	for _, r := range list {
@@ -119,7 +119,7 @@ func (m *Machine) findRegion(name string) (*region, error) {
 		if err := sharding.CheckText("region", name, maxRegionText); err != nil {
 			return nil, refuse(Malformed, "%v", err)
 		}
-		return nil, refuse(NotFound, "no region %s; see roost members", name)
+		return nil, refuse(NotFound, "no region %s; see roost cluster status", name)
 	case 1:
 		return list[0], nil
 	}
@@ -132,7 +132,7 @@ func (m *Machine) mayPlanWithout(r *region) error {
 	name := cmp.Or(r.name, r.node.Addr)
 	switch {
 	case !r.registered:
-		return refuse(NotNow, "%s has not registered yet; try again when roost members shows its shards", name)
+		return refuse(NotNow, "%s has not registered yet; try again when roost cluster status shows its shards", name)
 	case m.holder(r) != nil:
 		return refuse(NotNow, "%s is in no plan, because another region has its name; give each a node.name of its own", name)
 	case r.cutOff() || r.recovering():
@@ -148,21 +148,21 @@ func (m *Machine) heldBack() (why []string) {
 	}
 	if m.frozenByOperator() {
 		f := m.steering.freeze
-		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost thaw", who(f.By), because(f.Reason)))
+		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost placement freeze --undo", who(f.By), because(f.Reason)))
 	}
 	if m.frozenByRollout() {
-		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout", m.target.Version))
+		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.target.Version))
 	}
 	for i := range m.regions {
 		switch r := &m.regions[i]; {
 		case !r.reachable:
-			why = append(why, fmt.Sprintf("nothing moves: %s is unreachable; see roost members", cmp.Or(r.name, r.node.Addr)))
+			why = append(why, fmt.Sprintf("nothing moves: %s is unreachable; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		case r.registered && r.joining:
-			why = append(why, fmt.Sprintf("no shard of the types of %s moves: it is not up yet; see roost members", cmp.Or(r.name, r.node.Addr)))
+			why = append(why, fmt.Sprintf("no shard of the types of %s moves: it is not up yet; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		}
 	}
 	if v := m.budget.brake.view(&m.cfg); v.Why() != "" {
-		why = append(why, v.Why()+"; see roost steering")
+		why = append(why, v.Why()+"; see roost placement status")
 	}
 	if room, by := m.budget.room(m.now, &m.cfg); room == 0 && by != limitBrake {
 		why = append(why, "no more moves can begin now: a limit is reached; see allocation.max_handoffs and allocation.max_moves_per_minute")

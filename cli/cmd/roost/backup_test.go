@@ -46,43 +46,43 @@ func TestBackup(t *testing.T) {
 		}
 		return out.String()
 	}
-	try(app.ExitOK, []string{"backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 1`, "term 3;")
-	try(app.ExitUsage, []string{"backup", file}, "exists already")
-	try(app.ExitUsage, []string{"backup"}, "one FILE is needed")
-	try(app.ExitUsage, []string{"backup", in("x"), "--journal.url", "mysql://db/roost"}, "--journal.url")
-	try(app.ExitFailed, []string{"backup", in("x"), "--journal.url", "sqlite:" + in("other.db")}, "there is no such file")
-	streamed := try(app.ExitOK, []string{"backup", "-"})
+	try(app.ExitOK, []string{"journal", "backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 1`, "term 3;")
+	try(app.ExitUsage, []string{"journal", "backup", file}, "exists already")
+	try(app.ExitUsage, []string{"journal", "backup"}, "one FILE is needed")
+	try(app.ExitUsage, []string{"journal", "backup", in("x"), "--journal.url", "mysql://db/roost"}, "--journal.url")
+	try(app.ExitFailed, []string{"journal", "backup", in("x"), "--journal.url", "sqlite:" + in("other.db")}, "there is no such file")
+	streamed := try(app.ExitOK, []string{"journal", "backup", "-"})
 	if err := os.WriteFile(in("streamed"), []byte(streamed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stated struct{ Bytes int }
-	if err := json.Unmarshal([]byte(try(app.ExitOK, []string{"backup", "check", in("streamed"), "-o", "json"})), &stated); err != nil || stated.Bytes == 0 || stated.Bytes != len(streamed) {
+	if err := json.Unmarshal([]byte(try(app.ExitOK, []string{"journal", "backup", "check", in("streamed"), "-o", "json"})), &stated); err != nil || stated.Bytes == 0 || stated.Bytes != len(streamed) {
 		t.Errorf("a file of %+v, and %d bytes to standard output: %v", stated, len(streamed), err)
 	}
-	try(app.ExitOK, []string{"backup", "check", file}, "is complete", "term 3;")
+	try(app.ExitOK, []string{"journal", "backup", "check", file}, "is complete", "term 3;")
 	if err := os.WriteFile(in("cut"), []byte(streamed[:len(streamed)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	try(app.ExitFailed, []string{"backup", "check", in("cut")}, in("cut")+": the backup file is damaged")
-	try(app.ExitFailed, []string{"backup", "check", in("j.db")}, "not a backup file")
+	try(app.ExitFailed, []string{"journal", "backup", "check", in("cut")}, in("cut")+": the backup file is damaged")
+	try(app.ExitFailed, []string{"journal", "backup", "check", in("j.db")}, "not a backup file")
 
-	try(app.ExitFailed, []string{"restore", file, "--replace"}, "in use", "--in-use")
+	try(app.ExitFailed, []string{"journal", "restore", file, "--replace"}, "in use", "--in-use")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	try(app.ExitFailed, []string{"restore", file}, "--replace")
-	try(app.ExitFailed, []string{"restore", in("cut"), "--replace"}, "damaged")
-	try(app.ExitOK, []string{"restore", file, "--replace", "--dry-run"}, "nothing was changed", "terms from 1048580 on")
-	try(app.ExitOK, []string{"restore", file, "--replace"}, "Restored from "+file, "lost        whatever was acknowledged after that: in the rest of that term", "terms from 1048580 on")
+	try(app.ExitFailed, []string{"journal", "restore", file}, "--replace")
+	try(app.ExitFailed, []string{"journal", "restore", in("cut"), "--replace"}, "damaged")
+	try(app.ExitOK, []string{"journal", "restore", file, "--replace", "--dry-run"}, "nothing was changed", "terms from 1048580 on")
+	try(app.ExitOK, []string{"journal", "restore", file, "--replace"}, "Restored from "+file, "lost        whatever was acknowledged after that: in the rest of that term", "terms from 1048580 on")
 	var r struct {
 		Replaced     bool
 		ReplacedTerm uint32 `json:"replaced_term"`
 		NextTerm     uint32 `json:"next_term"`
 	}
-	if err := json.Unmarshal([]byte(try(app.ExitOK, []string{"restore", file, "--replace", "-o", "json"})), &r); err != nil || !r.Replaced || r.ReplacedTerm != 3+journal.RestoreTerms || r.NextTerm != 4+2*journal.RestoreTerms {
+	if err := json.Unmarshal([]byte(try(app.ExitOK, []string{"journal", "restore", file, "--replace", "-o", "json"})), &r); err != nil || !r.Replaced || r.ReplacedTerm != 3+journal.RestoreTerms || r.NextTerm != 4+2*journal.RestoreTerms {
 		t.Errorf("restored again: %+v, %v", r, err)
 	}
-	try(app.ExitOK, []string{"restore", file, "--journal.url", "sqlite:" + in("new.db")}, "Restored from "+file)
+	try(app.ExitOK, []string{"journal", "restore", file, "--journal.url", "sqlite:" + in("new.db")}, "Restored from "+file)
 	for _, left := range []string{"x", "x.partial", "a.backup.partial", "other.db"} {
 		if _, err := os.Stat(in(left)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", left, err)
@@ -119,12 +119,12 @@ func TestBackupDatabases(t *testing.T) {
 	}
 	places := []string{"--journal.url", at.URL, "--journal.databases", at.Databases[0]}
 	with := func(args ...string) []string { return append(args, places...) }
-	try(app.ExitFailed, []string{"backup", file, "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
-	try(app.ExitOK, with("backup", file), "database 1 ", "database 2 ", "skew ")
-	try(app.ExitOK, []string{"backup", "check", file}, "is complete", "database 2 ", "skew ")
-	try(app.ExitFailed, with("restore", file), "--replace")
-	try(app.ExitOK, with("restore", file, "--replace"), "Restored from "+file, "database 2 ")
-	try(app.ExitOK, with("repair", "find"))
-	try(app.ExitOK, with("repair", "list"), "nothing was repaired")
-	try(app.ExitFailed, []string{"repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
+	try(app.ExitFailed, []string{"journal", "backup", file, "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
+	try(app.ExitOK, with("journal", "backup", file), "database 1 ", "database 2 ", "skew ")
+	try(app.ExitOK, []string{"journal", "backup", "check", file}, "is complete", "database 2 ", "skew ")
+	try(app.ExitFailed, with("journal", "restore", file), "--replace")
+	try(app.ExitOK, with("journal", "restore", file, "--replace"), "Restored from "+file, "database 2 ")
+	try(app.ExitOK, with("journal", "repair", "find"))
+	try(app.ExitOK, with("journal", "repair", "ls"), "nothing was repaired")
+	try(app.ExitFailed, []string{"journal", "repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
 }

@@ -38,7 +38,7 @@ func TestDashboard(t *testing.T) {
 		{other.URL, "", app.ExitFailed, "roost: " + other.URL + "/ui/ is answered with HTTP status 404: is it the management listener of a coordinator?\n"},
 	} {
 		t.Setenv("ROOST_ADMIN_TOKEN", test.token)
-		code, out, errOut := roost(t, "dashboard", "--admin", test.admin)
+		code, out, errOut := roost(t, "cluster", "dashboard", "--admin", test.admin)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("token %q: exit code %d, want %d\n%s%swant:\n%s", test.token, code, test.code, out, errOut, test.want)
 		}

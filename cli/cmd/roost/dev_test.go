@@ -68,22 +68,22 @@ func TestDev(t *testing.T) {
 	var list struct {
 		Members []struct{ Name, Zone string }
 	}
-	d.must(&list, "members")
+	d.must(&list, "cluster", "status")
 	for _, m := range list.Members {
 		if (m.Zone == "b") != (m.Name == "region-2") {
 			t.Errorf("%s is in the zone %q", m.Name, m.Zone)
 		}
 	}
 	var home located
-	d.must(&home, "where", "Counter", "c1")
+	d.must(&home, "shard", "show", "Counter", "c1")
 	if home.Shard.Phase != "serving" {
-		t.Fatalf("roost where: %+v", home)
+		t.Fatalf("roost shard show: %+v", home)
 	}
 	owner := home.Shard.Region
 	d.must(&map[string]any{}, "dev", "kill", owner)
 	wantPost(t, d.Gateways[1], "Counter/c1/Get", ``, `{"value":6}`)
 	var moved located
-	d.must(&moved, "where", "Counter/c1")
+	d.must(&moved, "shard", "show", "Counter/c1")
 	if moved.Shard.Region == owner || moved.Shard.Index != home.Shard.Index {
 		t.Fatalf("after the kill of %s: %+v", owner, moved)
 	}
@@ -107,7 +107,7 @@ func TestDev(t *testing.T) {
 		t.Errorf("the term went from %d to %d", d.Term, again.Term)
 	}
 	var home2 located
-	again.must(&home2, "where", "Counter", "c1")
+	again.must(&home2, "shard", "show", "Counter", "c1")
 	if term(t, home2.Shard.Epoch) <= 0 || term(t, home2.Shard.Epoch) < term(t, moved.Shard.Epoch) {
 		t.Errorf("the epoch went from %s to %s", moved.Shard.Epoch, home2.Shard.Epoch)
 	}
@@ -119,7 +119,7 @@ func TestDev(t *testing.T) {
 // up says why a region is not a member that is up.
 func (d *devRun) up(region string) error {
 	var m membership
-	d.must(&m, "members")
+	d.must(&m, "cluster", "status")
 	for _, member := range m.Members {
 		if member.Name == region && member.Status == "up" && member.Reachable {
 			return nil
@@ -131,25 +131,25 @@ func (d *devRun) up(region string) error {
 // drain moves everything off a region that has the entity c1.
 func (d *devRun) drain(region string) {
 	d.t.Helper()
-	d.must(&map[string]any{}, "drain", region)
+	d.must(&map[string]any{}, "region", "drain", region)
 	var home located
-	d.must(&home, "where", "Counter", "c1")
+	d.must(&home, "shard", "show", "Counter", "c1")
 	if home.Shard.Region == region {
 		d.t.Errorf("after the drain of %s: %+v", region, home)
 	}
 	var left struct{ Shards []any }
-	d.must(&left, "shards", "--region", region)
+	d.must(&left, "shard", "ls", "--region", region)
 	if len(left.Shards) != 0 {
 		d.t.Errorf("after the drain %s has %v", region, left.Shards)
 	}
 	wantPost(d.t, d.API, "Counter/c1/Get", ``, `{"value":6}`)
-	d.must(&map[string]any{}, "drain", region, "--resume")
+	d.must(&map[string]any{}, "region", "drain", region, "--undo")
 }
 
 // leaves makes a region leave: that is no death.
 func (d *devRun) leaves(region string) {
 	d.t.Helper()
-	d.must(&map[string]any{}, "leave", region)
+	d.must(&map[string]any{}, "cluster", "leave", region)
 	eventually(d.t, region+" is stopped", func() error {
 		var list []cluster.Process
 		d.must(&list, "dev", "ps")
@@ -177,12 +177,12 @@ func (d *devRun) strangers() {
 		says string
 		args []string
 	}{
-		{"that is the public API of a gateway", []string{"members", "--admin", d.API}},
-		{"that is the public API of a gateway", []string{"events", "--admin", d.API}},
-		{"that is the management listener of a gateway", []string{"shards", "--admin", at[cluster.Gateway].Management}},
-		{"that is the management listener of a region", []string{"members", "--admin", at[cluster.Region].Management}},
-		{"that is the service listener of a region", []string{"members", "--admin", at[cluster.Region].Service}},
-		{"that is the service listener of a coordinator", []string{"leave", "region-1", "--admin", at[cluster.Coordinator].Service}},
+		{"that is the public API of a gateway", []string{"cluster", "status", "--admin", d.API}},
+		{"that is the public API of a gateway", []string{"cluster", "events", "--admin", d.API}},
+		{"that is the management listener of a gateway", []string{"shard", "ls", "--admin", at[cluster.Gateway].Management}},
+		{"that is the management listener of a region", []string{"cluster", "status", "--admin", at[cluster.Region].Management}},
+		{"that is the service listener of a region", []string{"cluster", "status", "--admin", at[cluster.Region].Service}},
+		{"that is the service listener of a coordinator", []string{"cluster", "leave", "region-1", "--admin", at[cluster.Coordinator].Service}},
 		{"that is the management listener of a coordinator", []string{"call", "Counter/c1", "Get", "--gateway", d.Admin[0]}},
 	} {
 		if code, _, errOut := d.roost(test.args...); code != app.ExitUsage || !strings.Contains(errOut, test.says) {
@@ -198,19 +198,19 @@ func TestUsage(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"usage: roost where TYPE ID", []string{"where"}},
-		{"is not the name of an entity", []string{"where", "", ""}},
-		{"is not the name of an entity", []string{"where", "Counter", ""}},
+		{"usage: roost entity explain TYPE/ID", []string{"entity", "explain"}},
+		{"is not the name of an entity", []string{"shard", "show", "", ""}},
+		{"is not the name of an entity", []string{"shard", "show", "Counter", ""}},
 		{"is not the name of an entity", []string{"call", "Counter/", "Get"}},
-		{"bad name: type", []string{"where", "Coun ter", "x"}},
+		{"bad name: type", []string{"shard", "show", "Coun ter", "x"}},
 		{"control character", []string{"call", "Counter/a\nb", "Get"}},
 		{"the command", []string{"call", "Counter/a", "Ge t"}},
 		{"--timeout is 0s", []string{"call", "Counter/a", "Get", "--timeout", "0s"}},
 		{"--idempotency-key is empty", []string{"call", "Counter/a", "Get", "--idempotency-key", ""}},
-		{"the name is empty", []string{"drain", ""}},
-		{"the name is empty", []string{"leave", " "}},
-		{"the name is empty", []string{"down", ""}},
-		{"the name is empty", []string{"remove", ""}},
+		{"the name is empty", []string{"region", "drain", ""}},
+		{"the name is empty", []string{"cluster", "leave", " "}},
+		{"the name is empty", []string{"cluster", "down", ""}},
+		{"the name is empty", []string{"cluster", "down", "--force", ""}},
 		{"the name is empty", []string{"dev", "kill", ""}},
 		{"usage: roost dev stop NAME", []string{"dev", "stop"}},
 		{"from 1 to 9", []string{"dev", "--coordinators", "0"}},
@@ -227,9 +227,9 @@ func TestUsage(t *testing.T) {
 	// What is no Roost at all is not taken for a cluster either.
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotImplemented) }))
 	defer stranger.Close()
-	for _, command := range []string{"members", "events"} {
-		if code, _, errOut := d.roost(command, "--admin", stranger.URL); code != app.ExitUsage || !strings.Contains(errOut, "something else answers there") {
-			t.Errorf("roost %s of a web server: exit code %d; it said: %s", command, code, errOut)
+	for _, command := range []string{"status", "events"} {
+		if code, _, errOut := d.roost("cluster", command, "--admin", stranger.URL); code != app.ExitUsage || !strings.Contains(errOut, "something else answers there") {
+			t.Errorf("roost cluster %s of a web server: exit code %d; it said: %s", command, code, errOut)
 		}
 	}
 }
@@ -237,8 +237,12 @@ func TestUsage(t *testing.T) {
 func TestVersion(t *testing.T) {
 	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
 	code, out, errOut := d.roost("--version")
-	if _, same, _ := d.roost("version"); code != 0 || !strings.HasPrefix(out, "roost ") || out != same {
-		t.Errorf("roost --version: %d %q %q; roost version: %q", code, out, errOut, same)
+	if _, short, _ := d.roost("-v"); code != 0 || !strings.HasPrefix(out, "roost ") || out != short {
+		t.Errorf("roost --version: %d %q %q; roost -v: %q", code, out, errOut, short)
+	}
+	var v struct{ Go string }
+	if d.must(&v, "--version"); v.Go == "" {
+		t.Errorf("roost --version -o json: %+v", v)
 	}
 }
 
@@ -249,12 +253,12 @@ func (d *devRun) exitCodes() {
 		args []string
 		says string
 	}{
-		{app.ExitOK, []string{"members"}, ""},
-		{app.ExitOK, []string{"shards", "--type", "Counter"}, ""},
+		{app.ExitOK, []string{"cluster", "status"}, ""},
+		{app.ExitOK, []string{"shard", "ls", "--type", "Counter"}, ""},
 		{app.ExitOK, []string{"dev", "ps"}, ""},
-		{app.ExitNotFound, []string{"where", "Nothing", "x"}, "no entity type Nothing"},
-		{app.ExitNotFound, []string{"shards", "--region", "region-77"}, "no region region-77"},
-		{app.ExitNotFound, []string{"drain", "region-77"}, "no region region-77"},
+		{app.ExitNotFound, []string{"shard", "show", "Nothing", "x"}, "no entity type Nothing"},
+		{app.ExitNotFound, []string{"shard", "ls", "--region", "region-77"}, "no region region-77"},
+		{app.ExitNotFound, []string{"region", "drain", "region-77"}, "no region region-77"},
 		{app.ExitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
 		{app.ExitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},
 		{app.ExitFailed, []string{"call", "Counter/x", "Jump"}, "unimplemented"},
@@ -280,8 +284,8 @@ func TestDevKilled(t *testing.T) {
 	}
 	_ = d.cmd.Wait()
 	d.nobodyLeft()
-	if code, _, errOut := d.roost("members"); code != app.ExitUnreachable {
-		t.Errorf("roost members without a cluster: %d %s", code, errOut)
+	if code, _, errOut := d.roost("cluster", "status"); code != app.ExitUnreachable {
+		t.Errorf("roost cluster status without a cluster: %d %s", code, errOut)
 	}
 	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != app.ExitUnreachable {
 		t.Errorf("roost call without a cluster: %d %s", code, errOut)
@@ -386,7 +390,7 @@ func TestDevWarns(t *testing.T) {
 	}
 	t.Cleanup(again.cleanUp)
 	eventually(t, "a warning of the coordinator", func() error {
-		if said := again.err.String(); !strings.Contains(said, "coordinator-1 warns: journal: ") || !strings.Contains(said, "roost journal check --facts") || !strings.Contains(said, "roost repair facts") {
+		if said := again.err.String(); !strings.Contains(said, "coordinator-1 warns: journal: ") || !strings.Contains(said, "roost journal check --facts") || !strings.Contains(said, "roost journal repair facts") {
 			return fmt.Errorf("roost dev said %s", said)
 		}
 		return nil

@@ -30,7 +30,7 @@ func TestDoctor(t *testing.T) {
 		code int
 		out  string
 	}{{&fakeAdmin{}, app.ExitFailed, danger + note}, {&fakeAdmin{unserved: true}, app.ExitOK, note}} {
-		code, out, errOut := roost(t, "--admin", serve(t, c.f), "doctor")
+		code, out, errOut := roost(t, "--admin", serve(t, c.f), "cluster", "doctor")
 		if code != c.code || out != c.out || (code == app.ExitOK) != (errOut == "") {
 			t.Errorf("code %d, printed\n%s%s", code, out, errOut)
 		}

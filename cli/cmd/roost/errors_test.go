@@ -223,8 +223,8 @@ executed    false: the command was definitely not applied
 repeat      no: the answer stays the same until something is changed
 causes      Regions ended one after the other while the entity ran, or an operator has put it into
             quarantine.
-what to do  See roost quarantine list, find the cause, and release the entity with roost quarantine
-            release. See docs/repair.md.
+what to do  See roost entity quarantine, find the cause, and release the entity with roost entity
+            quarantine --undo. See docs/repair.md.
 `
 	for _, c := range []struct {
 		command string

@@ -78,9 +78,9 @@ func TestJournalCheck(t *testing.T) {
 	// Snapshots are dropped beside the cluster, which continues, and makes the next one.
 	drop := func(code int, says string, args ...string) {
 		t.Helper()
-		got, out, errOut := d.roost(append([]string{"snapshot", "drop"}, args...)...)
+		got, out, errOut := d.roost(append([]string{"journal", "snapshot", "drop"}, args...)...)
 		if got != code || !strings.Contains(out+errOut, says) {
-			t.Errorf("roost snapshot drop %v: exit code %d, want %d\n%s%s", args, got, code, out, errOut)
+			t.Errorf("roost journal snapshot drop %v: exit code %d, want %d\n%s%s", args, got, code, out, errOut)
 		}
 	}
 	drop(1, "were kept, because this program could not rebuild the entity: 1\n", "Cart", "--region", filepath.Join(bin, "renamed-region"))

@@ -19,7 +19,7 @@ func TestLeaseShow(t *testing.T) {
 	run := func(want string, code int, args ...string) {
 		t.Helper()
 		var out, errOut strings.Builder
-		got := run(t.Context(), append([]string{"lease", "show", asked, "--cluster", "shop"}, args...), &out, &errOut)
+		got := run(t.Context(), append([]string{"cluster", "lease", asked, "--cluster", "shop"}, args...), &out, &errOut)
 		if text := out.String() + errOut.String(); got != code || !strings.Contains(text, want) {
 			t.Errorf("%v gives %d and %q; want %d and %q", args, got, text, code, want)
 		}
@@ -69,7 +69,7 @@ func TestLeaseShow(t *testing.T) {
 func TestLeaseShowRefuses(t *testing.T) {
 	for url, code := range map[string]int{"memory:": app.ExitUsage, "zookeeper:x": app.ExitUsage, "etcd://a": app.ExitUsage} {
 		var out, errOut strings.Builder
-		if got := run(t.Context(), []string{"lease", "show", url, "--dir", t.TempDir()}, &out, &errOut); got != code {
+		if got := run(t.Context(), []string{"cluster", "lease", url, "--dir", t.TempDir()}, &out, &errOut); got != code {
 			t.Errorf("%s gives %d and %q, want %d", url, got, errOut.String(), code)
 		}
 	}

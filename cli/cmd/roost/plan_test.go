@@ -17,9 +17,9 @@ func (f *fakeAdmin) Plan(_ context.Context, req *adminv1.PlanRequest) (*adminv1.
 	case f.standby:
 		return nil, f.check()
 	case slices.Contains(req.Without, "region-9"):
-		return nil, twirp.NewError(twirp.NotFound, "no region region-9; see roost members")
+		return nil, twirp.NewError(twirp.NotFound, "no region region-9; see roost cluster status")
 	case len(req.Without) == 0:
-		return &adminv1.PlanResponse{HeldBack: []string{"nothing moves: ann froze all moves of shards that can stay; see roost thaw"}}, nil
+		return &adminv1.PlanResponse{HeldBack: []string{"nothing moves: ann froze all moves of shards that can stay; see roost placement freeze --undo"}}, nil
 	}
 	return &adminv1.PlanResponse{
 		Moves: []*adminv1.PlannedMove{
@@ -42,8 +42,8 @@ func TestPlan(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"plan", 0, "0 moves\nnothing moves: ann froze all moves of shards that can stay; see roost thaw\n"},
-		{"plan --without region-1 --without region-7", 0, `SHARD    FROM      TO        BECAUSE
+		{"placement plan", 0, "0 moves\nnothing moves: ann froze all moves of shards that can stay; see roost placement freeze --undo\n"},
+		{"placement plan --without region-1 --without region-7", 0, `SHARD    FROM      TO        BECAUSE
 Cart/3   region-1  region-2  its region leaves; breaks: cordon, zone
 Cart/12  region-3  region-2  the strategy wants it there
 
@@ -56,14 +56,14 @@ region-3      11     10  cordoned, full: it has its region.capacity
 no other region can be given Cart/4, which region-1 has
 no other region can be given 2 shards of Item (1, 3), which region-1 has
 `},
-		{"plan --without region-9", app.ExitNotFound, "roost: no region region-9; see roost members\n"},
+		{"placement plan --without region-9", app.ExitNotFound, "roost: no region region-9; see roost cluster status\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, out, _ := roost(t, "plan", "--without", "region-1", "-o", "json", "--admin", admin); code != 0 || !strings.Contains(out, `"reason":"leave"`) || !strings.Contains(out, `"after":10`) {
+	if code, out, _ := roost(t, "placement", "plan", "--without", "region-1", "-o", "json", "--admin", admin); code != 0 || !strings.Contains(out, `"reason":"leave"`) || !strings.Contains(out, `"after":10`) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

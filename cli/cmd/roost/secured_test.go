@@ -58,7 +58,7 @@ func TestTokenAndAuthority(t *testing.T) {
 		{"--ca " + ca + " --cert " + ca, "right", app.ExitFailed, "--cert with --key"},
 	} {
 		t.Setenv("ROOST_ADMIN_TOKEN", c.variable)
-		code, _, errOut := roost(t, append(strings.Fields("members --admin "+server.URL), strings.Fields(c.args)...)...)
+		code, _, errOut := roost(t, append(strings.Fields("cluster status --admin "+server.URL), strings.Fields(c.args)...)...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
 			t.Errorf("%q with %q: %d %s, want %d %q", c.args, c.variable, code, errOut, c.code, c.want)
 		}
@@ -69,13 +69,13 @@ func TestTokenAndAuthority(t *testing.T) {
 func TestCert(t *testing.T) {
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca")
-	if code, out, errOut := roost(t, "cert", "authority", ca); code != app.ExitOK || !strings.Contains(out, time.Now().Add(10*365*24*time.Hour).Format(time.DateOnly)) {
+	if code, out, errOut := roost(t, "auth", "cert", "authority", ca); code != app.ExitOK || !strings.Contains(out, time.Now().Add(10*365*24*time.Hour).Format(time.DateOnly)) {
 		t.Fatal(out, errOut)
 	}
-	if code, _, _ := roost(t, "cert", "authority", ca); code == app.ExitOK {
+	if code, _, _ := roost(t, "auth", "cert", "authority", ca); code == app.ExitOK {
 		t.Error("an authority is overwritten")
 	}
-	code, out, errOut := roost(t, "cert", "new", "region-1", "--authority", ca, "--cluster", "prod", "--role", "region", "--host", "region-1.internal", "--out", dir)
+	code, out, errOut := roost(t, "auth", "cert", "new", "region-1", "--authority", ca, "--cluster", "prod", "--role", "region", "--host", "region-1.internal", "--out", dir)
 	if code != app.ExitOK || !strings.Contains(out, "spiffe://prod/region/region-1") {
 		t.Fatalf("%d %s %s", code, out, errOut)
 	}
@@ -84,7 +84,7 @@ func TestCert(t *testing.T) {
 	}
 	// The time at which it ends matters, because it may be today.
 	before := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
-	code, out, errOut = roost(t, "cert", "new", "region", "--authority", ca, "--cluster", "prod", "--role", "region", "--shared", "--valid", "60s", "--out", dir)
+	code, out, errOut = roost(t, "auth", "cert", "new", "region", "--authority", ca, "--cluster", "prod", "--role", "region", "--shared", "--valid", "60s", "--out", dir)
 	_, end, _ := strings.Cut(strings.TrimSpace(out), "valid until ")
 	at, err := time.Parse(time.RFC3339, end)
 	if code != app.ExitOK || !strings.Contains(out, "for spiffe://prod/region,") || err != nil || at.Before(before) || at.After(time.Now().Add(time.Minute)) {
@@ -94,7 +94,7 @@ func TestCert(t *testing.T) {
 		"--role region --host a": "--authority", "--role admin --host a --authority " + ca: "--role",
 		"--role gateway --valid -1h --authority " + ca: "--valid",
 	} {
-		if code, _, errOut := roost(t, append([]string{"cert", "new", "x"}, strings.Fields(args)...)...); code != app.ExitUsage || !strings.Contains(errOut, want) {
+		if code, _, errOut := roost(t, append([]string{"auth", "cert", "new", "x"}, strings.Fields(args)...)...); code != app.ExitUsage || !strings.Contains(errOut, want) {
 			t.Errorf("%q: %d %s", args, code, errOut)
 		}
 	}
@@ -110,10 +110,10 @@ func TestDevTLS(t *testing.T) {
 	if code, out, errOut := d.roost("call", "Counter/c1", "Add", `{"delta":1}`); code != 0 || out != "{\"value\":1}\n" {
 		t.Errorf("roost call: %d %s %s", code, out, errOut)
 	}
-	if code, _, errOut := d.roost("cordon", "region-1"); code != 0 {
-		t.Errorf("roost cordon: %d %s", code, errOut)
+	if code, _, errOut := d.roost("region", "cordon", "region-1"); code != 0 {
+		t.Errorf("roost region cordon: %d %s", code, errOut)
 	}
-	if code, _, errOut := d.roost("cordon", "region-1", "--admin", d.Admin[0]); code != app.ExitFailed || !strings.Contains(errOut, "token") {
+	if code, _, errOut := d.roost("region", "cordon", "region-1", "--admin", d.Admin[0]); code != app.ExitFailed || !strings.Contains(errOut, "token") {
 		t.Errorf("without a token: %d %s", code, errOut)
 	}
 	for _, p := range d.Processes {

@@ -81,23 +81,8 @@ func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*admi
 	return res, f.check()
 }
 
-func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	switch {
-	case req.Type != "Airport":
-		return nil, twirp.NewError(twirp.NotFound, "no entity type "+req.Type)
-	case req.Id == "LAX":
-		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"}}, nil
-	case req.Id == "OLD":
-		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 6, Epoch: "3.14", Phase: "starting", Reason: "unreadable"}}, nil
-	case req.Id == "NEW":
-		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 5, Phase: "unallocated"}}, nil
-	}
-	return &adminv1.WhereResponse{Shard: &adminv1.Shard{
-		Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving", Cause: "drain",
-	}}, nil
+func (f *fakeAdmin) Where(context.Context, *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
+	return nil, twirp.NewError(twirp.Unimplemented, "no command asks this: shard show asks why")
 }
 
 func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
@@ -216,7 +201,7 @@ func TestShow(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"members", 0, `NAME           ROLE         STATE             SHARDS  LOAD  ZONE  VERSION  ADDRESS
+		{"cluster status", 0, `NAME           ROLE         STATE             SHARDS  LOAD  ZONE  VERSION  ADDRESS
 coordinator-1  coordinator  up, active             -     -  -     -        10.0.0.1:25521
 region-1       region       up, draining          12  1.28  -     -        10.0.0.2:25520
 region-2       region       up, unreachable        0     -  b     1.4      10.0.0.3:25520
@@ -233,7 +218,7 @@ warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520
 braked since ` + phrase.Moment(1_700_000_000_000) + `: commands are slow; one is tried at ` + phrase.Moment(1_700_000_030_000) + `
 active coordinator: coordinator-1, term 3
 `},
-		{"rollout", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS
+		{"rollout status", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS
 1.4      target        4       1  region-2
 1.3      -            12       0  region-1,region-3
 1.3 does not read what 1.4 stores: Airport landed v2
@@ -250,40 +235,30 @@ no region of 1.3 reads all that may be stored in 2 shards of other versions: as 
 		{"entity delete Cart absent --reason gone", app.ExitNotFound, "roost: not_found: nothing is stored of the entity (it was not applied)\n"},
 		{"entity delete Cart/stuck --reason gone --timeout 50ms --idempotency-key k", app.ExitFailed, "roost: deadline_exceeded: no region serves it (it was not applied)\n"},
 		{"entity delete Cart/dora", app.ExitUsage, "roost: --reason is missing; say why, for the log\n"},
-		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    CAUSE  EPOCH  ADDRESS
+		{"shard ls --region region-1", 0, `TYPE     SHARD  REGION    PHASE    CAUSE  EPOCH  ADDRESS
 Airport      7  region-1  serving  drain   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving
 `},
-		{"shards", 0, `TYPE     SHARD  REGION    PHASE        CAUSE    EPOCH  ADDRESS
+		{"shard ls", 0, `TYPE     SHARD  REGION    PHASE        CAUSE    EPOCH  ADDRESS
 Airport      7  region-1  serving      drain     3.12  10.0.0.2:25520
 Airport      9  -         serving      -          2.8  10.0.0.9:25520
 Airport   1019  region-2  handing-off  balance    2.9  10.0.0.3:25520
 Airport: 2 of 1024 shards allocated, 1 moving
--: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost members
+-: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost cluster status
 `},
-		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
+		{"shard ls --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
 Cart      3  -       unreadable  unreadable   3.13  -
 Cart: 1 of 16 shards allocated, 0 moving
 Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
 `},
-		{"where Airport OLD", 0, "Airport/OLD  shard 6  unreadable: no region reads what is stored of the shard; see roost shards --type Airport\n"},
-		{"where Airport LAX", 0, "Airport/LAX  shard 9  10.0.0.9:25520, a region that is not registered: it comes back, or another region takes over  epoch 2.8\n"},
-		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12  because its region is drained\n"},
-		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
-		{"where Airport a\u202eb", 0, "Airport/\"a\\u202eb\"  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12  because its region is drained\n"},
-		{"where Airport PHX -o json", 0,
-			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":"","cause":"drain"},"shard_key":""}` + "\n"},
-		{"where Airline PHX", app.ExitNotFound, "roost: no entity type Airline\n"},
-		{"where PHX", app.ExitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport Get {}", app.ExitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport PHX Get {}", app.ExitUsage, "roost: an entity such as Airport/PHX, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
-		{"where", app.ExitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID | TYPE/ID [flags]\nsee: roost where --help\n"},
-		{"shards --kind x", app.ExitUsage, "roost: unknown flag: --kind\nusage: roost shards [flags]\nsee: roost shards --help\n"},
-		{"members -o yaml", app.ExitUsage, "roost: -o \"yaml\": write table or json\n"},
+		{"shard ls --kind x", app.ExitUsage, "roost: unknown flag: --kind\nusage: roost shard ls [flags]\nsee: roost shard ls --help\n"},
+		{"cluster status -o yaml", app.ExitUsage, "roost: -o \"yaml\": write table or json\n"},
 		{"mumble", app.ExitUsage, "roost: unknown command \"mumble\" for \"roost\"\nsee: roost --help\n"},
-		{"drain region-1 --resume", 0, "region-1 takes shards again\n"},
-		{"drain region-1 --dry-run", 0, "nothing is changed; without --dry-run it would be so: all shards move off region-1: 12 shards left\n"},
-		{"drain region-1 --resume --dry-run", 0, "region-1 takes shards again; it was so before\n"},
+		{"region drain region-1 --undo", 0, "region-1 takes shards again\n"},
+		{"region drain region-1 --dry-run", 0, "nothing is changed; without --dry-run it would be so: all shards move off region-1: 12 shards left\n"},
+		{"region drain region-1 --undo --dry-run", 0, "region-1 takes shards again; it was so before\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
@@ -295,7 +270,7 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 // TestDrainSaysWhatStays: a drain that does not end says why.
 func TestDrainSaysWhatStays(t *testing.T) {
 	why := "3 shards left; of type Cart, 2 shards cannot move (4, 7): region-1 (version 1.3) does not read added v2, which may be stored. Start a region of 1.4, or of another version that does; of type Stock, 1 shard cannot move (1): there is no other region that could be given them"
-	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "drain", "region-9", "--timeout", "300ms")
+	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "region", "drain", "region-9", "--timeout", "300ms")
 	if want := "draining region-9: " + why + "\nroost: region-9: " + why + "; the drain continues\n"; code != app.ExitTimedOut || errOut != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, errOut, want)
 	}
@@ -333,13 +308,13 @@ func TestLook(t *testing.T) {
 func TestDrain(t *testing.T) {
 	active := &fakeAdmin{}
 	active.remaining.Store(4)
-	code, out, errOut := roost(t, "drain", "region-1", "--admin", serve(t, active))
+	code, out, errOut := roost(t, "region", "drain", "region-1", "--admin", serve(t, active))
 	if code != 0 || !strings.HasPrefix(out, "region-1 has no shards left and can be stopped") ||
 		errOut != "draining region-1: 3 shards left\ndraining region-1: 2 shards left\ndraining region-1: 1 shard left\n" {
 		t.Errorf("drain: %d\n%s%s", code, out, errOut)
 	}
 	active.remaining.Store(1 << 20)
-	code, _, errOut = roost(t, "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
+	code, _, errOut = roost(t, "region", "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
 	if code != app.ExitTimedOut || !strings.Contains(errOut, "the drain continues") {
 		t.Errorf("endless drain: %d %s", code, errOut)
 	}
@@ -359,15 +334,15 @@ func TestDrainIsOfOneProcess(t *testing.T) {
 		}
 		return res, nil
 	}
-	for _, args := range [][]string{{"drain", "region-1", "--reason", "disk"}, {"drain", "region-1", "--resume"}} {
+	for _, args := range [][]string{{"region", "drain", "region-1", "--reason", "disk"}, {"region", "drain", "region-1", "--undo"}} {
 		asked = 0
 		code, out, errOut := roost(t, append(args, "--admin", serve(t, active))...)
 		list := active.recorded()
-		if drains := len(args) == 4; code != 0 || len(list) != map[bool]int{false: 2, true: 3}[drains] || !strings.HasPrefix(out, "region-1 ") {
+		if drains := len(args) == 5; code != 0 || len(list) != map[bool]int{false: 2, true: 3}[drains] || !strings.HasPrefix(out, "region-1 ") {
 			t.Errorf("%v: exit code %d after %v: %s%s", args, code, list, out, errOut)
 		}
 		for i, req := range list {
-			want := &adminv1.DrainRequest{Region: "region-1", By: app.WhoAmI(), Resume: len(args) == 3, Reason: map[bool]string{true: "disk"}[len(args) == 4]}
+			want := &adminv1.DrainRequest{Region: "region-1", By: app.WhoAmI(), Resume: len(args) == 4, Reason: map[bool]string{true: "disk"}[len(args) == 5]}
 			if i > 0 {
 				want.Region = "h:1#7"
 			}
@@ -381,11 +356,11 @@ func TestDrainIsOfOneProcess(t *testing.T) {
 	}
 	active.left = func(req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
 		if req.Region != "region-1" {
-			return nil, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", req.Region)
+			return nil, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost cluster status", req.Region)
 		}
 		return &adminv1.DrainResponse{Node: "h:1#7", Region: "region-1", Remaining: 4}, nil
 	}
-	code, out, errOut := roost(t, "drain", "region-1", "--admin", serve(t, active))
+	code, out, errOut := roost(t, "region", "drain", "region-1", "--admin", serve(t, active))
 	if want := "region-1 was h:1#7 when this began\nroost: no region h:1#7"; code != app.ExitNotFound || !strings.Contains(errOut, want) {
 		t.Errorf("the process has left: exit code %d, %s%s", code, out, errOut)
 	}
@@ -398,7 +373,7 @@ func TestNoAnswerInTime(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(hangs.Close)
-	for _, command := range []string{"rollout look", "rollout target 1.4", "drain region-1", "drain region-1 --resume"} {
+	for _, command := range []string{"rollout look", "rollout target 1.4", "region drain region-1", "region drain region-1 --undo"} {
 		args := append(strings.Fields(command), "--timeout", "50ms", "--admin", hangs.URL)
 		if code, _, errOut := roost(t, args...); code != app.ExitTimedOut || !strings.Contains(errOut, "it is not known whether") || !strings.Contains(errOut, "run it again") {
 			t.Errorf("%s: exit code %d, %s", command, code, errOut)
@@ -414,20 +389,20 @@ func TestUnreachable(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"connection refused", []string{"members", "--admin", gone.URL}},
-		{"start one with roost dev, or name one with --admin URL", []string{"members", "--dir", t.TempDir()}},
-		{"--admin URL", []string{"where", "Airport", "PHX", "--dir", t.TempDir()}},
+		{"connection refused", []string{"cluster", "status", "--admin", gone.URL}},
+		{"start one with roost dev, or name one with --admin URL", []string{"cluster", "status", "--dir", t.TempDir()}},
+		{"--admin URL", []string{"shard", "show", "Airport", "PHX", "--dir", t.TempDir()}},
 		{"start one with roost dev, or name one with --gateway URL", []string{"call", "Airport/PHX", "Get", "--dir", t.TempDir()}},
 		{"no answer from", []string{"call", "Airport/PHX", "Get", "--gateway", gone.URL, "--timeout", "100ms"}},
 		{"start one with roost dev, or say with --dir where one runs", []string{"dev", "kill", "region-1", "--dir", t.TempDir()}},
 		{"--dir", []string{"dev", "ps", "--dir", t.TempDir()}},
-		{"write the URL of its lease", []string{"lease", "show", "--dir", t.TempDir()}},
+		{"write the URL of its lease", []string{"cluster", "lease", "--dir", t.TempDir()}},
 	} {
 		if code, out, errOut := roost(t, test.args...); code != app.ExitUnreachable || !strings.Contains(errOut, test.says) {
 			t.Errorf("roost %s: exit code %d, want %d; it does not say %q\n%s%s", strings.Join(test.args, " "), code, app.ExitUnreachable, test.says, out, errOut)
 		}
 	}
-	if code, _, errOut := roost(t, "members", "--admin", "http://"); code != app.ExitUsage {
+	if code, _, errOut := roost(t, "cluster", "status", "--admin", "http://"); code != app.ExitUsage {
 		t.Errorf("no URL: %d %s", code, errOut)
 	}
 }
@@ -438,7 +413,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errOut bytes.Buffer
-	if code := run(ctx, []string{"drain", "region-1", "--admin", serve(t, active)}, &out, &errOut); code != app.ExitInterrupted {
+	if code := run(ctx, []string{"region", "drain", "region-1", "--admin", serve(t, active)}, &out, &errOut); code != app.ExitInterrupted {
 		t.Errorf("interrupted drain: %d\n%s%s", code, &out, &errOut)
 	}
 }

@@ -55,22 +55,22 @@ func TestTop(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"top", 0, topShards + "\n" + topEntities + topSilent},
-		{"top --shards --once", 0, topShards + topSilent},
-		{"top --entities", 0, topEntities + topSilent},
-		{"top --type Idle", 0, "nothing has had a command in the last minutes in the 2 regions that answered\n"},
-		{"top --type Plane", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"top -n 0", app.ExitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
-		{"top -n 1001", app.ExitUsage, "roost: -n is 1001; it must be 1 to 1000\n"},
-		{"top --every 1ms", app.ExitUsage, "roost: --every is 1ms; it must be at least 100ms\n"},
-		{"top --every 1s --once", app.ExitUsage, "roost: --once cannot be combined with --every\n"},
+		{"cluster top", 0, topShards + "\n" + topEntities + topSilent},
+		{"cluster top --shards --once", 0, topShards + topSilent},
+		{"cluster top --entities", 0, topEntities + topSilent},
+		{"cluster top --type Idle", 0, "nothing has had a command in the last minutes in the 2 regions that answered\n"},
+		{"cluster top --type Plane", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"cluster top -n 0", app.ExitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
+		{"cluster top -n 1001", app.ExitUsage, "roost: -n is 1001; it must be 1 to 1000\n"},
+		{"cluster top --every 1ms", app.ExitUsage, "roost: --every is 1ms; it must be at least 100ms\n"},
+		{"cluster top --every 1s --once", app.ExitUsage, "roost: --once cannot be combined with --every\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, out, _ := roost(t, "top", "-n", "1", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"commands"`) != 2 || !strings.Contains(out, `"id":"dora"`) || !strings.Contains(out, `"journal_bytes":8000`) {
+	if code, out, _ := roost(t, "cluster", "top", "-n", "1", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"commands"`) != 2 || !strings.Contains(out, `"id":"dora"`) || !strings.Contains(out, `"journal_bytes":8000`) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

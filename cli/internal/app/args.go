@@ -55,7 +55,7 @@ func ShardOf(text string) (typ string, index uint32, err error) {
 	typ, number, ok := strings.Cut(text, "/")
 	n, bad := strconv.ParseUint(number, 10, 32)
 	if !ok || bad != nil || sharding.CheckEntityType("type", sharding.EntityType(typ)) != nil {
-		return "", 0, usageError{fmt.Errorf("%q is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity", text)}
+		return "", 0, usageError{fmt.Errorf("%q is not a shard: write TYPE/SHARD, such as Airport/17; roost shard show finds the shard of an entity", text)}
 	}
 	return typ, uint32(n), nil
 }

@@ -17,6 +17,7 @@ type Steer struct {
 	Reason  string
 	DryRun  bool
 	Ahead   bool
+	Undo    bool
 	timeout time.Duration
 }
 
@@ -39,6 +40,11 @@ func (s *Steer) Flags(cmd *cobra.Command) {
 // AheadFlag adds the flag --ahead.
 func (s *Steer) AheadFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.Ahead, "ahead", false, "also for a name that no region has now")
+}
+
+// UndoFlag adds the flag --undo, which ends what the command began.
+func (s *Steer) UndoFlag(cmd *cobra.Command, help string) {
+	cmd.Flags().BoolVar(&s.Undo, "undo", false, help)
 }
 
 // Steer asks the coordinator again and again until it has stored what is wanted: a coordinator

@@ -28,7 +28,7 @@ Peers take each other by cluster, role and node, wherever they run, and need no 
 for other clients, such as those of a gateway without public.cert, and while processes of an earlier
 release run. It is a host name or an address at which the process is reached, and can be repeated.`
 
-// certOptions are the flags of roost cert.
+// certOptions are the flags of roost auth cert.
 type certOptions struct {
 	authority, cluster, role, out string
 	hosts                         []string
@@ -39,13 +39,13 @@ type certOptions struct {
 func (a *group) certCommand() *cobra.Command {
 	var o certOptions
 	cmd := &cobra.Command{
-		Use: "cert", Short: "Make certificates for the processes of a cluster", Long: certHelp, Args: cobra.NoArgs,
+		Use: "cert", Short: "Make certificates for processes", Long: certHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ca := &cobra.Command{
-		Use: "authority DIR", Short: "Make a certificate authority in a directory", Args: app.OneName,
+		Use: "authority DIR", Short: "Make a certificate authority", Args: app.OneName,
 		Long:    "Makes ca.pem, which all processes trust (tls.ca), and ca.key, which signs: keep it apart from the processes.",
-		Example: "  roost cert authority ./ca",
+		Example: "  roost auth cert authority ./ca",
 		RunE: func(_ *cobra.Command, args []string) error {
 			made, err := authority.New("Roost", o.authorityValid)
 			if err == nil {
@@ -60,7 +60,7 @@ func (a *group) certCommand() *cobra.Command {
 	ca.Flags().DurationVar(&o.authorityValid, "valid", 10*365*24*time.Hour, "how long it is valid")
 	issue := &cobra.Command{
 		Use: "new NAME", Short: "Make a certificate for a process", Args: app.OneName, Long: certNewHelp,
-		Example: "  roost cert new region-1 --authority ./ca --cluster prod --role region --out ./certs\n  roost cert new region --authority ./ca --cluster prod --role region --shared --out ./certs",
+		Example: "  roost auth cert new region-1 --authority ./ca --cluster prod --role region --out ./certs\n  roost auth cert new region --authority ./ca --cluster prod --role region --shared --out ./certs",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.issue(&o, args[0]) },
 	}
 	flags := issue.Flags()
@@ -79,7 +79,7 @@ func (a *group) certCommand() *cobra.Command {
 func (a *group) issue(o *certOptions, name string) error {
 	switch {
 	case o.authority == "":
-		return app.Usage(errors.New("--authority is empty; name the directory that roost cert authority has made"))
+		return app.Usage(errors.New("--authority is empty; name the directory that roost auth cert authority has made"))
 	case o.role != "coordinator" && o.role != "region" && o.role != "gateway":
 		return app.Usage(fmt.Errorf("--role is %q; write coordinator, region or gateway", o.role))
 	case o.valid <= 0:

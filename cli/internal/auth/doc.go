@@ -12,8 +12,13 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.keyCommand(), g.certCommand()}
+	cmd := &cobra.Command{
+		Use: "auth", Short: "Make keys, tokens and certificates", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.keyCommand(), g.certCommand())
+	return cmd
 }

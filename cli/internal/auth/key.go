@@ -22,12 +22,12 @@ To withdraw a key, remove its line. The services read the files again by themsel
 
 func (a *group) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "key", Short: "Make API keys for clients of gateways, and management tokens", Args: cobra.NoArgs,
+		Use: "key", Short: "Make API keys and management tokens", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "new NAME", Short: "Make an API key", Long: keyNewHelp, Args: app.OneName,
-		Example: "  roost key new billing",
+		Example: "  roost auth key new billing",
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, line, err := auth.NewAPIKey(args[0])
 			if err != nil {

@@ -25,7 +25,7 @@ func (a *group) callCommand() *cobra.Command {
 	var key string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "call TYPE/ID COMMAND [JSON]", Short: "Send a command to an entity and print its reply",
+		Use: "call TYPE/ID COMMAND [JSON]", Short: "Send a command to an entity",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
 				return fmt.Errorf("an entity such as Airport/PHX, a command and at most one input are needed, %d arguments are given", len(args))

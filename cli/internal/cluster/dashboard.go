@@ -24,7 +24,7 @@ func (a *group) dashboardCommand() *cobra.Command {
 (--token-file, ROOST_ADMIN_TOKEN), the URL contains a ticket. A browser can exchange the ticket for a session
 once, within two minutes. The session can do what the token can do, and lasts 12 hours at most. The token
 itself does not reach the browser.`,
-		Example: "  roost dashboard\n  xdg-open $(roost dashboard)",
+		Example: "  roost cluster dashboard\n  xdg-open $(roost cluster dashboard)",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			urls, err := a.URLs(a.Admin, "admin", (*cluster.State).Admin)
 			if err != nil {

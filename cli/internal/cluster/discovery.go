@@ -18,15 +18,20 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery/open"
 )
 
-const discoveryHelp = `Shows what a discovery backend tells the processes of a cluster. The URL is the
-one that they have as discovery.url, or that of the environment variable
-ROOST_DISCOVERY_URL:
+const discoveryHelp = `Lists the peers that a discovery backend knows. The URL is the one that the processes
+of the cluster have as discovery.url, or that of the environment variable ROOST_DISCOVERY_URL:
 
   static://host:port,host:port      file:/etc/roost/peers
   dns://resolver/name?port=25521    etcd://host:2379/path
   consul://host:8500/service        kubernetes://namespace/service
 
-docs/discovery.md has the parameters of each.`
+docs/discovery.md has the parameters of each.
+
+--test tests the backend step by step: the URL, whether it answers, what it answers, whether
+it reports changes, and whether the peers it lists accept connections. What fails
+is explained, with what to do next, and the exit code is 1.
+With --write it also enters a peer, 127.0.0.1:1, where processes enter themselves,
+and removes it again; running processes may try to reach it for a moment.`
 
 // discoveryURL are the flags of the discovery commands.
 type discoveryURL struct {
@@ -36,36 +41,32 @@ type discoveryURL struct {
 
 func (a *group) discoveryCommand() *cobra.Command {
 	var u discoveryURL
+	var test, write, watch bool
 	cmd := &cobra.Command{
-		Use: "discovery", Short: "Show and test what a discovery backend answers", Long: discoveryHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use: "discovery [URL]", Short: "Show, watch or test a discovery backend", Args: cobra.MaximumNArgs(1),
+		Long: discoveryHelp,
+		Example: "  roost cluster discovery etcd://127.0.0.1:2379/roost\n  roost cluster discovery --watch\n" +
+			"  roost cluster discovery --test 'dns:///_roost._tcp.example.net'\n  roost cluster discovery --test --write consul://127.0.0.1:8500/roost",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case test && watch:
+				return app.Usage(errors.New("--test cannot be combined with --watch"))
+			case write && !test:
+				return app.Usage(errors.New("--write is for --test"))
+			case test:
+				return a.testDiscovery(cmd.Context(), u, args, write)
+			case watch:
+				return a.watchPeers(cmd.Context(), u, args)
+			}
+			return a.listPeers(cmd.Context(), u, args)
+		},
 	}
-	flags := cmd.PersistentFlags()
+	flags := cmd.Flags()
 	flags.StringVar(&u.cluster, "cluster", os.Getenv("ROOST_CLUSTER_NAME"), "name of the cluster; entries of another one are an error. Empty: not checked; env ROOST_CLUSTER_NAME")
 	flags.DurationVar(&u.timeout, "timeout", discovery.DefaultConfig().Timeout, "time for one lookup")
-	var write bool
-	test := &cobra.Command{
-		Use: "test [URL]", Short: "Test a backend and say what is wrong", Args: cobra.MaximumNArgs(1),
-		Long: `Tests a backend step by step: the URL, whether it answers, what it answers, whether
-it reports changes, and whether the peers it lists accept connections. What fails
-is explained, with what to do next, and the exit code is 1.
-With --write it also enters a peer, 127.0.0.1:1, where processes enter themselves,
-and removes it again; running processes may try to reach it for a moment.`,
-		Example: "  roost discovery test 'dns:///_roost._tcp.example.net'\n  roost discovery test --write consul://127.0.0.1:8500/roost",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.testDiscovery(cmd.Context(), u, args, write)
-		},
-	}
-	test.Flags().BoolVar(&write, "write", false, "enter a peer, and take it out again")
-	cmd.AddCommand(test,
-		&cobra.Command{
-			Use: "ls [URL]", Short: "List the peers that a backend knows", Args: cobra.MaximumNArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return a.listPeers(cmd.Context(), u, args) },
-		},
-		&cobra.Command{
-			Use: "watch [URL]", Short: "Print the peers, then every change, until Ctrl-C", Args: cobra.MaximumNArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return a.watchPeers(cmd.Context(), u, args) },
-		})
+	flags.BoolVar(&watch, "watch", false, "print the peers, then every change, until Ctrl-C")
+	flags.BoolVar(&test, "test", false, "test the backend step by step")
+	flags.BoolVar(&write, "write", false, "with --test: enter a peer, and take it out again")
 	return cmd
 }
 

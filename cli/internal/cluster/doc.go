@@ -13,8 +13,13 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.membersCommand(), g.doctorCommand(), g.topCommand(), g.slowCommand(), g.dashboardCommand(), g.leaveCommand(), g.downCommand(), g.removeCommand(), g.joinCommand(), g.eventsCommand(), g.discoveryCommand(), g.leaseCommand()}
+	cmd := &cobra.Command{
+		Use: "cluster", Short: "Inspect the cluster and its members", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.statusCommand(), g.doctorCommand(), g.topCommand(), g.slowCommand(), g.dashboardCommand(), g.leaseCommand(), g.discoveryCommand(), g.eventsCommand(), g.joinCommand(), g.leaveCommand(), g.downCommand())
+	return cmd
 }

@@ -13,7 +13,7 @@ import (
 
 func (a *group) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "List what is unsafe or unwise in how the cluster is set up", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check the configuration of the cluster", Args: cobra.NoArgs,
 		Long: `Asks all processes how they are set up, and lists what is unsafe or unwise, the most severe
 first, with what to do:
 

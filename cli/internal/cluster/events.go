@@ -18,12 +18,12 @@ import (
 func (a *group) eventsCommand() *cobra.Command {
 	var follow, all bool
 	cmd := &cobra.Command{
-		Use: "events", Short: "Print what happened to the members", Args: cobra.NoArgs,
+		Use: "events", Short: "Print membership events", Args: cobra.NoArgs,
 		Long: `Prints what happened to the membership as one coordinator saw it: its newest
 thousand events or so, and with -f every event that follows. If events are missing,
 because that coordinator is gone or this command was too slow, a line says so and
 the present members follow.`,
-		Example: "  roost events -f\n  roost events -o json | jq -c 'select(.kind==\"unreachable\")'",
+		Example: "  roost cluster events -f\n  roost cluster events -o json | jq -c 'select(.kind==\"unreachable\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.membershipClient()
 			if err != nil {

@@ -32,16 +32,12 @@ The URL is that of --lease.url of the coordinators; without one it is that of
 the cluster that "roost dev" runs in --dir. It needs no running coordinator.`
 
 func (a *group) leaseCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "lease", Short: "Inspect the coordinators' lease", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
 	var name string
 	var test bool
-	show := &cobra.Command{
-		Use: "show [URL]", Short: "Show who holds the lease, and whether it is renewed", Long: leaseShowHelp,
+	cmd := &cobra.Command{
+		Use: "lease [URL]", Short: "Show the holder of the coordinators' lease", Long: leaseShowHelp,
 		Args:    cobra.MaximumNArgs(1),
-		Example: "  roost lease show\n  roost lease show etcd://127.0.0.1:2379/roost --cluster shop --test",
+		Example: "  roost cluster lease\n  roost cluster lease etcd://127.0.0.1:2379/roost --cluster shop --test",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			url := ""
 			if len(args) == 1 {
@@ -50,13 +46,12 @@ func (a *group) leaseCommand() *cobra.Command {
 			return a.showLease(cmd.Context(), url, name, test)
 		},
 	}
-	show.Flags().StringVar(&name, "cluster", "", "name of the cluster; default: that of roost dev, else \"dev\"")
-	show.Flags().BoolVar(&test, "test", false, "also write a record of its own, to see whether the lease could be taken")
-	cmd.AddCommand(show)
+	cmd.Flags().StringVar(&name, "cluster", "", "name of the cluster; default: that of roost dev, else \"dev\"")
+	cmd.Flags().BoolVar(&test, "test", false, "also write a record of its own, to see whether the lease could be taken")
 	return cmd
 }
 
-// leaseState is the result of roost lease show.
+// leaseState is the result of roost cluster lease.
 type leaseState struct {
 	Name    string `json:"name"`
 	State   string `json:"state"` // none, free, held or expired
@@ -114,7 +109,7 @@ func openLease(ctx context.Context, url string) (lease.Driver, error) {
 		}
 	}
 	if strings.HasPrefix(url, "memory:") {
-		return nil, app.Usage(errors.New("memory: is private to a coordinator; ask it with roost members"))
+		return nil, app.Usage(errors.New("memory: is private to a coordinator; ask it with roost cluster status"))
 	}
 	s, err := leaseopen.Open(ctx, url)
 	if errors.Is(err, lease.ErrConfig) {

@@ -20,7 +20,7 @@ const leavePoll = 500 * time.Millisecond
 
 const nodeHelp = `
 
-A node is named as roost members lists it: by name, by address, or, when an old
+A node is named as roost cluster status lists it: by name, by address, or, when an old
 and a new process share these, by host:port#uid.`
 
 func (a *group) membershipClient() (*adminclient.Membership, error) {
@@ -38,7 +38,7 @@ func (a *group) membershipClient() (*adminclient.Membership, error) {
 func (a *group) leaveCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "leave NODE", Short: "Stop a node gracefully: it leaves the cluster", Args: app.OneName,
+		Use: "leave NODE", Short: "Stop a node gracefully", Args: app.OneName,
 		Long: "Asks a node to stop gracefully, as SIGTERM does, and waits until it is no longer a\nmember: a region hands its shards off first." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -71,9 +71,9 @@ func (a *group) leave(ctx context.Context, node string) error {
 				return app.ErrInterrupted
 			}
 			if !last.GetReachable() {
-				return app.TimedOut(fmt.Errorf("%s is unreachable, and it is not known whether it has left; if its process is gone: roost down %s", name(first), name(first)))
+				return app.TimedOut(fmt.Errorf("%s is unreachable, and it is not known whether it has left; if its process is gone: roost cluster down %s", name(first), name(first)))
 			}
-			return app.TimedOut(fmt.Errorf("%s is still %s; it continues to leave, see roost members", name(first), last.GetStatus()))
+			return app.TimedOut(fmt.Errorf("%s is still %s; it continues to leave, see roost cluster status", name(first), last.GetStatus()))
 		}
 		now, err := client.Leave(ctx, first.GetAddr()+"#"+first.GetUid())
 		var remote twirp.Error
@@ -89,13 +89,27 @@ func (a *group) leave(ctx context.Context, node string) error {
 }
 
 func (a *group) downCommand() *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	cmd := &cobra.Command{
 		Use: "down NODE", Short: "Declare a node gone permanently", Args: app.OneName,
-		Long: "Declares a node gone permanently: its shards move, and its process stops as soon as it\nlearns of it. A process that is started again is another member. For a node that works,\nuse roost leave." + nodeHelp,
+		Long: `Declares a node gone permanently: its shards move, and its process stops as soon as it
+learns of it. A process that is started again is another member. For a node that works,
+use roost cluster leave.
+
+--force removes the node at once, without the agreement of the other members: for nodes
+that are gone permanently and keep others from coming up. Its incarnation is refused from then
+on; if its process lives after all, it stops as soon as it talks to a member.` + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()
 			if err != nil {
 				return err
+			}
+			if force {
+				m, err := client.Remove(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.done(m, "removed", name(m)+" is removed, and this incarnation of it is refused from now on")
 			}
 			m, err := client.Down(cmd.Context(), args[0])
 			if err != nil {
@@ -104,33 +118,17 @@ func (a *group) downCommand() *cobra.Command {
 			return a.done(m, "down", name(m)+" is declared down: its shards move, and its process stops as soon as it learns of it")
 		},
 	}
-}
-
-func (a *group) removeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "remove NODE", Short: "Remove at once a node that will never come back", Args: app.OneName,
-		Long: "Removes a node without waiting for anybody's agreement: for nodes that are gone\nfor good and keep others from coming up. Its incarnation is refused from then on; if\nits process lives after all, it stops as soon as it talks to a member. Prefer roost\nleave for a node that works, and roost down for one that is lost." + nodeHelp,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.membershipClient()
-			if err != nil {
-				return err
-			}
-			m, err := client.Remove(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.done(m, "removed", name(m)+" is removed, and this incarnation of it is refused from now on")
-		},
-	}
+	cmd.Flags().BoolVar(&force, "force", false, "remove the node at once, without the agreement of the other members")
+	return cmd
 }
 
 func (a *group) joinCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "join ADDRESS", Short: "Make a process join the cluster of the node at an address", Args: app.OneName,
+		Use: "join ADDRESS", Short: "Make a process join a cluster", Args: app.OneName,
 		Long: `Makes a process that is in no cluster yet join through the node at ADDRESS, its
-host:port as in roost members, whatever its configuration says. The process is the
+host:port as in roost cluster status, whatever its configuration says. The process is the
 one whose management URL --admin names. With its own address it forms a cluster.`,
-		Example: "  roost join 10.0.0.4:25521 --admin http://localhost:8561",
+		Example: "  roost cluster join 10.0.0.4:25521 --admin http://localhost:8561",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(a.Admin) != 1 {
 				return app.Usage(errors.New("which process should join? give its management URL: --admin http://localhost:8558"))
@@ -146,7 +144,7 @@ one whose management URL --admin names. With its own address it forms a cluster.
 			if a.JSON() {
 				return a.PrintJSON(map[string]string{"node": self, "via": args[0]})
 			}
-			_, err = fmt.Fprintf(a.Out, "%s asks %s to be let in; see roost members, and its log if it does not appear there\n", self, args[0])
+			_, err = fmt.Fprintf(a.Out, "%s asks %s to be let in; see roost cluster status, and its log if it does not appear there\n", self, args[0])
 			return err
 		},
 	}

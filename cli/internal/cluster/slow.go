@@ -16,8 +16,8 @@ func (a *group) slowCommand() *cobra.Command {
 	var req adminv1.SlowRequest
 	var timeout app.QueryTimeout
 	cmd := &cobra.Command{
-		Use: "slow", Short: "List the slowest commands of the last minutes", Args: cobra.NoArgs,
-		Example: "  roost slow\n  roost slow -n 500 -o json",
+		Use: "slow", Short: "List the slowest recent commands", Args: cobra.NoArgs,
+		Example: "  roost cluster slow\n  roost cluster slow -n 500 -o json",
 		Long: `Asks gateways and regions for the slowest commands that they have kept, and lists them, newest first. Gateways keep
 commands of clients. Regions keep the commands that entities send each other, and the commands of reminders, timers
 and tells. For every 10 s, each process keeps its 8 slowest commands, so the list may have commands that are not slow.

@@ -10,9 +10,9 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-func (a *group) membersCommand() *cobra.Command {
+func (a *group) statusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "members", Aliases: []string{"m"}, Short: "List the members of the cluster", Args: cobra.NoArgs,
+		Use: "status", Short: "List members and gateways", Args: cobra.NoArgs,
 		Long: `Lists the members as the active coordinator sees them, and the gateways, which are no
 members: how many commands they have ended per second, how many of these were refused or have an
 unknown outcome, and what 50 and 99 of 100 commands did not exceed. SHARDS is followed by the

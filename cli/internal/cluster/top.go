@@ -18,7 +18,7 @@ import (
 // mostTop is the largest number of rows that a coordinator answers.
 const mostTop = 1000
 
-// top is what the flags of "roost top" ask for.
+// top is what the flags of "roost cluster top" ask for.
 type top struct {
 	typ              string
 	n                uint32
@@ -30,8 +30,8 @@ type top struct {
 func (a *group) topCommand() *cobra.Command {
 	var o top
 	cmd := &cobra.Command{
-		Use: "top", Short: "Show which shards and entities take most, live", Args: cobra.NoArgs,
-		Example: "  roost top                        # live, in a terminal\n  roost top --entities -n 50 --once\n  roost top --type Cart -o json",
+		Use: "top", Short: "Show the busiest shards and entities, live", Args: cobra.NoArgs,
+		Example: "  roost cluster top                        # live, in a terminal\n  roost cluster top --entities -n 50 --once\n  roost cluster top --type Cart -o json",
 		Long: `Asks all regions which of their shards and entities take most, and lists the heaviest of all.
 In a terminal it does so every two seconds until Ctrl-C. If the output goes elsewhere, or
 with -o json, it prints once, unless --every is given.

@@ -117,9 +117,9 @@ func running(c *cluster.Cluster, name string) error {
 }
 
 // orderCommand returns the command roost dev kill, stop or start.
-func (a *group) orderCommand(order, short string) *cobra.Command {
+func (a *group) orderCommand(order, short, long string) *cobra.Command {
 	return &cobra.Command{
-		Use: order + " NAME", Short: short, Args: app.OneName,
+		Use: order + " NAME", Short: short, Long: long, Args: app.OneName,
 		Example: "  roost dev " + order + " region-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			state, err := a.State("say with --dir where one runs")

@@ -70,7 +70,7 @@ type devOptions struct {
 func (a *group) devCommand() *cobra.Command {
 	o := devOptions{}
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Start a cluster on this machine and keep it up", Long: devHelp, Args: cobra.NoArgs,
+		Use: "dev", Short: "Start a cluster on this machine", Long: devHelp, Args: cobra.NoArgs,
 		Example: "  roost dev\n  roost dev --region ./bin/my-region --data ./roost-data",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// All termination signals; main's context ends at the first one.
@@ -94,9 +94,12 @@ func (a *group) devCommand() *cobra.Command {
 	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
 	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
 	flags.StringVar(&o.logLevel, "log.level", "info", "of the processes' log files: debug, info, warn or error")
-	cmd.AddCommand(a.devListCommand(), a.orderCommand("kill", "Kill a process of the dev cluster, as a crash would"),
-		a.orderCommand("stop", "Stop a process of the dev cluster gracefully; a region drains first"),
-		a.orderCommand("start", "Start a process of the dev cluster again, with the same name and addresses"))
+	cmd.AddCommand(a.devListCommand(), a.orderCommand("kill", "Kill a process, as a crash would",
+		"Kills a process of the dev cluster."),
+		a.orderCommand("stop", "Stop a process gracefully",
+			"Stops a process of the dev cluster gracefully; a region drains first."),
+		a.orderCommand("start", "Start a stopped process again",
+			"Starts a process of the dev cluster again, with the same name and addresses."))
 	return cmd
 }
 
@@ -439,7 +442,7 @@ func (d *devCluster) announce(o devOptions) error {
 	}
 	hint := "the cluster in a browser"
 	if o.tls {
-		hint = "with a ticket: roost dashboard"
+		hint = "with a ticket: roost cluster dashboard"
 	}
 	line("Dashboard:", local(admin[0])+app.DashboardPath, hint)
 	line("Metrics:", local(admin[0])+"/metrics", "each process has its own: roost dev ps")

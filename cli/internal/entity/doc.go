@@ -13,8 +13,13 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.entitiesCommand(), g.entityCommand(), g.explainCommand(), g.quarantineCommand(), g.remindersCommand(), g.rememberedCommand(), g.sendsCommand()}
+	cmd := &cobra.Command{
+		Use: "entity", Short: "Inspect, delete and quarantine entities", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.listCommand(), g.showCommand(), g.explainCommand(), g.deleteCommand(), g.quarantineCommand(), g.remindersCommand(), g.rememberedCommand(), g.sendsCommand())
+	return cmd
 }

@@ -36,7 +36,7 @@ The list is read page by page while the cluster works, so an entity that becomes
 stopped meanwhile may be missing. If there are more than --limit, the last line (in JSON, next)
 says where to go on.`
 
-// entities is what the flags of "roost entities" ask for.
+// entities is what the flags of "roost entity ls" ask for.
 type entities struct {
 	app.Listed
 	req    adminv1.EntitiesRequest
@@ -45,11 +45,11 @@ type entities struct {
 	longer time.Duration
 }
 
-func (a *group) entitiesCommand() *cobra.Command {
+func (a *group) listCommand() *cobra.Command {
 	var e entities
 	cmd := &cobra.Command{
-		Use: "entities [TYPE]", Short: "List entities that are in memory, or that are stored", Long: entitiesHelp, Args: cobra.MaximumNArgs(1),
-		Example: "  roost entities Cart --prefix eu-\n  roost entities --running-longer 1s\n  roost entities Cart --shard 17\n  roost entities --stored --region region-2 -o json",
+		Use: "ls [TYPE]", Short: "List entities, in memory or stored", Long: entitiesHelp, Args: cobra.MaximumNArgs(1),
+		Example: "  roost entity ls Cart --prefix eu-\n  roost entity ls --running-longer 1s\n  roost entity ls Cart --shard 17\n  roost entity ls --stored --region region-2 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := e.check(cmd, args); err != nil {
 				return err
@@ -95,7 +95,7 @@ func (e *entities) check(cmd *cobra.Command, args []string) error {
 	case set("running-longer") && e.longer < time.Millisecond:
 		return app.Usage(fmt.Errorf("--running-longer is %s; it must be at least 1ms", e.longer))
 	case set("shard") && (e.shard < 0 || e.shard > math.MaxUint32):
-		return app.Usage(fmt.Errorf("--shard is %d; see roost shards", e.shard))
+		return app.Usage(fmt.Errorf("--shard is %d; see roost shard ls", e.shard))
 	case set("shard") && e.req.Type == "":
 		return app.Usage(errors.New("--shard is given without a type: each type has shards of its own"))
 	case set("shard"):

@@ -16,14 +16,6 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-func (a *group) entityCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "entity", Short: "Show or delete an entity", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.entityShowCommand(), a.deleteCommand())
-	return cmd
-}
-
 // builtin is a built-in command for an entity, as an operator sends it.
 type builtin struct {
 	typ, id, command string
@@ -35,9 +27,9 @@ type builtin struct {
 func (a *group) deleteCommand() *cobra.Command {
 	b := builtin{command: sharding.DeleteCommand}
 	cmd := &cobra.Command{
-		Use: "delete TYPE ID | TYPE/ID --reason TEXT", Short: "Delete an entity: its state, its reminders and, later, its records",
+		Use: "delete TYPE ID | TYPE/ID --reason TEXT", Short: "Delete an entity",
 		Args: cobra.RangeArgs(1, 2),
-		Long: `Deletes an entity, whatever its handlers would say. It takes its turn behind the
+		Long: `Deletes an entity with its state, its reminders and, later, its records, whatever its handlers would say. It takes its turn behind the
 commands that wait for the entity already. From then on the entity is empty; the
 next command begins a new life. Its reminders are gone; what it has sent to other
 entities is delivered. Its records are removed when the keys of its commands are

@@ -17,8 +17,8 @@ import (
 func (a *group) explainCommand() *cobra.Command {
 	var stack bool
 	cmd := &cobra.Command{
-		Use: "explain TYPE/ID | TYPE ID", Short: "Say why a command for an entity waits or fails now", Args: cobra.RangeArgs(1, 2),
-		Example: "  roost explain Cart/anna\n  roost explain Cart anna --stack    # with the stack of the turn that runs",
+		Use: "explain TYPE/ID | TYPE ID", Short: "Explain why an entity's commands wait or fail", Args: cobra.RangeArgs(1, 2),
+		Example: "  roost entity explain Cart/anna\n  roost entity explain Cart anna --stack    # with the stack of the turn that runs",
 		Long: `Says what keeps a command for an entity from being executed now. The first line after the
 name of the entity is the cause, and the next line says what to do. Then come the other
 findings, and the answers of the processes on the way of a command. They are all asked at the

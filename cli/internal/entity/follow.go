@@ -9,7 +9,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// followEntities is the most entities that roost explain follows: a chain of asks is shorter, and an entity whose
+// followEntities is the most entities that roost entity explain follows: a chain of asks is shorter, and an entity whose
 // sends to many others fail usually has one cause. followSends is the most failing sends of each of them.
 const followEntities, followSends = 8, 3
 

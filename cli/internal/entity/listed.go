@@ -18,7 +18,7 @@ says where to go on; so does next in JSON.
 FAILED, NEXT, REGION and WHY are shown if something of the list keeps failing: how often it
 has failed in a row, when it is tried again, the region that tries it, and the last error,
 with that of the handler. The log has its stack, under the reference in WHY: that of REGION, and
-for a send that of the region of its target (roost where TARGET). The regions say so from memory; those that have not
+for a send that of the region of its target (roost shard show TARGET). The regions say so from memory; those that have not
 answered are named below the list. With --failing, they say all: only what fails is
 listed, first what has failed for longest. What is stored in shards that no region reads
 is tried by no region: the list says so of each, and below it why.

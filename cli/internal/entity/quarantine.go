@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,42 +14,64 @@ import (
 )
 
 func (a *group) quarantineCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "quarantine", Short: "List, add and release entities that must not run", Args: cobra.NoArgs,
+	s := &app.Steer{}
+	var typ string
+	cmd := &cobra.Command{
+		Use: "quarantine [TYPE ID | TYPE/ID]", Short: "List, quarantine and release entities", Args: cobra.MaximumNArgs(2),
 		Long: `An entity that ends the process of one region after the other is quarantined: it
 does not run, and its commands are refused (ROOST-1019). Its reminders, its
 remembered start and sends to it wait. The other entities of its shard are served.
-See docs/repair.md.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+See docs/repair.md.
+
+Without an entity, it lists the entities that are quarantined, and the suspects: entities
+that ran when regions ended. Suspects run, but in a region no two of them at the same time. A
+suspect is forgotten when no region has ended for coordinator.quarantine_window
+while the entity ran.
+
+With an entity, it quarantines that entity, and waits until the regions that may run it know of that: from
+then on, no turn of the entity begins, and its commands are refused. A turn that
+runs is not interrupted. Operators' commands such as roost
+entity delete still work: none of the entity's code runs for them. The quarantine
+outlives regions and coordinators.
+
+--undo ends the quarantine of an entity, or a suspicion. Its next command is executed.
+If that ends a region again, the entity is a suspect again.`,
+		Example: `  roost entity quarantine
+  roost entity quarantine Cart/dora --reason "its checkout takes all memory"
+  roost entity quarantine Cart/dora --undo --reason "fixed in v1.4.1"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listQuarantined(cmd, s, typ)
+			}
+			if cmd.Flags().Changed("type") {
+				return app.Usage(errors.New("--type is for the list, without an entity"))
+			}
+			return a.quarantine(cmd.Context(), s, args)
+		},
 	}
-	cmd.AddCommand(a.quarantineListCommand(), a.quarantineChangeCommand(false), a.quarantineChangeCommand(true))
+	cmd.Flags().StringVar(&typ, "type", "", "list entities of this type only")
+	s.Flags(cmd)
+	s.UndoFlag(cmd, "let the entity run again")
 	return cmd
 }
 
-func (a *group) quarantineListCommand() *cobra.Command {
-	var typ string
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the entities that are quarantined, and those that are suspected", Args: cobra.NoArgs,
-		Long: `Lists the entities that are quarantined, and the suspects: entities that ran when
-regions ended. Suspects run, but in a region no two of them at the same time. A
-suspect is forgotten when no region has ended for coordinator.quarantine_window
-while the entity ran.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin, err := a.AdminClient()
-			if err != nil {
-				return err
-			}
-			res, err := admin.Quarantines(cmd.Context(), &adminv1.QuarantinesRequest{Type: typ})
-			if err != nil {
-				return err
-			}
-			if a.JSON() {
-				return a.PrintMessage(res)
-			}
-			return a.printQuarantines(res)
-		},
+// listQuarantined lists quarantined entities and suspects.
+func (a *group) listQuarantined(cmd *cobra.Command, s *app.Steer, typ string) error {
+	if s.Undo || s.DryRun || s.Reason != "" {
+		return app.Usage(errors.New("which entity? write TYPE/ID, such as Cart/dora"))
 	}
-	cmd.Flags().StringVar(&typ, "type", "", "entities of this type only")
-	return cmd
+	admin, err := a.AdminClient()
+	if err != nil {
+		return err
+	}
+	res, err := admin.Quarantines(cmd.Context(), &adminv1.QuarantinesRequest{Type: typ})
+	if err != nil {
+		return err
+	}
+	if a.JSON() {
+		return a.PrintMessage(res)
+	}
+	return a.printQuarantines(res)
 }
 
 func (a *group) printQuarantines(res *adminv1.QuarantinesResponse) error {
@@ -64,36 +87,18 @@ func (a *group) printQuarantines(res *adminv1.QuarantinesResponse) error {
 	return a.PrintTable([]string{"ENTITY", "STATE", "SHARD", "REGION", "CRASHES", "COMMAND", "BY", "SINCE", "REASON"}, rows)
 }
 
-func (a *group) quarantineChangeCommand(release bool) *cobra.Command {
-	s := &app.Steer{}
-	cmd := &cobra.Command{
-		Use: "add TYPE ID | TYPE/ID", Short: "Quarantine an entity: it does not run", Args: cobra.RangeArgs(1, 2),
-		Long: `Quarantines an entity, and waits until the regions that may run it know of that: from
-then on, no turn of the entity begins, and its commands are refused. A turn that
-runs is not interrupted. Operators' commands such as roost
-entity delete still work: none of the entity's code runs for them. The quarantine
-outlives regions and coordinators; roost quarantine release ends it.`,
-		Example: `  roost quarantine add Cart/dora --reason "its checkout takes all memory"`,
+// quarantine quarantines an entity, or ends its quarantine.
+func (a *group) quarantine(ctx context.Context, s *app.Steer, args []string) error {
+	typ, id, err := app.EntityOf(args, "TYPE ID or TYPE/ID, such as Cart/dora")
+	if err != nil {
+		return err
 	}
-	if release {
-		cmd.Use, cmd.Short, cmd.Example = "release TYPE ID | TYPE/ID", "Let a quarantined entity run again", `  roost quarantine release Cart/dora --reason "fixed in v1.4.1"`
-		cmd.Long = `Ends the quarantine of an entity, or a suspicion. Its next command is executed.
-If that ends a region again, the entity is a suspect again.`
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		typ, id, err := app.EntityOf(args, "TYPE ID or TYPE/ID, such as Cart/dora")
-		if err != nil {
-			return err
+	return a.Steer(ctx, s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
+		return admin.Quarantine(ctx, &adminv1.QuarantineRequest{Type: typ, Id: id, Release: s.Undo, DryRun: s.DryRun, By: app.WhoAmI(), Reason: s.Reason})
+	}, func(*adminv1.SteerResponse) string {
+		if s.Undo {
+			return typ + "/" + id + " is not quarantined"
 		}
-		return a.Steer(cmd.Context(), s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
-			return admin.Quarantine(ctx, &adminv1.QuarantineRequest{Type: typ, Id: id, Release: release, DryRun: s.DryRun, By: app.WhoAmI(), Reason: s.Reason})
-		}, func(*adminv1.SteerResponse) string {
-			if release {
-				return typ + "/" + id + " is not quarantined"
-			}
-			return typ + "/" + id + " is quarantined: it does not run"
-		})
-	}
-	s.Flags(cmd)
-	return cmd
+		return typ + "/" + id + " is quarantined: it does not run"
+	})
 }

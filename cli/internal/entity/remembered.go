@@ -11,14 +11,14 @@ import (
 func (a *group) rememberedCommand() *cobra.Command {
 	var l app.Listed
 	cmd := &cobra.Command{
-		Use: "remembered [TYPE | TYPE ID | TYPE/ID]", Short: "List the entities that are remembered, and those that cannot be started",
+		Use: "remembered [TYPE | TYPE ID | TYPE/ID]", Short: "List remembered entities",
 		Long: `Lists the entities that are brought to life whenever their shard starts, without a
 command: all of them, those of a type, or one. The order is that of the types and shards,
 and in each shard those come first that were active last. ACTIVE is when that was, to the
 hour. What cannot be started, or has died, is tried again.
 
 ` + listedHelp,
-		Example: "  roost remembered Probe\n  roost remembered --failing",
+		Example: "  roost entity remembered Probe\n  roost entity remembered --failing",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.Of(args); err != nil {
 				return err

@@ -30,9 +30,9 @@ the reminders that stand are named, and the exit code is 1. A repeat with an
 removed it.
 
 With --journal.url it needs no region, as where no region hosts the type any more: it
-is removed from the journal itself, like roost repair does, and roost repair list
+is removed from the journal itself, like roost journal repair does, and roost journal repair ls
 shows it. PostgreSQL needs the role that owns the schema for that.`,
-		Example: `  roost reminders drop Cart/dora pay --reason "the order was cancelled, ticket 4711"`,
+		Example: `  roost entity reminders drop Cart/dora pay --reason "the order was cancelled, ticket 4711"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if b.typ, b.id, err = app.EntityOf(args[:1], "TYPE/ID, such as Cart/dora"); err != nil {
@@ -118,14 +118,14 @@ func (a *group) remindersCommand() *cobra.Command {
 	var l app.Listed
 	var before string
 	cmd := &cobra.Command{
-		Use: "reminders [TYPE | TYPE ID | TYPE/ID]", Short: "List the reminders of entities",
+		Use: "reminders [TYPE | TYPE ID | TYPE/ID]", Short: "List reminders of entities",
 		Long: `Lists the reminders that stand: of all entities, of those of a type, or of one. The order
 is that of the types and shards, and in each shard that of the times at which they are due,
 by the clock of the journal's store. A reminder whose time is over fires soon, or has
 failed and is tried again.
 
 ` + listedHelp,
-		Example: "  roost reminders\n  roost reminders Cart/dora\n  roost reminders Cart --due-before 1h\n  roost reminders --failing",
+		Example: "  roost entity reminders\n  roost entity reminders Cart/dora\n  roost entity reminders Cart --due-before 1h\n  roost entity reminders --failing",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.Of(args); err != nil {
 				return err

@@ -18,7 +18,7 @@ import (
 )
 
 func (a *group) sendsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sends [TYPE | TYPE ID | TYPE/ID]", Short: "List the pending sends and the dead letters of entities; deal with dead letters",
+	cmd := &cobra.Command{Use: "sends [TYPE | TYPE ID | TYPE/ID]", Short: "List pending sends and dead letters",
 		Long: `Lists the pending sends and the dead letters: of all entities, of those of a type, or of one, which
 is their sender. Dead letters come first. STATE is
 
@@ -31,7 +31,7 @@ UNTIL is when one that fails is given up: its command may have a MaxAge of its o
 ` + deadLetterHelp + `
 
 ` + listedHelp,
-		Example: "  roost sends --failing\n  roost sends --dead\n  roost sends Cart/dora\n  roost sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"\n  roost sends retry --to Payment",
+		Example: "  roost entity sends --failing\n  roost entity sends --dead\n  roost entity sends Cart/dora\n  roost entity sends again Cart/dora 7 0 --reason \"the item is back, ticket 4711\"\n  roost entity sends retry --to Payment",
 	}
 	a.listSends(cmd)
 	cmd.AddCommand(a.sendAgainCommand(), a.sendDropCommand(), a.retrySendsCommand())
@@ -41,7 +41,7 @@ UNTIL is when one that fails is given up: its command may have a MaxAge of its o
 const deadLetterHelp = `A dead letter is a command that an entity has sent to another one, that is not
 delivered any more, and of which its sender was not told. It is named by its sender,
 by the number of the record that has sent it, and by its place among the sends of that
-record, from 0. "roost sends --dead" lists all three, with the target and the command, and
+record, from 0. "roost entity sends --dead" lists all three, with the target and the command, and
 why it was given up if its region still knows. The region logs that when it happens.`
 
 func (a *group) sendAgainCommand() *cobra.Command {
@@ -56,7 +56,7 @@ the sender has sent before, and has its effect at most once. A dead letter in do
 its effect already: its target would execute it a second time. Look at the target
 first, and then drop the dead letter, or send it again with --may-repeat. If the sender was
 deleted since then, its next life is not told the answer.`,
-		Example: `  roost sends again Cart/dora 7 0 --reason "the item is back, ticket 4711"`,
+		Example: `  roost entity sends again Cart/dora 7 0 --reason "the item is back, ticket 4711"`,
 	})
 	cmd.Flags().BoolVar(&in.MayRepeat, "may-repeat", false, "send it again although it is in doubt: its target may execute it a second time")
 	return cmd
@@ -65,7 +65,7 @@ deleted since then, its next life is not told the answer.`,
 func (a *group) sendDropCommand() *cobra.Command {
 	var in sharding.DeadLetterInput
 	cmd := a.deadLetterCommand(sharding.SendDropCommand, &in, &cobra.Command{
-		Use: "drop TYPE/ID RECORD PLACE --reason TEXT", Short: "Give up a dead letter, or a send that is pending",
+		Use: "drop TYPE/ID RECORD PLACE --reason TEXT", Short: "Drop a dead letter or pending send",
 		Long: deadLetterHelp + `
 
 Dropping it ends it without any effect. There is no way back.
@@ -74,8 +74,8 @@ With --may-have-run a send that is pending can be dropped too, such as one that 
 again and holds up what the sender has sent to the same target behind it. Its target may have executed it
 already, or may be executing it now: look at the target first, and afterwards. The sender is not
 told, also if it waits for the answer.`,
-		Example: `  roost sends drop Cart/dora 7 0 --reason "done by hand, ticket 4711"
-  roost sends drop Cart/dora 9 0 --may-have-run --reason "its target always fails, ticket 4712"`,
+		Example: `  roost entity sends drop Cart/dora 7 0 --reason "done by hand, ticket 4711"
+  roost entity sends drop Cart/dora 9 0 --may-have-run --reason "its target always fails, ticket 4712"`,
 	})
 	cmd.Flags().BoolVar(&in.MayHaveRun, "may-have-run", false, "drop it although it is pending: its target may have executed it, or be executing it")
 	return cmd
@@ -90,7 +90,7 @@ entities, of those of a type, or of one, which is their sender; with --to only t
 of a type, or to one entity. A send that fails again waits as long as before. Sends are retried
 without this command when the shard of their target is served anew, and when their target is
 released from quarantine.`,
-		Example: "  roost sends retry\n  roost sends retry Cart/dora\n  roost sends retry --to Payment",
+		Example: "  roost entity sends retry\n  roost entity sends retry Cart/dora\n  roost entity sends retry --to Payment",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &adminv1.RetrySendsRequest{}
 			of, target := app.Listed{Limit: 1}, app.Listed{Limit: 1}
@@ -114,7 +114,7 @@ released from quarantine.`,
 			if a.JSON() {
 				return a.PrintMessage(res)
 			}
-			lines := []string{fmt.Sprintf("retried: %s of a sender and a target; see roost sends --failing", phrase.Plural(int(res.Retried), "pair"))}
+			lines := []string{fmt.Sprintf("retried: %s of a sender and a target; see roost entity sends --failing", phrase.Plural(int(res.Retried), "pair"))}
 			for _, s := range res.Silent {
 				lines = append(lines, strings.TrimPrefix(s.Region+": ", ": ")+phrase.Printable(s.Reason))
 			}
@@ -172,7 +172,7 @@ func (a *group) deadLetterCommand(command string, in *sharding.DeadLetterInput, 
 	return cmd
 }
 
-// listSends is what roost sends does without one of its commands.
+// listSends is what roost entity sends does without one of its commands.
 func (a *group) listSends(cmd *cobra.Command) {
 	var l app.Listed
 	var dead bool

@@ -20,11 +20,11 @@ import (
 // mostRecords is the largest number of records that a coordinator answers.
 const mostRecords = 1000
 
-func (a *group) entityShowCommand() *cobra.Command {
+func (a *group) showCommand() *cobra.Command {
 	var req adminv1.EntityRequest
 	var timeout app.QueryTimeout
 	cmd := &cobra.Command{
-		Use: "show TYPE ID | TYPE/ID", Short: "Show all that is known of an entity", Args: cobra.RangeArgs(1, 2),
+		Use: "show TYPE ID | TYPE/ID", Short: "Show the state and records of an entity", Args: cobra.RangeArgs(1, 2),
 		Example: "  roost entity show Cart/anna\n  roost entity show Cart/anna --events 50 --payloads\n  roost entity show Cart/anna --state",
 		Long: `Shows where an entity is, what its region has of it in memory (state, mailbox, the turn that
 runs, timers), and what the journal has: the newest records with their events, the snapshot, reminders,
@@ -90,7 +90,7 @@ func (a *group) printEntity(req *adminv1.EntityRequest, res *adminv1.EntityRespo
 	out.add("shard", "%s", shard)
 	switch {
 	case s.Reason != "":
-		out.add("owner", "none, %s; see roost shards --type %s", s.Reason, s.Type)
+		out.add("owner", "none, %s; see roost shard ls --type %s", s.Reason, s.Type)
 	case s.Addr == "":
 		out.add("owner", "none: its first command will place the shard")
 	default:
@@ -204,13 +204,13 @@ func (l *labelled) standing(res *adminv1.EntityResponse) {
 		l.add("reminder", "%s%s", text, failedText(r.Failure))
 	}
 	if res.MoreReminders {
-		l.add("", "and more: roost reminders TYPE/ID")
+		l.add("", "and more: roost entity reminders TYPE/ID")
 	}
 	for _, s := range res.Sends {
 		l.add("send", "%s to %s, %s since %s%s", phrase.Named(s.Command), phrase.Named(s.TargetType+"/"+s.TargetId), s.State, phrase.TimeOf(s.SentUnixMs), failedText(s.Failure))
 	}
 	if res.MoreSends {
-		l.add("", "and more: roost sends TYPE/ID")
+		l.add("", "and more: roost entity sends TYPE/ID")
 	}
 }
 

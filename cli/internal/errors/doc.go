@@ -12,8 +12,8 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the command.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.errorsCommand()}
+	return g.errorsCommand()
 }

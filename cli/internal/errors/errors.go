@@ -16,7 +16,7 @@ const errorWidth = 88
 
 func (a *group) errorsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "errors [NUMBER]", Short: "Explain the numbers of Roost's errors",
+		Use: "errors [NUMBER]", Short: "Explain the numbers of errors",
 		Long: `Lists the stable numbers of the errors with which Roost itself answers, or explains one of them. Answers
 have the number in meta.error. No cluster is asked.
 

@@ -117,7 +117,7 @@ func (a *group) backupCommand() *cobra.Command {
 	var f journalFlags
 	cmd := &cobra.Command{
 		Use: "backup FILE", Short: "Back up the journal", Long: backupHelp, Args: app.OneFile,
-		Example: "  roost backup shop-2026-01-02.backup --journal.url postgres://saver@db/roost\n  roost backup - | zstd > shop.backup.zst",
+		Example: "  roost journal backup shop-2026-01-02.backup --journal.url postgres://saver@db/roost\n  roost journal backup - | zstd > shop.backup.zst",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			at, err := a.journalAt(&f)
 			if err != nil {
@@ -128,8 +128,8 @@ func (a *group) backupCommand() *cobra.Command {
 	}
 	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
 	cmd.AddCommand(&cobra.Command{
-		Use: "check FILE", Short: "Check that a backup file is complete", Long: backupCheckHelp, Args: app.OneFile,
-		Example: "  roost backup check shop-2026-01-02.backup",
+		Use: "check FILE", Short: "Check a backup file", Long: backupCheckHelp, Args: app.OneFile,
+		Example: "  roost journal backup check shop-2026-01-02.backup",
 		RunE:    func(_ *cobra.Command, names []string) error { return a.checkBackup(names[0]) },
 	})
 	return cmd

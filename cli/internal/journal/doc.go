@@ -13,8 +13,14 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.journalCommand(), g.backupCommand(), g.restoreCommand(), g.repairCommand(), g.snapshotCommand()}
+	cmd := &cobra.Command{
+		Use: "journal", Short: "Check, upgrade, back up and repair the journal", Args: cobra.NoArgs,
+		Long: `These commands work on the journal itself, whether the cluster runs or not.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.checkCommand(), g.upgradeCommand(), g.backupCommand(), g.restoreCommand(), g.repairCommand(), g.snapshotCommand())
+	return cmd
 }

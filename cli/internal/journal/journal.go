@@ -17,7 +17,7 @@ of --config, or of the cluster that "roost dev" runs in --dir. A user of Postgre
 needs no more than the role roost_reader.
 
 It also says what of the coordinators' facts is damaged. With --facts it does only that, and
-needs no region binary; "roost repair facts" puts that right.
+needs no region binary; "roost journal repair facts" puts that right.
 
 If the journal is in SQLite, it reads every page of the file besides, and names those that do
 not match their checksums: also free pages, and those of indexes.
@@ -31,18 +31,14 @@ Exit codes: 0 the code reads everything, 1 it does not: it cannot read something
 stored, would not be given a shard, or lacks a type (--type leaves types out), or facts or pages are damaged, 2 the check
 could not be done, or not to its end, or the binary is no region.`
 
-func (a *group) journalCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "journal", Short: "Look at what is stored, and upgrade it", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+func (a *group) checkCommand() *cobra.Command {
 	var f toolFlags
 	var types []string
 	var sample int
 	var seed uint64
 	var facts bool
 	check := &cobra.Command{
-		Use: "check", Short: "Check whether a region binary can read all that is stored", Long: journalCheckHelp, Args: cobra.NoArgs,
+		Use: "check", Short: "Check whether a region binary reads all data", Long: journalCheckHelp, Args: cobra.NoArgs,
 		Example: "  roost journal check --region ./bin/shop-region\n" +
 			"  roost journal check --region ./bin/shop-region --journal.url postgres://checker@db/roost --sample 1000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +62,5 @@ func (a *group) journalCommand() *cobra.Command {
 	check.Flags().StringSliceVar(&types, "type", nil, "check this entity type only; may be given several times")
 	check.Flags().IntVar(&sample, "sample", 0, "check so many entities of each type, chosen at random; 0: all")
 	check.Flags().Uint64Var(&seed, "seed", 0, "choose the same sample again: the seed that was printed")
-	cmd.AddCommand(check, a.journalChange(upgradeChange), a.journalChange(activateChange))
-	return cmd
+	return check
 }

@@ -104,7 +104,7 @@ func TestRepairUnderWrites(t *testing.T) {
 		switch _, statErr := os.Stat(r.out); {
 		case !again && (err != nil || len(plan.SetAside) != 2 || statErr != nil):
 			t.Errorf("repaired: %v, %d records are set aside, %v", err, len(plan.SetAside), statErr)
-		case again && (!errors.Is(err, journal.ErrChanged) || !strings.Contains(err.Error(), "roost quarantine add Cart/dora") || statErr == nil):
+		case again && (!errors.Is(err, journal.ErrChanged) || !strings.Contains(err.Error(), "roost entity quarantine Cart/dora") || statErr == nil):
 			t.Errorf("a shard that is claimed again each time: %v, %v", err, statErr)
 		}
 	}

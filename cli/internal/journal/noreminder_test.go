@@ -12,7 +12,7 @@ func TestNoReminder(t *testing.T) {
 	for i := range standing {
 		standing[i] = string(rune('a' + i))
 	}
-	want := "Cart/dora has no reminder z; it has a, b, c, d, e, f, g, h, i, j and 2 more; roost reminders Cart/dora lists all (nothing was changed)"
+	want := "Cart/dora has no reminder z; it has a, b, c, d, e, f, g, h, i, j and 2 more; roost entity reminders Cart/dora lists all (nothing was changed)"
 	if err := NoReminder(sharding.Entity{Type: "Cart", ID: "dora"}, "z", standing); err.Error() != want {
 		t.Error(err)
 	}

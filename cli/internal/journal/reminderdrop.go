@@ -26,7 +26,7 @@ func NoReminder(e sharding.Entity, name string, standing []string) error {
 	}
 	more := ""
 	if n := len(standing) - len(names); n > 0 {
-		more = fmt.Sprintf(" and %d more; roost reminders %s lists all", n, e)
+		more = fmt.Sprintf(" and %d more; roost entity reminders %s lists all", n, e)
 	}
 	return fmt.Errorf("%s has no reminder %s; it has %s%s (nothing was changed)", e, phrase.Named(name), strings.Join(names, ", "), more)
 }
@@ -48,7 +48,7 @@ func (d *ReminderDrop) Asked() bool { return d.repair.journal.url != "" }
 // Dry reports whether nothing must be changed.
 func (d *ReminderDrop) Dry() bool { return d.repair.dryRun }
 
-// Run removes the reminder, and prints what it has changed.
+// Run removes the reminder, and prints the change.
 func (d *ReminderDrop) Run(ctx context.Context, a *app.App, e sharding.Entity, name, reason string) error {
 	d.repair.entity, d.repair.do.Name, d.repair.do.Reason = e, name, reason
 	return (&group{a}).runRepair(ctx, &d.repair)

@@ -23,7 +23,7 @@ import (
 const (
 	// maxShownRecords is how many records a report lists: as many as one looks at. The rest is counted.
 	maxShownRecords = 20
-	// maxFound is how many entities roost repair find lists.
+	// maxFound is how many entities roost journal repair find lists.
 	maxFound = 100
 	// findPage is how many entities are asked for at a time.
 	findPage = 500
@@ -56,7 +56,7 @@ with any unknown key from before the repair is refused.
 The repair claims the shard of the entity, so that its region gives the shard up, and
 writes or answers nothing that the repair does not know of. Commands for the shard
 wait for about a second. The repair is one transaction, with the line that roost
-repair list shows. The shard is claimed before the entity is read; if the entity has
+journal repair ls shows. The shard is claimed before the entity is read; if the entity has
 changed since then, nothing is done, and the command tries again, up to five times.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
@@ -70,7 +70,7 @@ the corrected Apply before, or the next snapshot will be wrong again.
 
 It is refused if events that are needed were trimmed or are damaged, because then only
 the snapshot has their effect. To drop many snapshots, with a check that your code does
-not need them, use roost snapshot drop. The journal is given as for roost repair record.`
+not need them, use roost journal snapshot drop. The journal is given as for roost journal repair record.`
 
 // repair is a repair as the command line asks for it.
 type repair struct {
@@ -99,10 +99,10 @@ func (r *repair) flags(cmd *cobra.Command) {
 func (a *group) repairRecordCommand() *cobra.Command {
 	r := &repair{}
 	cmd := &cobra.Command{
-		Use: "record TYPE/ID", Short: "Say what is damaged of an entity, and repair it", Long: repairRecordHelp, Args: cobra.ExactArgs(1),
-		Example: "  roost repair record Cart/dora\n" +
-			"  roost repair record Cart/dora --back-to 41 --dry-run\n" +
-			"  roost repair record Cart/dora --back-to 41 --out dora.jsonl --reason \"disk error, ticket 4711\"",
+		Use: "record TYPE/ID", Short: "Show and repair damaged records of an entity", Long: repairRecordHelp, Args: cobra.ExactArgs(1),
+		Example: "  roost journal repair record Cart/dora\n" +
+			"  roost journal repair record Cart/dora --back-to 41 --dry-run\n" +
+			"  roost journal repair record Cart/dora --back-to 41 --out dora.jsonl --reason \"disk error, ticket 4711\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.repairEntity(cmd, r, args[0])
 		},
@@ -121,8 +121,8 @@ func (a *group) repairRecordCommand() *cobra.Command {
 func (a *group) repairSnapshotCommand() *cobra.Command {
 	r := &repair{do: journal.Repair{Do: journal.RebuildState}}
 	cmd := &cobra.Command{
-		Use: "snapshot TYPE/ID", Short: "Drop the snapshot of an entity, and have its state made from the events", Long: repairSnapshotHelp, Args: cobra.ExactArgs(1),
-		Example: "  roost repair snapshot Cart/dora --out dora.jsonl --reason \"Apply counted twice until v1.4.1\"",
+		Use: "snapshot TYPE/ID", Short: "Drop an entity's snapshot and rebuild its state", Long: repairSnapshotHelp, Args: cobra.ExactArgs(1),
+		Example: "  roost journal repair snapshot Cart/dora --out dora.jsonl --reason \"Apply counted twice until v1.4.1\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.repairEntity(cmd, r, args[0])
 		},
@@ -180,7 +180,7 @@ func (a *group) repairEntity(cmd *cobra.Command, r *repair, name string) error {
 // runRepair looks at an entity, says what is wrong, and does what was asked for.
 func (a *group) runRepair(ctx context.Context, r *repair) error {
 	if r.do.Do != "" && !r.dryRun && strings.TrimSpace(r.do.Reason) == "" {
-		return app.Usage(errors.New("--reason is missing; say why: it is kept (roost repair list)"))
+		return app.Usage(errors.New("--reason is missing; say why: it is kept (roost journal repair ls)"))
 	}
 	at, err := a.journalAt(&r.journal)
 	if err != nil {
@@ -279,7 +279,7 @@ func (r *repair) perform(s *repairStore) (raw *journal.RawEntity, plan journal.R
 			return raw, plan, err
 		}
 	}
-	return nil, plan, fmt.Errorf("%w; it was tried %d times: the entity is written to all the time. Keep its commands away with roost quarantine add %s, repair it, and release it", err, repairAttempts, r.entity)
+	return nil, plan, fmt.Errorf("%w; it was tried %d times: the entity is written to all the time. Keep its commands away with roost entity quarantine %s, repair it, and release it", err, repairAttempts, r.entity)
 }
 
 // probe sends a command to the repaired entity that changes nothing: its region has to take the shard again for that,
@@ -356,7 +356,7 @@ func entityShard(ctx context.Context, reader journal.Reader, r *repair) (shard s
 		}
 	}
 	if err != nil {
-		return shard, fmt.Errorf("the coordinators' facts say by what rule %s is sharded, and cannot be read: repair them first (roost repair facts), or name the shard with --shard: %w", r.entity.Type, err)
+		return shard, fmt.Errorf("the coordinators' facts say by what rule %s is sharded, and cannot be read: repair them first (roost journal repair facts), or name the shard with --shard: %w", r.entity.Type, err)
 	}
 	return desc.ShardOf(r.entity.ID), nil
 }

@@ -47,8 +47,8 @@ func (a *group) repairFactsCommand() *cobra.Command {
 	var o factrepair.Options
 	cmd := &cobra.Command{
 		Use: "facts", Short: "Repair the facts of the coordinators", Long: repairFactsHelp, Args: cobra.NoArgs,
-		Example: "  roost repair facts --dry-run --journal.url postgres://repairer@db/roost\n" +
-			"  roost repair facts --reason \"a bad disk, see the log of 2 January\"",
+		Example: "  roost journal repair facts --dry-run --journal.url postgres://repairer@db/roost\n" +
+			"  roost journal repair facts --reason \"a bad disk, see the log of 2 January\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Reason == "" && !o.DryRun {
 				return app.Usage(errors.New("--reason is missing: say why, for those who look at the cluster later; or look first, with --dry-run"))
@@ -146,7 +146,7 @@ func (r repairedFacts) lines() (lines []string) {
 	case r.DryRun:
 		return lines
 	}
-	return append(lines, "Start the coordinators, if they do not run. Then look at roost steering, roost quarantine list and roost rollout.")
+	return append(lines, "Start the coordinators, if they do not run. Then look at roost placement status, roost entity quarantine and roost rollout status.")
 }
 
 // factFindings says what is damaged, and what a repair loses with it.
@@ -187,7 +187,7 @@ func (c checkedFacts) lines() (lines []string) {
 	lines = []string{"The facts of the coordinators are intact."}
 	if c.Damaged {
 		lines = append([]string{"The facts of the coordinators are damaged:"}, factFindings(c.Findings)...)
-		lines = append(lines, `See what a repair would do: roost repair facts --dry-run (docs/repair.md).`)
+		lines = append(lines, `See what a repair would do: roost journal repair facts --dry-run (docs/repair.md).`)
 	}
 	for _, r := range c.Repairs {
 		lines = append(lines, fmt.Sprintf("  repaired    %s by %s: %s (%s damaged)", r.At.Format(time.RFC3339), r.By, r.Reason, phrase.Plural(r.Damaged, "thing")))

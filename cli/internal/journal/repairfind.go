@@ -31,7 +31,7 @@ func (a *group) repairListCommand() *cobra.Command {
 	var f journalFlags
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the repairs that were made", Args: cobra.NoArgs,
+		Use: "ls", Short: "List repairs", Args: cobra.NoArgs,
 		Long: `Lists the repairs of entities and of the coordinators' facts, the newest first: who
 has done what, when and why, and in which file is what was set aside. The lines are in
 the journal, each stored with what the repair has changed. Of the facts, the last 16
@@ -141,7 +141,7 @@ func (a *group) repairFindCommand() *cobra.Command {
 	var f journalFlags
 	var typ string
 	cmd := &cobra.Command{
-		Use: "find", Short: "List the entities of which something that is stored is damaged", Args: cobra.NoArgs,
+		Use: "find", Short: "List entities with damaged data", Args: cobra.NoArgs,
 		Long: fmt.Sprintf(`Reads all that is stored of every entity, and lists those of which something does not
 match its checksum, or is missing: records of earlier lives and before the snapshot,
 and stored replies, too. It only reads, and can run beside the cluster; it lists
@@ -237,7 +237,7 @@ func (a *group) printFound(found []foundDamage, looked, damaged int) error {
 		last += fmt.Sprintf("; the first %d are listed", len(found))
 	}
 	if damaged > 0 {
-		last += "; roost repair record TYPE/ID says what can be done"
+		last += "; roost journal repair record TYPE/ID says what can be done"
 	}
 	return a.PrintLines([]string{last})
 }

@@ -54,7 +54,7 @@ func choices(e *journal.RawEntity, found []journal.Finding) []string {
 	entity := phrase.Quoted(e.Entity.String())
 	seen := map[string]bool{}
 	add := func(args, what string) {
-		if line := fmt.Sprintf("  roost repair %s\n              %s", args, what); !seen[line] {
+		if line := fmt.Sprintf("  roost journal repair %s\n              %s", args, what); !seen[line] {
 			seen[line] = true
 			lines = append(lines, line)
 		}
@@ -80,7 +80,7 @@ func choices(e *journal.RawEntity, found []journal.Finding) []string {
 		}
 	}
 	add(fmt.Sprintf("record %s --delete", entity), "deletes the entity")
-	return append(lines, "  roost restore FILE\n              restores a backup of the whole journal (docs/backup.md)")
+	return append(lines, "  roost journal restore FILE\n              restores a backup of the whole journal (docs/backup.md)")
 }
 
 // jsonRepair is what a repair has done, or would do.
@@ -209,7 +209,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 	if len(j.After) > 0 {
 		lines = append(lines, "  still damaged:")
 		lines = append(lines, findingLines(p.After)...)
-		lines = append(lines, fmt.Sprintf("  roost repair record %s says what can be done", phrase.Quoted(e.Entity.String())))
+		lines = append(lines, fmt.Sprintf("  roost journal repair record %s says what can be done", phrase.Quoted(e.Entity.String())))
 	} else {
 		lines = append(lines, "  afterwards  nothing of it is damaged")
 	}

@@ -48,7 +48,7 @@ func (a *group) restoreCommand() *cobra.Command {
 	var o backup.Options
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Restore the journal from a backup", Long: restoreHelp, Args: app.OneFile,
-		Example: "  roost restore shop.backup --dry-run --replace --journal.url " + exampleOwner + "\n  roost restore shop.backup --journal.url sqlite:/var/lib/roost/journal.db",
+		Example: "  roost journal restore shop.backup --dry-run --replace --journal.url " + exampleOwner + "\n  roost journal restore shop.backup --journal.url sqlite:/var/lib/roost/journal.db",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			at, err := a.journalAt(&f)
 			if err != nil {

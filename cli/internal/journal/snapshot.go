@@ -32,8 +32,8 @@ func (a *group) snapshotCommand() *cobra.Command {
 	var f toolFlags
 	var dry bool
 	drop := &cobra.Command{
-		Use: "drop TYPE[/ID]", Short: "Drop snapshots, so that entities are rebuilt from their events", Long: snapshotDropHelp, Args: app.OneName,
-		Example: "  roost snapshot drop Cart --region ./bin/shop-region --dry-run\n  roost snapshot drop Cart/anna",
+		Use: "drop TYPE[/ID]", Short: "Drop snapshots, to rebuild entities from events", Long: snapshotDropHelp, Args: app.OneName,
+		Example: "  roost journal snapshot drop Cart --region ./bin/shop-region --dry-run\n  roost journal snapshot drop Cart/anna",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			args := []string{"snapshot", "drop", names[0]}
 			if dry {

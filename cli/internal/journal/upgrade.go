@@ -20,11 +20,8 @@ where there is none. Run it as the owner of the schema, before any process of th
 release starts; processes of the release before go on meanwhile, and may be started
 again afterwards. What is there already is left alone, so it can be run again.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. See docs/upgrading.md.`
-
-const journalActivateHelp = `Lets no release before this one use the journal any more, so that this one may store
-what they cannot read. Run it as the owner of the schema, when all processes are of
+--finalize finalizes the upgrade: releases before this one can no longer use the journal, so that
+this one may store what they cannot read. Run it as the owner of the schema, when all processes are of
 this release. There is no way back from it.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
@@ -33,21 +30,19 @@ or of the cluster that "roost dev" runs in --dir. See docs/upgrading.md.`
 // exampleOwner is the journal's URL in the examples of commands that need the schema's owner.
 const exampleOwner = "postgres://owner@db/roost"
 
-// journalChange is a command that changes the journal for a release.
+// journalChange is a change of the journal for a release.
 type journalChange struct {
-	use, short, long   string
-	example            string // of a journal's URL
 	run                func(ctx context.Context, url string, cfg journal.Config, dryRun bool) (changed bool, err error)
 	done, would, empty string // what it says, with the format
 }
 
 var (
-	upgradeChange = journalChange{
-		use: "upgrade", short: "Expand the journal's schema to the format of this release", long: journalUpgradeHelp, example: exampleOwner, run: journalopen.Upgrade,
+	expansion = journalChange{
+		run:  journalopen.Upgrade,
 		done: "The schema now has format %d.", would: "It would get a schema of format %d.", empty: "The schema has format %d already: nothing to do.",
 	}
-	activateChange = journalChange{
-		use: "activate", short: "Let no earlier release use the journal any more", long: journalActivateHelp, example: exampleOwner, run: journalopen.Activate,
+	activation = journalChange{
+		run:  journalopen.Activate,
 		done: "Releases below format %d can no longer use the journal.", would: "Releases below format %d could no longer use the journal.",
 		empty: "The journal is activated for format %d already: nothing to do.",
 	}
@@ -94,13 +89,17 @@ func (a *group) journalURL(flag string) (string, error) {
 	return state.Journal, nil
 }
 
-func (a *group) journalChange(c journalChange) *cobra.Command {
+func (a *group) upgradeCommand() *cobra.Command {
 	var url string
-	var dryRun bool
+	var dryRun, finalize bool
 	cmd := &cobra.Command{
-		Use: c.use, Short: c.short, Long: c.long, Args: cobra.NoArgs,
-		Example: "  roost journal " + c.use + " --dry-run --journal.url " + c.example,
+		Use: "upgrade", Short: "Upgrade the schema of the journal", Long: journalUpgradeHelp, Args: cobra.NoArgs,
+		Example: "  roost journal upgrade --dry-run --journal.url " + exampleOwner + "\n  roost journal upgrade --finalize --journal.url " + exampleOwner,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c := expansion
+			if finalize {
+				c = activation
+			}
 			url, err := a.journalURL(url)
 			if err != nil {
 				return err
@@ -126,6 +125,7 @@ func (a *group) journalChange(c journalChange) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	cmd.Flags().BoolVar(&finalize, "finalize", false, "finalize the upgrade: earlier releases can no longer use the journal")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and change nothing")
 	return cmd
 }

@@ -51,12 +51,12 @@ type newRegion struct {
 
 func (a *group) newCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "new", Short: "Write the beginning of a program of yours", Args: cobra.NoArgs,
+		Use: "new", Short: "Scaffold a new program", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var module, version, checkout string
 	region := &cobra.Command{
-		Use: "region NAME", Short: "Write a module with an entity, its region, a caller and tests", Long: newRegionHelp, Args: app.OneName,
+		Use: "region NAME", Short: "Scaffold a module with an entity and region", Long: newRegionHelp, Args: app.OneName,
 		Example: "  roost new region shop\n  roost new region shop --module github.com/you/shop\n  ../roost/bin/roost new region shop --checkout ../roost",
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.newRegion(args[0], module, version, checkout)

@@ -100,7 +100,7 @@ func Since(ms int64) string {
 // Until describes the end of a freeze; 0: it has none.
 func Until(ms int64) string {
 	if ms == 0 {
-		return ", until roost thaw"
+		return ", until roost placement freeze --undo"
 	}
 	return ", until " + Moment(ms)
 }

@@ -13,8 +13,13 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.steeringCommand(), g.planCommand(), g.freezeCommand(), g.thawCommand()}
+	cmd := &cobra.Command{
+		Use: "placement", Short: "Plan and freeze the placement of shards", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.statusCommand(), g.planCommand(), g.freezeCommand())
+	return cmd
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,35 +18,30 @@ func (a *group) freezeCommand() *cobra.Command {
 	s := &app.Steer{}
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "freeze", Short: "Let no shard move unless it has to", Args: cobra.NoArgs,
+		Use: "freeze", Short: "Freeze rebalancing", Args: cobra.NoArgs,
 		Long: `Stops every move of a shard that can stay where it is: moves for balance, moves of
-pins, and roost move. Drains go on, and shards of regions that leave or are lost
-still get other places. roost thaw ends it, or the time that --for gives.`,
+pins, and roost shard move. Drains go on, and shards of regions that leave or are lost
+still get other places. --undo ends it, or the time that --for gives.`,
+		Example: "  roost placement freeze --for 1h --reason migration\n  roost placement freeze --undo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("for") && lasts < time.Millisecond { // 0 ms mean that it has no end
+			set := cmd.Flags().Changed("for")
+			if set && s.Undo {
+				return app.Usage(errors.New("--undo cannot be combined with --for"))
+			}
+			if set && lasts < time.Millisecond { // 0 ms mean that it has no end
 				return app.Usage(fmt.Errorf("--for is %v, must be at least 1ms", lasts))
 			}
-			return a.freeze(cmd.Context(), s, false, lasts)
+			return a.freeze(cmd.Context(), s, lasts)
 		},
 	}
-	cmd.Flags().DurationVar(&lasts, "for", 0, "end it after this time; not given: when you thaw")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "end it after this time; not given: when you undo it")
 	s.Flags(cmd)
+	s.UndoFlag(cmd, "let shards move again")
 	return cmd
 }
 
-func (a *group) thawCommand() *cobra.Command {
-	s := &app.Steer{}
-	cmd := &cobra.Command{
-		Use: "thaw", Short: "Let shards move again", Args: cobra.NoArgs,
-		Long: "Ends what roost freeze began.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.freeze(cmd.Context(), s, true, 0) },
-	}
-	s.Flags(cmd)
-	return cmd
-}
-
-func (a *group) freeze(ctx context.Context, s *app.Steer, thaw bool, lasts time.Duration) error {
-	req := &adminv1.FreezeRequest{Thaw: thaw, ForMs: lasts.Milliseconds(), DryRun: s.DryRun, By: app.WhoAmI(), Reason: s.Reason}
+func (a *group) freeze(ctx context.Context, s *app.Steer, lasts time.Duration) error {
+	req := &adminv1.FreezeRequest{Thaw: s.Undo, ForMs: lasts.Milliseconds(), DryRun: s.DryRun, By: app.WhoAmI(), Reason: s.Reason}
 	return a.Steer(ctx, s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
 		res, err := admin.Freeze(ctx, req)
 		if err == nil && res.UntilUnixMs != 0 { // the next attempt asks for the same
@@ -53,7 +49,7 @@ func (a *group) freeze(ctx context.Context, s *app.Steer, thaw bool, lasts time.
 		}
 		return res, err
 	}, func(res *adminv1.SteerResponse) string {
-		if thaw {
+		if s.Undo {
 			return "nothing is frozen"
 		}
 		return "frozen: no shard moves unless it has to" + phrase.Until(res.UntilUnixMs)

@@ -17,8 +17,8 @@ func (a *group) planCommand() *cobra.Command {
 	req := &adminv1.PlanRequest{}
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Show what would move and why, without moving anything", Args: cobra.NoArgs,
-		Example: "  roost plan                          # what moves next\n  roost plan --without region-2       # where its shards would go\n  roost plan --strategy load --type Airport",
+		Use: "plan", Short: "Show planned moves without moving anything", Args: cobra.NoArgs,
+		Example: "  roost placement plan                          # what moves next\n  roost placement plan --without region-2       # where its shards would go\n  roost placement plan --strategy load --type Airport",
 		Long: `Computes a plan from what the active coordinator knows at this moment, and moves
 nothing. --without takes regions to leave: all their shards go elsewhere, and it says
 which shards no other region can be given. --strategy takes another strategy,

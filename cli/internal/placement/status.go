@@ -10,12 +10,12 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-func (a *group) steeringCommand() *cobra.Command {
+func (a *group) statusCommand() *cobra.Command {
 	var typ, region string
 	var all bool
 	cmd := &cobra.Command{
-		Use: "steering", Short: "List drains, cordons, pins and other requests about placement", Args: cobra.NoArgs,
-		Long: `Lists what roost drain, cordon, freeze, pin and move have asked for, who has asked, when and
+		Use: "status", Short: "List requests of operators about placement", Args: cobra.NoArgs,
+		Long: `Lists the drains, cordons, freezes, pins and moves that operators have asked for, who has asked, when and
 why. A move is listed while it is in progress. It also says if moves are held back because commands
 are slow.
 

@@ -1,4 +1,4 @@
-// Package region has the commands about regions: what they have in memory, drains and cordons.
+// Package region has the commands about regions: their memory and load, drains and cordons.
 //
 // It stops no process: roost cluster leave does.
 package region
@@ -12,8 +12,13 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.regionsCommand(), g.drainCommand(), g.cordonCommand(), g.uncordonCommand()}
+	cmd := &cobra.Command{
+		Use: "region", Short: "Inspect, drain and cordon regions", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.listCommand(), g.showCommand(), g.drainCommand(), g.cordonCommand())
+	return cmd
 }

@@ -22,7 +22,7 @@ func (a *group) drainCommand() *cobra.Command {
 		Long: `Moves all shards off a region and waits until none is left; new shards go
 elsewhere. Then the region can be stopped without interrupting any client.
 The drain lasts until the region ends, whichever coordinator is active;
---resume lets shards come back. roost plan --without REGION says where they would go.`,
+--undo lets shards come back. roost placement plan --without REGION says where they would go.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -33,7 +33,7 @@ The drain lasts until the region ends, whichever coordinator is active;
 			return a.drain(ctx, req)
 		},
 	}
-	cmd.Flags().BoolVar(&req.Resume, "resume", false, "end the drain")
+	cmd.Flags().BoolVar(&req.Resume, "undo", false, "end the drain")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen; change nothing")
 	cmd.Flags().StringVar(&req.Reason, "reason", "", app.ReasonHelp)
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the last shard; the drain continues after that")
@@ -129,7 +129,7 @@ func (a *group) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 	if a.JSON() {
 		return a.PrintJSON(drained{Region: region, Draining: true, Millis: took.Milliseconds()})
 	}
-	_, err = fmt.Fprintf(a.Out, "%s has no shards left and can be stopped (%.1f s); roost drain %s --resume lets them come back\n",
+	_, err = fmt.Fprintf(a.Out, "%s has no shards left and can be stopped (%.1f s); roost region drain %s --undo lets them come back\n",
 		region, took.Seconds(), region)
 	return err
 }

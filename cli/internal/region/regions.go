@@ -2,6 +2,7 @@ package region
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,49 +12,75 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-func (a *group) regionsCommand() *cobra.Command {
-	var req adminv1.RegionsRequest
-	var timeout app.QueryTimeout
-	var types bool
-	cmd := &cobra.Command{
-		Use: "regions", Short: "Show what regions have in memory", Args: cobra.NoArgs,
-		Example: "  roost regions\n  roost regions --types\n  roost regions --type Cart --query-timeout 5s -o json",
-		Long: `Asks all regions what they have in memory, all types together; with --types, each type has a
-line of its own.
-
-SHARDS     shards that the region holds, also those that it does not serve yet, or any more
+// holdingsHelp describes the columns of the table of regions.
+const holdingsHelp = `SHARDS     shards that the region holds, also those that it does not serve yet, or any more
 ENTITIES   entities in memory, and MEMORY their size, as far as they tell it
 COMMANDS   commands per second
 HANDLERS   how long handlers run, in percent of one processor
 WAITING    commands that are not answered, on average
 JOURNAL    bytes of records per second
 
-Rates are averages in which what was measured 15 s ago (region.load_half_life) counts half. roost shards
---entities shows the same of each shard. Regions that do not answer in time are named, and the sums are
+Rates are averages in which what was measured 15 s ago (region.load_half_life) counts half. roost shard ls
+--entities shows the same of each shard.`
+
+func (a *group) listCommand() *cobra.Command {
+	var req adminv1.RegionsRequest
+	var timeout app.QueryTimeout
+	var types bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List regions with their memory and load", Args: cobra.NoArgs,
+		Example: "  roost region ls\n  roost region ls --types\n  roost region ls --type Cart --query-timeout 5s -o json",
+		Long: `Asks all regions what they have in memory, all types together; with --types, each type has a
+line of its own.
+
+` + holdingsHelp + ` Regions that do not answer in time are named, and the sums are
 without them.`,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if req.TimeoutMs, err = timeout.Milliseconds(); err != nil {
-				return err
-			}
-			admin, err := a.AdminClient()
-			if err != nil {
-				return err
-			}
-			res, err := admin.Regions(cmd.Context(), &req)
-			if err != nil {
-				return err
-			}
-			if a.JSON() {
-				return a.PrintMessage(res)
-			}
-			return a.printRegions(res, types)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.regions(cmd.Context(), &req, &timeout, types)
 		},
 	}
 	cmd.Flags().StringVar(&req.Type, "type", "", "only this entity type")
-	cmd.Flags().StringVar(&req.Region, "region", "", "only this region")
 	cmd.Flags().BoolVar(&types, "types", false, "a line for each type of each region")
 	timeout.Flag(cmd)
 	return cmd
+}
+
+func (a *group) showCommand() *cobra.Command {
+	var req adminv1.RegionsRequest
+	var timeout app.QueryTimeout
+	cmd := &cobra.Command{
+		Use: "show REGION", Short: "Show the memory and load of a region", Args: app.OneName,
+		Example: "  roost region show region-2\n  roost region show region-2 --type Cart -o json",
+		Long: `Asks a region, given by name or address, for its memory and load, with a line for each type.
+
+` + holdingsHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Region = args[0]
+			return a.regions(cmd.Context(), &req, &timeout, true)
+		},
+	}
+	cmd.Flags().StringVar(&req.Type, "type", "", "only this entity type")
+	timeout.Flag(cmd)
+	return cmd
+}
+
+// regions asks regions for their memory and load, and prints it.
+func (a *group) regions(ctx context.Context, req *adminv1.RegionsRequest, timeout *app.QueryTimeout, types bool) (err error) {
+	if req.TimeoutMs, err = timeout.Milliseconds(); err != nil {
+		return err
+	}
+	admin, err := a.AdminClient()
+	if err != nil {
+		return err
+	}
+	res, err := admin.Regions(ctx, req)
+	if err != nil {
+		return err
+	}
+	if a.JSON() {
+		return a.PrintMessage(res)
+	}
+	return a.printRegions(res, types)
 }
 
 func (a *group) printRegions(res *adminv1.RegionsResponse, types bool) error {

@@ -16,7 +16,7 @@ import (
 func (a *group) lookCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "look", Short: "Find out what is stored in shards that no region reads", Args: cobra.NoArgs,
+		Use: "look", Short: "Read the stored data of unreadable shards", Args: cobra.NoArgs,
 		Long: `After a crash of a region, its shards may have anything in them that the region was
 able to store. If no other region reads all of that, commands for these shards are
 refused. This command has the coordinator read from the journal what is really stored

@@ -11,17 +11,12 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-func (a *group) rolloutCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "rollout", Short: "Show which versions of your code run, and what is left to move", Args: cobra.NoArgs,
+func (a *group) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show running versions and remaining moves", Args: cobra.NoArgs,
 		Long: `Shows the versions of the regions' code (app.version), their regions and shards,
 which version is the target of a rollout, what regions of one version store that
-those of another do not read, and shards that no region can be given.
-
-A version becomes the target when its first region registers, unless it was seen
-before; roost rollout target sets it, to go back for instance. While a rollout is
-on, shards that need a place go to regions of the target, and nothing moves for
-balance.`,
+those of another do not read, and shards that no region can be given.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.AdminClient()
 			if err != nil {
@@ -37,8 +32,6 @@ balance.`,
 			return a.printRollout(res, time.Now())
 		},
 	}
-	cmd.AddCommand(a.targetCommand(), a.lookCommand())
-	return cmd
 }
 
 func (a *group) printRollout(res *adminv1.RolloutResponse, now time.Time) error {

@@ -19,7 +19,7 @@ import (
 func (a *group) targetCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "target VERSION", Short: "Make a version the target of a rollout", Args: app.OneName,
+		Use: "target VERSION", Short: "Set the target version of a rollout", Args: app.OneName,
 		Long: `Makes a version that runs, or ran before, the target of a rollout: to go back to it,
 or to go on with one that was gone back from. From then on shards that need a place go
 to its regions. Nothing moves by this alone: replace the regions as well.`,

@@ -12,8 +12,13 @@ import (
 // group has the commands of the package.
 type group struct{ *app.App }
 
-// Commands returns the commands.
-func Commands(a *app.App) []*cobra.Command {
+// Command returns the group.
+func Command(a *app.App) *cobra.Command {
 	g := &group{a}
-	return []*cobra.Command{g.shardsCommand(), g.whereCommand(), g.whyCommand(), g.moveCommand(), g.pinCommand(), g.unpinCommand()}
+	cmd := &cobra.Command{
+		Use: "shard", Short: "Inspect, move and pin shards", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(g.listCommand(), g.showCommand(), g.moveCommand(), g.pinCommand())
+	return cmd
 }

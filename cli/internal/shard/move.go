@@ -15,9 +15,9 @@ import (
 func (a *group) moveCommand() *cobra.Command {
 	s := &app.Steer{}
 	cmd := &cobra.Command{
-		Use: "move TYPE/SHARD REGION", Short: "Move a shard to a region once", Args: shardAndRegion,
+		Use: "move TYPE/SHARD REGION", Short: "Move a shard to a region", Args: shardAndRegion,
 		Long: `Moves a shard to a region now, by a handoff: its owner finishes what it has accepted. The
-strategy may move it on later; roost pin keeps it where you want it.`,
+strategy may move it on later; roost shard pin keeps it where you want it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, index, err := app.ShardOf(args[0])
 			if err != nil {
@@ -34,10 +34,10 @@ strategy may move it on later; roost pin keeps it where you want it.`,
 	return cmd
 }
 
-// shardAndRegion checks the arguments of roost move.
+// shardAndRegion checks the arguments of roost shard move.
 func shardAndRegion(_ *cobra.Command, args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("a shard, written TYPE/SHARD, and a region are needed, %s given; roost where finds the shard of an entity", phrase.Plural(len(args), "argument"))
+		return fmt.Errorf("a shard, written TYPE/SHARD, and a region are needed, %s given; roost shard show finds the shard of an entity", phrase.Plural(len(args), "argument"))
 	}
 	return nil
 }

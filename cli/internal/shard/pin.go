@@ -17,31 +17,31 @@ import (
 func (a *group) pinCommand() *cobra.Command {
 	s := &app.Steer{}
 	cmd := &cobra.Command{
-		Use: "pin TYPE/SHARD… REGION", Short: "Have shards be at a certain region", Args: shardsAndRegion,
-		Example: "  roost where Airport PHX          # its shard is 17\n  roost pin Airport/17 region-2 --reason \"near its caller\"",
-		Long: `Has shards be at the region with this name whenever it can be given them: they move
-there, and while it is away other regions have them. roost unpin ends it.`,
+		Use: "pin TYPE/SHARD… REGION", Short: "Pin shards to a region",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if s.Undo {
+				return cobra.MinimumNArgs(1)(cmd, args)
+			}
+			return shardsAndRegion(cmd, args)
+		},
+		Example: "  roost shard show Airport/PHX          # its shard is 17\n  roost shard pin Airport/17 region-2 --reason \"near its caller\"\n  roost shard pin Airport/17 --undo",
+		Long: `Pins shards to the region with this name: they move there, and are there whenever it can be
+given them; while it is away other regions have them. --undo, with shards only, ends that; then
+they move as the strategy sees fit.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if s.Undo {
+				return a.pin(cmd.Context(), s, args, "")
+			}
 			region := args[len(args)-1]
 			if region == "" {
-				return app.Usage(errors.New("the name of the region is empty; to end a pin, use roost unpin"))
+				return app.Usage(errors.New("the name of the region is empty; to end a pin, use roost shard pin --undo"))
 			}
 			return a.pin(cmd.Context(), s, args[:len(args)-1], region)
 		},
 	}
 	s.Flags(cmd)
 	s.AheadFlag(cmd)
-	return cmd
-}
-
-func (a *group) unpinCommand() *cobra.Command {
-	s := &app.Steer{}
-	cmd := &cobra.Command{
-		Use: "unpin TYPE/SHARD…", Short: "Let shards be anywhere again", Args: cobra.MinimumNArgs(1),
-		Long: "Ends what roost pin began. The shards move as the strategy sees fit.",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.pin(cmd.Context(), s, args, "") },
-	}
-	s.Flags(cmd)
+	s.UndoFlag(cmd, "end the pins of these shards")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func (a *group) pin(ctx context.Context, s *app.Steer, shards []string, region s
 	})
 }
 
-// shardsAndRegion checks the arguments of roost pin.
+// shardsAndRegion checks the arguments of roost shard pin.
 func shardsAndRegion(_ *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("one or more shards and a region are needed, %s given", phrase.Plural(len(args), "argument"))

@@ -13,17 +13,17 @@ import (
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
-func (a *group) shardsCommand() *cobra.Command {
+func (a *group) listCommand() *cobra.Command {
 	var typ, region string
 	var entities bool
 	var l app.Listed
 	var timeout app.QueryTimeout
 	cmd := &cobra.Command{
-		Use: "shards", Aliases: []string{"s"}, Short: "List which region owns which shard", Args: cobra.NoArgs,
-		Example: "  roost shards --type Cart\n  roost shards --entities --region region-2",
+		Use: "ls", Short: "List shards and their regions", Args: cobra.NoArgs,
+		Example: "  roost shard ls --type Cart\n  roost shard ls --entities --region region-2",
 		Long: `Lists the shards that have been allocated. A shard is allocated when the first command for it arrives.
 CAUSE is why the shard is at the region, or why it leaves while it is handing-off: - if an earlier
-release has decided that. roost why TYPE/SHARD says more.
+release has decided that. roost shard show TYPE/SHARD says more.
 
 With --entities, it asks the owners what they have of each shard in memory: entities and their size,
 commands per second, how long handlers run in percent of one processor, and commands that wait. This
@@ -106,7 +106,7 @@ func (a *group) printShards(ctx context.Context, admin *adminclient.Client, res 
 		}
 	}
 	if unregistered > 0 {
-		_, err := fmt.Fprintf(a.Out, "-: %s of %s; see roost members\n", phrase.Plural(unregistered, "shard"), unregisteredOwner)
+		_, err := fmt.Fprintf(a.Out, "-: %s of %s; see roost cluster status\n", phrase.Plural(unregistered, "shard"), unregisteredOwner)
 		return err
 	}
 	return nil
@@ -127,5 +127,5 @@ func (a *group) checkRegion(ctx context.Context, admin *adminclient.Client, regi
 			return nil
 		}
 	}
-	return app.NotFound(fmt.Sprintf("no region %s; see roost members", region))
+	return app.NotFound(fmt.Sprintf("no region %s; see roost cluster status", region))
 }

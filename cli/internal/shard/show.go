@@ -13,12 +13,12 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-func (a *group) whyCommand() *cobra.Command {
+func (a *group) showCommand() *cobra.Command {
 	var limit uint32
 	cmd := &cobra.Command{
-		Use: "why [TYPE/SHARD | TYPE/ID | TYPE ID]", Short: "Show why a shard is where it is", Args: cobra.MaximumNArgs(2),
-		Example: "  roost why Airport/17       # a shard\n  roost why Airport/PHX      # the shard of an entity; also Airport PHX\n  roost why                  # what was decided last, about all shards",
-		Long: `Says where a shard is, since when and why. A number after TYPE/ is a shard; for an entity
+		Use: "show [TYPE/SHARD | TYPE/ID | TYPE ID]", Short: "Show where a shard is, and why", Args: cobra.MaximumNArgs(2),
+		Example: "  roost shard show Airport/17       # a shard\n  roost shard show Airport/PHX      # the shard of an entity; also Airport PHX\n  roost shard show                  # what was decided last, about all shards",
+		Long: `Shows where a shard is, since when and why. A number after TYPE/ is a shard; for an entity
 whose ID is a number, write TYPE ID. It also lists the decisions about it, newest
 first: who requested it, which strategy chose, and why the next best regions were not
 chosen. The numbers of shards are those before the decision: of the type, and of all
@@ -35,7 +35,10 @@ where that may have happened.`,
 					return err
 				}
 			case 2:
-				req.Type, req.Id = args[0], args[1]
+				var err error
+				if req.Type, req.Id, err = app.EntityOf(args, "TYPE ID or TYPE/ID, such as Airport/PHX"); err != nil {
+					return err
+				}
 			}
 			admin, err := a.AdminClient()
 			if err != nil {
@@ -48,7 +51,7 @@ where that may have happened.`,
 			if a.JSON() {
 				return a.PrintMessage(res)
 			}
-			return a.PrintLines(describeWhy(res))
+			return a.PrintLines(describeWhy(res, req.Id))
 		},
 	}
 	cmd.Flags().Uint32Var(&limit, "limit", 20, "the largest number of decisions, at most 1000")
@@ -62,14 +65,22 @@ func whyOf(name string, req *adminv1.WhyRequest) (err error) {
 	}
 	typ, id, found := strings.Cut(name, "/")
 	if number := strings.Trim(id, "0123456789") == ""; !found || typ == "" || number {
-		return app.Usage(fmt.Errorf("%q is no shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number", name))
+		return app.Usage(fmt.Errorf("%q is not a shard: write TYPE/SHARD, such as Airport/17, or for the shard of an entity TYPE/ID, or TYPE ID if the ID is a number", name))
 	}
 	req.Type, req.Id, err = app.EntityOf([]string{name}, "TYPE/ID, such as Airport/PHX")
 	return err
 }
 
-func describeWhy(res *adminv1.WhyResponse) (lines []string) {
+// describeWhy describes where a shard is and why; id is the entity that was asked for, or empty.
+func describeWhy(res *adminv1.WhyResponse, id string) (lines []string) {
 	if s := res.Shard; s != nil {
+		if id != "" {
+			line := fmt.Sprintf("%s is in shard %s/%d", phrase.Quoted(s.Type+"/"+id), s.Type, s.Index)
+			if res.ShardKey != "" {
+				line += fmt.Sprintf(", by its key %q", res.ShardKey)
+			}
+			lines = append(lines, line)
+		}
 		lines = append(lines, whereShard(res)...)
 		if p := res.Pin; p != nil {
 			lines = append(lines, fmt.Sprintf("pinned to %s by %s", p.Region, phrase.Attribution(p.By, p.Reason, p.SinceUnixMs)))
@@ -119,16 +130,21 @@ func whereShard(res *adminv1.WhyResponse) (lines []string) {
 	s := res.Shard
 	name := fmt.Sprintf("%s/%d", s.Type, s.Index)
 	switch {
+	case s.Reason != "":
+		lines = append(lines, fmt.Sprintf("%s is at no region, epoch %s: it is %s; see roost shard ls --type %s", name, s.Epoch, s.Reason, s.Type))
 	case s.Epoch == "0.0":
 		return []string{name + " is at no region: its first command will place it"}
 	case s.Region == "":
 		lines = append(lines, fmt.Sprintf("%s is at no region, epoch %s", name, s.Epoch))
 	default:
-		since := ""
+		region, since := s.Region+" ("+s.Addr+")", ""
+		if s.Region == s.Addr {
+			region = s.Addr + " (" + unregisteredOwner + ")"
+		}
 		if res.SinceUnixMs > 0 {
 			since = " since " + phrase.Moment(res.SinceUnixMs)
 		}
-		lines = append(lines, fmt.Sprintf("%s is at %s%s, %s, epoch %s", name, s.Region, since, s.Phase, s.Epoch))
+		lines = append(lines, fmt.Sprintf("%s is at %s%s, %s, epoch %s", name, region, since, s.Phase, s.Epoch))
 	}
 	verb := "because"
 	if s.Phase == "handing-off" {
@@ -231,51 +247,4 @@ func againstText(against string) string {
 		return against
 	}
 	return text
-}
-
-func (a *group) whereCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "where TYPE ID | TYPE/ID", Short: "Show which region has an entity", Args: cobra.RangeArgs(1, 2),
-		Example: "  roost where Airport PHX\n  roost where Airport/PHX",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			typ, id, err := app.EntityOf(args, "TYPE ID or TYPE/ID, such as Airport/PHX")
-			if err != nil {
-				return err
-			}
-			admin, err := a.AdminClient()
-			if err != nil {
-				return err
-			}
-			res, err := admin.Where(cmd.Context(), typ, id)
-			if err != nil {
-				return err
-			}
-			if a.JSON() {
-				return a.PrintMessage(res)
-			}
-			s := res.Shard
-			id = phrase.Quoted(id)
-			if res.ShardKey != "" {
-				id += fmt.Sprintf("  (key %q)", res.ShardKey)
-			}
-			if s.GetReason() != "" {
-				_, err = fmt.Fprintf(a.Out, "%s/%s  shard %d  %s: no region reads what is stored of the shard; see roost shards --type %s\n", typ, id, s.Index, s.Reason, typ)
-				return err
-			}
-			if s.GetRegion() == "" && s.GetAddr() == "" {
-				_, err = fmt.Fprintf(a.Out, "%s/%s  shard %d  unallocated: its first command will place it\n", typ, id, s.GetIndex())
-				return err
-			}
-			if s.Region == s.Addr {
-				_, err = fmt.Fprintf(a.Out, "%s/%s  shard %d  %s, %s  epoch %s\n", typ, id, s.Index, s.Addr, unregisteredOwner, s.Epoch)
-				return err
-			}
-			cause := ""
-			if s.Cause != "" {
-				cause = "  because " + sharding.CauseText(s.Cause)
-			}
-			_, err = fmt.Fprintf(a.Out, "%s/%s  shard %d  %s (%s)  %s  epoch %s%s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch, cause)
-			return err
-		},
-	}
 }

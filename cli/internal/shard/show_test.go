@@ -13,7 +13,7 @@ func TestStrangersReasons(t *testing.T) {
 	text := strings.Join(describeWhy(&adminv1.WhyResponse{
 		Shard: &adminv1.Shard{Type: "Cart"}, Pin: &adminv1.PinnedShard{Region: "r1", By: evil, Reason: evil},
 		Decisions: []*adminv1.Decision{{Kind: "request", Request: "quarantine " + evil, By: evil, Reason: evil}},
-	}), "\n")
+	}, evil), "\n")
 	if text == "" || strings.ContainsAny(text, "\u009b\u202e") || strings.Contains(text, "\nc") {
 		t.Errorf("%q", text)
 	}

@@ -12,7 +12,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// shardStates is what "roost shards --entities" does.
+// shardStates is what "roost shard ls --entities" does.
 func (a *group) shardStates(cmd *cobra.Command, req *adminv1.ShardStatesRequest, l *app.Listed) error {
 	if l.Limit == 0 {
 		return app.Usage(errors.New("--limit is 0; it must be at least 1"))

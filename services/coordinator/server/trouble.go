@@ -67,7 +67,7 @@ func (t *trouble) remedy() string {
 // takeoverRemedy returns what an operator has to do about facts that cannot be read.
 func takeoverRemedy(err error) string {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) {
-		return `"roost journal check --facts" lists what is damaged, and "roost repair facts --dry-run" says what a repair would do (docs/repair.md)`
+		return `"roost journal check --facts" lists what is damaged, and "roost journal repair facts --dry-run" says what a repair would do (docs/repair.md)`
 	}
 	return (&trouble{err: err}).remedy()
 }
@@ -106,7 +106,7 @@ func (s *Server) journalReadiness() error {
 	return nil
 }
 
-// deletedShown is how long readiness and "roost doctor" report that rows were deleted: long enough for an operator to
+// deletedShown is how long readiness and "roost cluster doctor" report that rows were deleted: long enough for an operator to
 // see it after the take-over, which takes seconds.
 const deletedShown = time.Hour
 

@@ -5100,6 +5100,7 @@ type WhyResponse struct {
 	More          bool                   `protobuf:"varint,8,opt,name=more,proto3" json:"more,omitempty"`                                    // there are older ones
 	Dropped       uint64                 `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`                              // decisions that this coordinator could not keep
 	Unread        string                 `protobuf:"bytes,10,opt,name=unread,proto3" json:"unread,omitempty"`                                // why those that are stored could not be read; then only those that wait to be stored are here
+	ShardKey      string                 `protobuf:"bytes,11,opt,name=shard_key,json=shardKey,proto3" json:"shard_key,omitempty"`            // of an entity: what of the id is hashed; empty: the whole id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5200,6 +5201,13 @@ func (x *WhyResponse) GetDropped() uint64 {
 func (x *WhyResponse) GetUnread() string {
 	if x != nil {
 		return x.Unread
+	}
+	return ""
+}
+
+func (x *WhyResponse) GetShardKey() string {
+	if x != nil {
+		return x.ShardKey
 	}
 	return ""
 }
@@ -8784,7 +8792,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xc9\x02\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xe6\x02\n" +
 	"\vWhyResponse\x12+\n" +
 	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x12\n" +
@@ -8796,7 +8804,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04more\x18\b \x01(\bR\x04more\x12\x18\n" +
 	"\adropped\x18\t \x01(\x04R\adropped\x12\x16\n" +
 	"\x06unread\x18\n" +
-	" \x01(\tR\x06unread\"\xd9\x04\n" +
+	" \x01(\tR\x06unread\x12\x1b\n" +
+	"\tshard_key\x18\v \x01(\tR\bshardKey\"\xd9\x04\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
