@@ -1,5 +1,5 @@
 // Package authority makes a private certificate authority and certificates for the processes of a cluster:
-// for roost dev --tls, for roost cert, and for tests.
+// for roost dev --tls, for roost auth cert, and for tests.
 //
 // # What this does not do
 //
@@ -75,7 +75,7 @@ func Load(dir string) (*Authority, error) {
 	}
 	key, is := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !is || !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("%s is no authority that roost cert authority has made", dir)
+		return nil, fmt.Errorf("%s is no authority that roost auth cert authority has made", dir)
 	}
 	return &Authority{pair.Leaf, key}, nil
 }

@@ -249,7 +249,7 @@ func (f *repairing) mark(ctx context.Context, e sharding.Entity, seq uint64) err
 	return f.write(ctx, journal.Op{Snapshot: &s})
 }
 
-// explain writes a decision for roost why. The facts have it already, so it may fail.
+// explain writes a decision for roost shard show. The facts have it already, so it may fail.
 func (f *repairing) explain(ctx context.Context, r Report) {
 	l, err := f.d.Load(ctx, journal.LoadRequest{Entity: wire.DecisionsEntity, LookupOnly: true})
 	if err != nil {

@@ -279,7 +279,7 @@ func collisions(t *testing.T, r *rig) {
 	}
 	hot := fmt.Sprintf("Counter/%d", target)
 	r.seenHot(t, same[:64], hot)
-	t.Logf("%d ids of one shard: a command takes %.0f µs of processors, with as many shards as there are %.0f µs; entities of other shards are all answered; roost top and roost doctor name %s", colliding, flooded*1e6, usual*1e6, hot)
+	t.Logf("%d ids of one shard: a command takes %.0f µs of processors, with as many shards as there are %.0f µs; entities of other shards are all answered; roost cluster top and roost cluster doctor name %s", colliding, flooded*1e6, usual*1e6, hot)
 }
 
 // askMany reads counters, and returns the processor time of the cluster for each, in seconds. Every command must have
@@ -317,7 +317,7 @@ func (r *rig) askMany(t *testing.T, ids []string) float64 {
 	return (processors() - before) / float64(len(ids))
 }
 
-// seenHot keeps a shard busy until roost top has it first, and roost doctor says that it is hot.
+// seenHot keeps a shard busy until roost cluster top has it first, and roost cluster doctor says that it is hot.
 func (r *rig) seenHot(t *testing.T, ids []string, hot string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -345,7 +345,7 @@ func (p *planningRun) report(what string) error {
 	for _, q := range []struct {
 		name string
 		took []time.Duration
-	}{{"roost members", p.status}, {"roost where", p.where}} {
+	}{{"roost cluster status", p.status}, {"Where of the admin API", p.where}} {
 		r.add(report.Row{Section: placing, Unit: "ms", Value: quantileMS(q.took, 0.99), Target: report.Target{AtMost: 250},
 			Measure: what + fmt.Sprintf("%d answers to %s, 99th percentile", len(q.took), q.name)})
 		r.add(report.Row{Section: placing, Unit: "ms", Value: quantileMS(q.took, 1), Measure: what + "the slowest answer to " + q.name})

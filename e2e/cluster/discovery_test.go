@@ -40,10 +40,10 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 	}})
 	// listed returns the names of the processes that discovery lists.
 	listed := func() (names []string, err error) {
-		cmd := exec.CommandContext(t.Context(), roost, "discovery", "ls", "--cluster=dev", "-o", "json", url)
+		cmd := exec.CommandContext(t.Context(), roost, "cluster", "discovery", "--cluster=dev", "-o", "json", url)
 		out, err := cmd.Output()
 		if err != nil {
-			return nil, fmt.Errorf("roost discovery ls: %w", err)
+			return nil, fmt.Errorf("roost cluster discovery: %w", err)
 		}
 		var answer struct{ Peers []struct{ Addr, Role string } }
 		if err := json.Unmarshal(out, &answer); err != nil {

@@ -380,7 +380,7 @@ func explainDoctor(x *explained) {
 	x.begin("living-region", launcher.Options{Coordinators: 2, Regions: 2, Gateways: 1})
 	x.ok("/v1/Peer/anna/Take", `{"n":1}`) // so that the gateway has sent a card
 	doctor := func() (names []string, code int, text string) {
-		cmd := exec.CommandContext(x.Context(), filepath.Join(binaries(x.T), "roost"), "doctor", "-o", "json", "--admin", strings.Join(x.cluster.Admin(), ","))
+		cmd := exec.CommandContext(x.Context(), filepath.Join(binaries(x.T), "roost"), "cluster", "doctor", "-o", "json", "--admin", strings.Join(x.cluster.Admin(), ","))
 		raw, err := cmd.Output()
 		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 			x.Fatal(err)
@@ -421,7 +421,7 @@ func explainDoctor(x *explained) {
 	other := map[string]string{"coordinator-1": "coordinator-2", "coordinator-2": "coordinator-1"}[active]
 	x.kill(other)
 	found("process-silent", "no-standby")
-	x.figure("roost doctor has found what is unwise, a paused region, and that no standby is left")
+	x.figure("roost cluster doctor has found what is unwise, a paused region, and that no standby is left")
 	x.up()
 }
 

@@ -135,7 +135,7 @@ func steer(r *run) {
 	frozen := r.places("List")
 	eventually(r.T, waitLimit, func() error { // a coordinator that has just become active moves nothing at first
 		_, err := r.admin().Move(r.Context(), &adminv1.MoveRequest{Type: "List", Index: 10, Region: "region-2", By: operator})
-		if err == nil || !strings.Contains(err.Error(), "roost thaw") {
+		if err == nil || !strings.Contains(err.Error(), "roost placement freeze --undo") {
 			return fmt.Errorf("a move while moves are frozen is answered with %v", err)
 		}
 		return nil
@@ -178,7 +178,7 @@ func (r *run) drain(region string, resume bool) {
 }
 
 // asPlanned empties a region while nothing moves for balance, and checks that the shards of the lists go
-// where "roost plan --without" has said before, and no others move. Shards of volatile types are given
+// where "roost placement plan --without" has said before, and no others move. Shards of volatile types are given
 // away in the order in which they are released.
 func (r *run) asPlanned(region string, empty func()) {
 	r.Helper()

@@ -23,7 +23,7 @@ type setting struct {
 }
 
 // playRepairRecord damages a record, a reminder and a snapshot of entities of one shard, by a byte each, has roost
-// explain name the damage, and repairs them while the other entities of the shard are called.
+// entity explain name the damage, and repairs them while the other entities of the shard are called.
 func playRepairRecord(l *livingRun) {
 	later := time.Now().Add(time.Hour).UnixMilli()
 	set := func(id string, n int64) {
@@ -65,8 +65,8 @@ func playRepairRecord(l *livingRun) {
 	for _, id := range []string{"hurt", "shot"} {
 		l.explained(id)
 	}
-	if says := l.command("repair", "find"); !strings.Contains(says, "Crowd/hurt") || !strings.Contains(says, "Crowd/rung") || !strings.Contains(says, "Crowd/shot") || strings.Contains(says, "Crowd/sound") {
-		l.Errorf("roost repair find: %s", says)
+	if says := l.command("journal", "repair", "find"); !strings.Contains(says, "Crowd/hurt") || !strings.Contains(says, "Crowd/rung") || !strings.Contains(says, "Crowd/shot") || strings.Contains(says, "Crowd/sound") {
+		l.Errorf("roost journal repair find: %s", says)
 	}
 	l.goBack(later)
 	l.skipAndDrop()
@@ -82,22 +82,22 @@ func playRepairRecord(l *livingRun) {
 	l.figures = append(l.figures, fmt.Sprintf("%d commands for another entity of the shard", n))
 }
 
-// explained waits until roost explain names the damage of an entity, and what to do.
+// explained waits until roost entity explain names the damage of an entity, and what to do.
 func (l *livingRun) explained(id string) {
 	l.Helper()
 	for deadline := time.Now().Add(waitLimit); ; l.wait(50 * time.Millisecond) {
-		says := l.command("explain", "Crowd/"+id)
-		if strings.Contains(says, "entity-damaged") && strings.Contains(says, "roost repair record Crowd/"+id) {
+		says := l.command("entity", "explain", "Crowd/"+id)
+		if strings.Contains(says, "entity-damaged") && strings.Contains(says, "roost journal repair record Crowd/"+id) {
 			return
 		}
 		if time.Now().After(deadline) {
-			l.Errorf("roost explain does not name the damage of %s, and what to do: %s", id, says)
+			l.Errorf("roost entity explain does not name the damage of %s, and what to do: %s", id, says)
 			return
 		}
 	}
 }
 
-// repairedEntity is what roost repair says.
+// repairedEntity is what roost journal repair says.
 type repairedEntity struct {
 	DryRun  bool       `json:"dry_run"`
 	Records []struct{} `json:"records_set_aside"`
@@ -107,9 +107,9 @@ type repairedEntity struct {
 
 func (l *livingRun) repair(args ...string) (r repairedEntity) {
 	l.Helper()
-	raw := l.command(append([]string{"repair"}, args...)...)
+	raw := l.command(append([]string{"journal", "repair"}, args...)...)
 	if err := json.Unmarshal([]byte(raw), &r); err != nil {
-		l.Fatalf("roost repair %v: %s", args, raw)
+		l.Fatalf("roost journal repair %v: %s", args, raw)
 	}
 	return r
 }
@@ -155,8 +155,8 @@ func (l *livingRun) skipAndDrop() {
 	if n != 5 {
 		l.Errorf("after the skip it has %d events, want 5", n)
 	}
-	l.command("reminders", "drop", "Crowd/rung", "r1", "--reason=a test", "--journal.url="+l.journalURL)
-	if says := l.command("reminders", "Crowd/rung"); strings.Contains(says, `"r1"`) || strings.Contains(says, `"r3"`) || !strings.Contains(says, `"r5"`) {
+	l.command("entity", "reminders", "drop", "Crowd/rung", "r1", "--reason=a test", "--journal.url="+l.journalURL)
+	if says := l.command("entity", "reminders", "Crowd/rung"); strings.Contains(says, `"r1"`) || strings.Contains(says, `"r3"`) || !strings.Contains(says, `"r5"`) {
 		l.Errorf("its reminders: %s", says)
 	}
 }
@@ -170,7 +170,7 @@ func (l *livingRun) rebuild() {
 	if n != crowdSnapshot+1 {
 		l.Errorf("without its snapshot it has %d events, want %d", n, crowdSnapshot+1)
 	}
-	if says := l.command("repair", "find"); !strings.Contains(says, `"damaged":0`) {
+	if says := l.command("journal", "repair", "find"); !strings.Contains(says, `"damaged":0`) {
 		l.Errorf("something is still damaged: %s", says)
 	}
 }
@@ -178,7 +178,7 @@ func (l *livingRun) rebuild() {
 // audited checks that there is a line of each repair.
 func (l *livingRun) audited() {
 	l.Helper()
-	says := l.command("repair", "list")
+	says := l.command("journal", "repair", "ls")
 	for _, did := range []string{"went back to record 3", "skipped record 4", "dropped reminder r1", "dropped the snapshot"} {
 		if strings.Count(says, did) != 1 || !strings.Contains(says, "a test") {
 			l.Errorf("the audit lines do not say %q once: %s", did, says)

@@ -57,14 +57,14 @@ func (r *run) repairFacts() {
 		standby = "coordinator-2"
 	}
 	damaged := r.lastFact()
-	r.roost("cordon", "region-9", "--ahead", "--reason", "a rehearsal", "--admin", strings.Join(r.cluster.Admin(), ","))
+	r.roost("region", "cordon", "region-9", "--ahead", "--reason", "a rehearsal", "--admin", strings.Join(r.cluster.Admin(), ","))
 	r.progress(100)
 	r.damageFact(damaged)
 
 	if out, err := r.tryRoost("journal", "check", "--facts"); err == nil || !strings.Contains(string(out), fmt.Sprintf(`"record":%d,`, damaged)) {
 		r.Errorf("the check says %s, %v", out, err)
 	}
-	if out, err := r.tryRoost("repair", "facts", "--reason", "a rehearsal"); err == nil || !strings.Contains(string(out), "a coordinator is active: ") || !strings.Contains(string(out), fmt.Sprintf(" in term %d,", term)) {
+	if out, err := r.tryRoost("journal", "repair", "facts", "--reason", "a rehearsal"); err == nil || !strings.Contains(string(out), "a coordinator is active: ") || !strings.Contains(string(out), fmt.Sprintf(" in term %d,", term)) {
 		r.Errorf("beside the active coordinator %s of term %d a repair says %s, %v", old, term, out, err)
 	}
 	r.kill(standby)
@@ -72,7 +72,7 @@ func (r *run) repairFacts() {
 	r.must(r.cluster.Restart(r.Context(), standby))
 	eventually(r.T, waitLimit, func() error {
 		log, err := os.ReadFile(r.process(standby).Log)
-		if err == nil && !strings.Contains(string(log), "roost repair facts --dry-run") {
+		if err == nil && !strings.Contains(string(log), "roost journal repair facts --dry-run") {
 			err = fmt.Errorf("%s does not say what to do about the damage", standby)
 		}
 		return err
@@ -84,14 +84,14 @@ func (r *run) repairFacts() {
 		NextTerm uint32 `json:"next_term"`
 		Kept     map[string]int
 	}
-	r.must(json.Unmarshal(r.roost("repair", "facts", "--dry-run"), &dry))
+	r.must(json.Unmarshal(r.roost("journal", "repair", "facts", "--dry-run"), &dry))
 	if !dry.Repaired || len(dry.Findings) != 1 || dry.Findings[0].Record != damaged || dry.GivenOut == 0 {
 		r.Errorf("a dry run says %+v", dry)
 	}
 	if out, err := r.tryRoost("journal", "check", "--facts"); err == nil {
 		r.Errorf("a dry run has repaired the facts: %s", out)
 	}
-	r.must(json.Unmarshal(r.roost("repair", "facts", "--reason", "a rehearsal"), &done))
+	r.must(json.Unmarshal(r.roost("journal", "repair", "facts", "--reason", "a rehearsal"), &done))
 	if !done.Repaired || done.NextTerm <= term+1 || done.Kept["cordon"] != 1 {
 		r.Errorf("the repair says %+v, the term was %d", done, term)
 	}
@@ -116,7 +116,7 @@ func (r *run) repairFacts() {
 	if !strings.Contains(out, "a rehearsal") || !strings.Contains(out, `"damaged":false`) {
 		r.Errorf("in the end the check says %s", out)
 	}
-	if out := string(r.roost("steering", "--admin", strings.Join(r.cluster.Admin(), ","))); !strings.Contains(out, "region-9") {
+	if out := string(r.roost("placement", "status", "--admin", strings.Join(r.cluster.Admin(), ","))); !strings.Contains(out, "region-9") {
 		r.Errorf("the cordon is lost: %s", out)
 	}
 	r.judgeRepair()

@@ -75,7 +75,7 @@ func (r *run) rehearse(prepare func(*run, *launcher.Options)) {
 	r.progress(200)
 	file := filepath.Join(r.dir, "lists.backup")
 	began := r.load.Now()
-	r.roost("backup", file)
+	r.roost("journal", "backup", file)
 	backedUp := r.load.Now()
 	r.progress(200) // what is lost
 
@@ -168,8 +168,8 @@ func (r *run) restore(file string) (restored struct {
 	NextTerm uint32 `json:"next_term"`
 }) {
 	r.Helper()
-	r.roost("backup", "check", file)
-	args := []string{"restore", file}
+	r.roost("journal", "backup", "check", file)
+	args := []string{"journal", "restore", file}
 	if r.store == onPostgres {
 		for _, flag := range []string{"--in-use", "--replace"} {
 			if out, err := r.tryRoost(args...); err == nil || !strings.Contains(string(out), flag) {

@@ -9,7 +9,7 @@ import (
 )
 
 // playRowsDeleted deletes rows of the coordinators by hand while the cluster runs: first the journal heartbeat, while a
-// region starts, and then all of them. Each time the active coordinator steps down, a new term begins, and roost doctor
+// region starts, and then all of them. Each time the active coordinator steps down, a new term begins, and roost cluster doctor
 // reports it. In the end all regions are replaced, so that rows that gateways still had would name processes that are
 // gone: all entities are there, and a reminder fires although no command comes for its shard.
 func playRowsDeleted(l *livingRun) {
@@ -105,16 +105,16 @@ func (l *livingRun) termAfter(term sharding.Term) sharding.Term {
 	}
 }
 
-// found waits until roost doctor has a finding.
+// found waits until roost cluster doctor has a finding.
 func (l *livingRun) found(name string) {
 	l.Helper()
 	for deadline := time.Now().Add(waitLimit); ; l.wait(200 * time.Millisecond) {
-		says, err := l.tryRoost("doctor", "--admin="+strings.Join(l.cluster.Admin(), ","))
+		says, err := l.tryRoost("cluster", "doctor", "--admin="+strings.Join(l.cluster.Admin(), ","))
 		if strings.Contains(string(says), name) {
 			return
 		}
 		if time.Now().After(deadline) {
-			l.Errorf("roost doctor does not say %s: %v\n%s", name, err, says)
+			l.Errorf("roost cluster doctor does not say %s: %v\n%s", name, err, says)
 			return
 		}
 	}

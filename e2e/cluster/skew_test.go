@@ -98,7 +98,7 @@ func divideLoad(r *run) {
 	r.figure("p99 of commands at one region %v, while shards moved and after that %v", r.p99(0, before), r.p99(before, after))
 }
 
-// hottest fails unless "roost top" lists first the list that has most of the calls, and its shard.
+// hottest fails unless "roost cluster top" lists first the list that has most of the calls, and its shard.
 func (r *run) hottest() {
 	r.Helper()
 	hot := load.ListName(0)
@@ -107,20 +107,20 @@ func (r *run) hottest() {
 		r.Fatal(err)
 	}
 	eventually(r.T, waitLimit, func() error {
-		out, err := exec.CommandContext(r.Context(), filepath.Join(binaries(r.T), "roost"), "top", "--once", "-o", "json", "--admin", strings.Join(r.cluster.Admin(), ",")).Output()
+		out, err := exec.CommandContext(r.Context(), filepath.Join(binaries(r.T), "roost"), "cluster", "top", "--once", "-o", "json", "--admin", strings.Join(r.cluster.Admin(), ",")).Output()
 		if err != nil {
-			return fmt.Errorf("roost top: %w", err)
+			return fmt.Errorf("roost cluster top: %w", err)
 		}
 		var top adminv1.TopResponse
 		if err := protojson.Unmarshal(out, &top); err != nil {
 			return err
 		}
 		if len(top.Shards) == 0 || len(top.Entities) == 0 || len(top.Silent) > 0 || top.Regions != 3 {
-			return fmt.Errorf("roost top lists %v", &top)
+			return fmt.Errorf("roost cluster top lists %v", &top)
 		}
 		s, e := top.Shards[0], top.Entities[0]
 		if s.Type != "List" || s.Index != where.Shard.Index || s.Region != "region-1" || e.Type != "List" || e.Id != hot || e.Index != s.Index || e.Region != s.Region {
-			return fmt.Errorf("hot should be %s in %s/%d, and roost top lists first %v and %v", hot, where.Shard.Type, where.Shard.Index, s, e)
+			return fmt.Errorf("hot should be %s in %s/%d, and roost cluster top lists first %v and %v", hot, where.Shard.Type, where.Shard.Index, s, e)
 		}
 		r.figure("the hottest shard has %.0f of %.0f commands per second, and %.1f %% of a processor; its hottest list has %.0f commands per second", s.Commands, r.rate, 100*s.Handlers, e.Commands)
 		return nil

@@ -67,7 +67,7 @@ func (r *run) install(dir, program string) {
 // for it, after which one process of each role that opens the journal is restarted.
 func upgrade(r *run, earlier, now string, order []string) {
 	r.wait(time.Second)
-	r.changeJournal(now, "upgrade")
+	r.changeJournal(now)
 	for _, role := range order {
 		r.replaceRole(role, now, "")
 	}
@@ -84,7 +84,7 @@ func upgrade(r *run, earlier, now string, order []string) {
 	if got := r.formats(); got != "1" {
 		r.Errorf("before the activation, the records have the formats %s", got)
 	}
-	r.changeJournal(now, "activate")
+	r.changeJournal(now, "--finalize")
 	for _, role := range order {
 		if role != launcher.Gateway { // gateways have no journal
 			r.replaceRole(role, now, role+"-1")
@@ -116,16 +116,16 @@ func storedInBothFormats(r *run) {
 	}
 }
 
-// changeJournal runs a command of the next release that changes the journal, while processes use
+// changeJournal upgrades the journal with the command of the next release, or finalizes that, while processes use
 // it, and again, when there is nothing left to do.
-func (r *run) changeJournal(dir, command string) {
+func (r *run) changeJournal(dir string, flags ...string) {
 	r.Helper()
 	for _, want := range []string{"", "nothing to do"} {
-		out, err := exec.CommandContext(r.Context(), filepath.Join(dir, "roost"), "journal", command, "--journal.url="+r.journalURL).CombinedOutput()
+		out, err := exec.CommandContext(r.Context(), filepath.Join(dir, "roost"), append([]string{"journal", "upgrade", "--journal.url=" + r.journalURL}, flags...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
-			r.Fatalf("roost journal %s: %v\n%s", command, err, out)
+			r.Fatalf("roost journal upgrade %v: %v\n%s", flags, err, out)
 		}
-		r.Logf("roost journal %s: %s", command, strings.TrimSpace(string(out)))
+		r.Logf("roost journal upgrade %v: %s", flags, strings.TrimSpace(string(out)))
 	}
 }
 

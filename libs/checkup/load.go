@@ -31,14 +31,14 @@ func (x *exam) commands() {
 		return p.CommandsLimit > 0 && float64(p.Commands) >= nearConnections*float64(p.CommandsLimit)
 	})
 	x.sayOf(names, Warning,
-		"start more regions, or find what makes commands wait (roost top, roost explain)",
+		"start more regions, or find what makes commands wait (roost cluster top, roost entity explain)",
 		"these regions hold more than 80 % of the commands that region.commands allows")
 }
 
 func (x *exam) hotShards() {
 	for _, s := range x.Shards {
 		if s.Load >= HotShard && s.Load > hotShare*x.Load/float64(max(1, x.Regions)) {
-			x.say(Warning, []string{s.Region}, "roost top says which entities take it: a single one must do less, or become several; many with ids that somebody has chosen may be an attack (gateway.principal_rate)",
+			x.say(Warning, []string{s.Region}, "roost cluster top says which entities take it: a single one must do less, or become several; many with ids that somebody has chosen may be an attack (gateway.principal_rate)",
 				"the shard %s alone takes %.1f processors, and all shards together %.1f: no move relieves the region that has it", s.Shard, s.Load, x.Load)
 		}
 	}

@@ -10,32 +10,32 @@ import (
 
 func (x *exam) quarantined() {
 	if n := len(x.Quarantined); n > 0 {
-		x.say(Warning, nil, "roost quarantine list says why; when the cause is repaired, roost quarantine release (docs/repair.md)", "%s: %s. Their commands are refused", count(n, "entity is quarantined", "entities are quarantined"), someOf(x.Quarantined))
+		x.say(Warning, nil, "roost entity quarantine says why; when the cause is repaired, roost entity quarantine --undo (docs/repair.md)", "%s: %s. Their commands are refused", count(n, "entity is quarantined", "entities are quarantined"), someOf(x.Quarantined))
 	}
 }
 
 func (x *exam) suspects() {
 	if n := len(x.Suspects); n > 0 {
-		x.say(Note, nil, "roost quarantine list says which regions ended; their logs say why (docs/repair.md)", "%s: %s. They run one at a time", count(n, "entity ran when a region ended", "entities ran when a region ended"), someOf(x.Suspects))
+		x.say(Note, nil, "roost entity quarantine says which regions ended; their logs say why (docs/repair.md)", "%s: %s. They run one at a time", count(n, "entity ran when a region ended", "entities ran when a region ended"), someOf(x.Suspects))
 	}
 }
 
 func (x *exam) unreadable() {
 	for _, u := range x.Unreadable {
-		x.say(Danger, nil, "start a region of the version that stored the data; roost rollout shows which regions read what (docs/rolling-out.md)", "commands for entities in %s of %s are refused: %s", count(u.Shards, "shard", "shards"), u.Type, u.Reason)
+		x.say(Danger, nil, "start a region of the version that stored the data; roost rollout status shows which regions read what (docs/rolling-out.md)", "commands for entities in %s of %s are refused: %s", count(u.Shards, "shard", "shards"), u.Type, u.Reason)
 	}
 }
 
 func (x *exam) homeless() {
 	if x.Homeless > 0 && x.HomelessFor >= homelessLong {
-		x.say(Danger, nil, "look at roost shards and roost members; roost why TYPE/SHARD says why a shard has no region", "%s without a region, %s for %s: commands for their entities wait or fail", count(x.Homeless, "shard is", "shards are"), x.HomelessLongest, days(x.HomelessFor))
+		x.say(Danger, nil, "look at roost shard ls and roost cluster status; roost shard show TYPE/SHARD says why a shard has no region", "%s without a region, %s for %s: commands for their entities wait or fail", count(x.Homeless, "shard is", "shards are"), x.HomelessLongest, days(x.HomelessFor))
 	}
 }
 
 func (x *exam) damaged() {
 	for i := range x.Processes {
 		if p := &x.Processes[i]; p.Damaged > 0 {
-			x.say(Danger, []string{p.Name}, "see docs/repair.md; roost explain on the entity names the damaged record",
+			x.say(Danger, []string{p.Name}, "see docs/repair.md; roost entity explain on the entity names the damaged record",
 				"%s has found %s damaged in the journal in the last hour, most recently %q: its commands are refused",
 				p.Name, count(int(p.Damaged), "entity or shard", "entities or shards"), p.DamagedLast)
 		}
@@ -49,7 +49,7 @@ func (x *exam) notAlive() {
 			if more := int(p.NotAlive) - len(list); more > 0 {
 				list = append(slices.Clone(list), fmt.Sprintf("and %d more", more))
 			}
-			x.say(Danger, []string{p.Name}, "start a version of the program that can apply what is stored; or set the named record aside: roost repair record TYPE/ID --skip RECORD --intact (docs/repair.md)",
+			x.say(Danger, []string{p.Name}, "start a version of the program that can apply what is stored; or set the named record aside: roost journal repair record TYPE/ID --skip RECORD --intact (docs/repair.md)",
 				"%s could not bring %s to life in the last hour. Their commands are refused: %s",
 				p.Name, count(int(p.NotAlive), "entity", "entities"), strings.Join(list, "; "))
 		}

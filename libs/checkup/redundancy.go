@@ -15,7 +15,7 @@ func (x *exam) silent() {
 				"gateway %s has not answered: %s", s.Name, s.Reason)
 			continue
 		}
-		x.say(Danger, []string{s.Name}, "look at roost members, and at the log of the process", "%s %s has not answered: %s", s.Role, s.Name, s.Reason)
+		x.say(Danger, []string{s.Name}, "look at roost cluster status, and at the log of the process", "%s %s has not answered: %s", s.Role, s.Name, s.Reason)
 	}
 }
 

@@ -171,7 +171,7 @@ func (q *inquest) types() {
 	case c == nil:
 		for i := range q.Parties {
 			if g := q.Parties[i].Said.GetGateway(); g != nil && g.Table && !g.TypeKnown {
-				q.find(UnknownType, true, 0, "check the name of the type; roost shards lists those that regions have registered", "no region has ever registered the entity type %s, as far as %s knows", q.Type, q.Parties[i].Name)
+				q.find(UnknownType, true, 0, "check the name of the type; roost shard ls lists those that regions have registered", "no region has ever registered the entity type %s, as far as %s knows", q.Type, q.Parties[i].Name)
 				return
 			}
 		}
@@ -271,7 +271,7 @@ func (q *inquest) handingOff(since time.Duration) {
 	if r := q.owner.observation(); r != nil && r.Entity.GetRunning() != "" {
 		why = fmt.Sprintf("its turn %s has been running for %s", r.Entity.Running, ms(r.Entity.RunningMs))
 	}
-	q.find(HandingOff, true, since, "it ends by itself: what has not finished within region.drain_timeout is cancelled. roost entities --running-longer 1s lists turns that hold it up",
+	q.find(HandingOff, true, since, "it ends by itself: what has not finished within region.drain_timeout is cancelled. roost entity ls --running-longer 1s lists turns that hold it up",
 		"%s leaves %s%s, and commands wait for its next owner: %s%s", q.shardName(), owner, because(" ", c.GetCause()), why, ago(since))
 }
 
@@ -310,7 +310,7 @@ func (q *inquest) unallocated() {
 	case c.Recovering:
 		q.find(Starting, true, 0, "it ends by itself", "%s has no region: the new coordinator waits for the owners of earlier terms", q.shardName())
 	case c.Usable == 0:
-		q.find(NoRegion, true, 0, "roost members says what is wrong with them: unreachable, leaving, or without their journal", "%d regions host the entity type %s, and none of them can be given shards now", c.Hosts, q.Type)
+		q.find(NoRegion, true, 0, "roost cluster status says what is wrong with them: unreachable, leaving, or without their journal", "%d regions host the entity type %s, and none of them can be given shards now", c.Hosts, q.Type)
 	case q.waiting() > 0:
 		q.find(Starting, true, 0, "it ends by itself", "%s has no region yet, and commands wait for it", q.shardName())
 	default:

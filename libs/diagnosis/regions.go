@@ -58,7 +58,7 @@ func (q *inquest) region(p *Party) {
 	switch {
 	case r == nil:
 	case !r.Core:
-		q.find(RegionBusy, true, 0, "look at the load of "+p.Name+" (roost top) and whether it has processors", "the region %s runs, and what executes the commands of %s has not answered", p.Name, q.shardName())
+		q.find(RegionBusy, true, 0, "look at the load of "+p.Name+" (roost cluster top) and whether it has processors", "the region %s runs, and what executes the commands of %s has not answered", p.Name, q.shardName())
 	default:
 		q.held(p, r)
 		q.entity(p, r)
@@ -88,9 +88,9 @@ func epochText(e uint64) string { return fmt.Sprintf("%d.%d", e>>32, e&0xfffffff
 // entity checks the entity in its region.
 func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 	e, name := r.Entity, q.Type+"/"+q.ID
-	repair := fmt.Sprintf("roost repair record %s/%s says what is damaged, and what can be done", q.Type, q.ID)
+	repair := fmt.Sprintf("roost journal repair record %s/%s says what is damaged, and what can be done", q.Type, q.ID)
 	if r.Quarantined != "" {
-		q.find(EntityQuarantined, true, 0, fmt.Sprintf("roost quarantine list says what ran when regions ended; mend that, then roost quarantine release %s/%s (docs/repair.md)", q.Type, q.ID), "%s refuses the commands of %s: it is quarantined %s", p.Name, name, r.Quarantined)
+		q.find(EntityQuarantined, true, 0, fmt.Sprintf("roost entity quarantine says what ran when regions ended; mend that, then roost entity quarantine %s/%s --undo (docs/repair.md)", q.Type, q.ID), "%s refuses the commands of %s: it is quarantined %s", p.Name, name, r.Quarantined)
 	}
 	switch r.Stored {
 	case "damaged":
@@ -114,11 +114,11 @@ func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 		q.find(JournalSlow, true, oldest, "it ends when the journal answers", "%s waits until the outcome of an earlier write is known", name)
 	case e.Running != "" && e.WaitsForType != "" && running >= StuckAfter:
 		other := e.WaitsForType + " " + e.WaitsForId
-		q.find(WaitsForEntity, true, running, "roost explain "+other, "the turn %s of %s has been waiting for %s/%s for %s, and %d more commands wait behind it", e.Running, name, e.WaitsForType, e.WaitsForId, running, behind(e))
+		q.find(WaitsForEntity, true, running, "roost entity explain "+other, "the turn %s of %s has been waiting for %s/%s for %s, and %d more commands wait behind it", e.Running, name, e.WaitsForType, e.WaitsForId, running, behind(e))
 		last := q.list[len(q.list)-1].Finding
 		last.FollowType, last.FollowId = e.WaitsForType, e.WaitsForId
 	case e.Running != "" && running >= StuckAfter:
-		q.find(HandlerStuck, true, running, fmt.Sprintf("roost explain %s --stack shows where it is. roost move %s REGION serves the entity elsewhere: after region.drain_timeout its turn is given up, and a handler that ignores its context runs on without effect until its region ends", name, q.shardName()),
+		q.find(HandlerStuck, true, running, fmt.Sprintf("roost entity explain %s --stack shows where it is. roost shard move %s REGION serves the entity elsewhere: after region.drain_timeout its turn is given up, and a handler that ignores its context runs on without effect until its region ends", name, q.shardName()),
 			"the handler %s of %s has been running for %s, and %d more commands wait behind it", e.Running, name, running, behind(e))
 	}
 	switch {

@@ -40,7 +40,7 @@ var entries = []Entry{
 		Number: UnknownType, Answers: []Answer{{"not_found", 404}}, Executed: False, Repeat: Useless,
 		Meaning: "no region has ever hosted the type",
 		Causes:  "The name of the type is misspelt, the gateway is one of another cluster, or no region with the type has ever been started.",
-		Action:  "Compare the name with the types in the message. Otherwise start a region that hosts the type; roost regions lists those that run.",
+		Action:  "Compare the name with the types in the message. Otherwise start a region that hosts the type; roost region ls lists those that run.",
 	},
 	{
 		Number: UnknownCommand, Answers: []Answer{{"unimplemented", 501}}, Executed: False, Repeat: Useless,
@@ -53,7 +53,7 @@ var entries = []Entry{
 		Meaning: "too much is in progress in the gateway, the region or the entity",
 		Causes: "The mailbox of the entity is full or would take too long, too many commands wait for its shard or in the gateway, " +
 			"there is no room for the request or the reply, or the journal has no room.",
-		Action: "Send it again after Retry-After, with growing pauses. If it stays, ask roost explain TYPE/ID what is full: one hot entity does " +
+		Action: "Send it again after Retry-After, with growing pauses. If it stays, ask roost entity explain TYPE/ID what is full: one hot entity does " +
 			"not become faster by more regions. The message names the setting of a limit that was reached.",
 	},
 	{
@@ -62,7 +62,7 @@ var entries = []Entry{
 		Causes: "The shard of the entity has no owner yet, no registered region hosts the type or reads what is stored, the journal " +
 			"does not answer, the route table is not known yet, the keys of a token's issuer are not known, the gateway stops, or a listener has " +
 			"too many connections, or serves nothing more on this one after a chunked request. At the management address: the audit cannot be written.",
-		Action: "Send it again after Retry-After. If it stays, roost explain TYPE/ID names the cause, and roost members the processes that are missing.",
+		Action: "Send it again after Retry-After. If it stays, roost entity explain TYPE/ID names the cause, and roost cluster status the processes that are missing.",
 	},
 	{
 		Number: TooLate, Answers: []Answer{{"deadline_exceeded", 408}}, Executed: False, Repeat: Later,
@@ -70,7 +70,7 @@ var entries = []Entry{
 		Causes: "The command has waited for its shard, for the load of the entity or in the mailbox until its deadline, a handler did not end in its time and was " +
 			"undone, or the body of the request did not arrive in time (service.body_timeout, service.read_timeout).",
 		Action: "Send it again, with more time if it is usually short (Roost-Timeout). The message says what the command waited for; " +
-			"roost slow shows where the time of slow commands goes.",
+			"roost cluster slow shows where the time of slow commands goes.",
 	},
 	{
 		Number: KeyConflict, Answers: []Answer{{"already_exists", 409}}, Executed: False, Repeat: Useless,
@@ -84,7 +84,7 @@ var entries = []Entry{
 		Causes: "internal: the handler panicked or returned an error that is no business error. data_loss: records or the " +
 			"snapshot of the entity are damaged, or the running version cannot read them.",
 		Action: "Look for the reference of the message in the log of the region: it has the error itself. Correct the code of the entity; for data_loss run " +
-			"a version that reads what is stored, or see roost journal check and roost repair record TYPE/ID.",
+			"a version that reads what is stored, or see roost journal check and roost journal repair record TYPE/ID.",
 	},
 	{
 		Number: Refused, Answers: []Answer{}, Executed: False, Repeat: IfAborted,
@@ -129,7 +129,7 @@ var entries = []Entry{
 		Number: OtherVersion, Answers: []Answer{{"unavailable", 503}}, Executed: False, Repeat: Later,
 		Meaning: "the version that serves the entity does not have the command, another version has it",
 		Causes:  "A rollout is in progress, and the entity is still, or again, in a region of a version without the command.",
-		Action:  "Send it again after Retry-After. Send a new command only when roost rollout says that all regions have it. See docs/rolling-out.md.",
+		Action:  "Send it again after Retry-After. Send a new command only when roost rollout status says that all regions have it. See docs/rolling-out.md.",
 	},
 	{
 		Number: Unauthenticated, Answers: []Answer{{"unauthenticated", 401}}, Executed: False, Repeat: Useless,
@@ -154,14 +154,14 @@ var entries = []Entry{
 		Number: EntityQuarantined, Answers: []Answer{{"failed_precondition", 412}}, Executed: False, Repeat: Useless,
 		Meaning: "the entity is quarantined: its commands ended regions",
 		Causes:  "Regions ended one after the other while the entity ran, or an operator has put it into quarantine.",
-		Action:  "See roost quarantine list, find the cause, and release the entity with roost quarantine release. See docs/repair.md.",
+		Action:  "See roost entity quarantine, find the cause, and release the entity with roost entity quarantine --undo. See docs/repair.md.",
 	},
 	{
 		Number: NoAnswer, Answers: []Answer{{"deadline_exceeded", 408}}, Executed: Unknown, Repeat: WithKey,
 		Meaning: "no answer within the time",
 		Causes:  "The command was sent to a region, and neither the region nor the journal had answered at the deadline.",
 		Action: "Send it again under the same key: it takes effect at most once. Without a key, read the entity before you send it again. " +
-			"roost explain TYPE/ID says what keeps commands waiting.",
+			"roost entity explain TYPE/ID says what keeps commands waiting.",
 	},
 	{
 		Number: InDoubt, Answers: []Answer{}, Executed: Unknown, Repeat: WithKey,

@@ -152,9 +152,9 @@ func (p *RepairPlan) noWorse(e *RawEntity) error {
 		f := &p.After[i]
 		if f.Blocks && !slices.ContainsFunc(p.Before, func(b Finding) bool { return b.Blocks && b.Kind == f.Kind && b.Seq <= f.Seq && f.To <= max(b.To, f.To) }) {
 			if errors.Is(f.Err, ErrTrimmed) {
-				return fmt.Errorf("%w: %w; restore a backup (docs/backup.md), or delete the entity: roost repair record %s --delete", ErrRepair, f.Err, e.Entity)
+				return fmt.Errorf("%w: %w; restore a backup (docs/backup.md), or delete the entity: roost journal repair record %s --delete", ErrRepair, f.Err, e.Entity)
 			}
-			return fmt.Errorf("%w: the entity could not be loaded afterwards: %w; roost repair record %s lists what is damaged", ErrRepair, f.Err, e.Entity)
+			return fmt.Errorf("%w: the entity could not be loaded afterwards: %w; roost journal repair record %s lists what is damaged", ErrRepair, f.Err, e.Entity)
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (p *RepairPlan) wholeUpTo(e *RawEntity, seq uint64) error {
 	}
 	for i := range p.Before {
 		if f := &p.Before[i]; (f.Kind == DamagedRecord || f.Kind == MissingRecords) && max(f.Seq, f.To) > base && f.Seq <= seq && !mutant.On("repair-whole") {
-			return fmt.Errorf("%w: %w: there is no state after record %d; go back further: roost repair record %s --back-to %d", ErrRepair, f.Err, seq, e.Entity, f.Seq-1)
+			return fmt.Errorf("%w: %w: there is no state after record %d; go back further: roost journal repair record %s --back-to %d", ErrRepair, f.Err, seq, e.Entity, f.Seq-1)
 		}
 	}
 	return nil
@@ -276,7 +276,7 @@ func (p *RepairPlan) loseReply(e *RawEntity, r *Repair) error {
 	was := e.record(r.Seq)
 	entry, err := e.read(r.Seq)
 	if err != nil {
-		return fmt.Errorf("%w: %w; that record itself must be repaired: roost repair record %s", ErrRepair, err, e.Entity)
+		return fmt.Errorf("%w: %w; that record itself must be repaired: roost journal repair record %s", ErrRepair, err, e.Entity)
 	}
 	if _, err := DecodeReply(e.Entity, r.Seq, was.Reply); err == nil {
 		return fmt.Errorf("%w: the reply of record %d of %s is what was stored", ErrRepair, r.Seq, e.Entity)

@@ -89,7 +89,7 @@ func (r *Repair) Check() error {
 	case r.Shard.Type != r.Entity.Type:
 		return fmt.Errorf("%w: %s is not in shard %s", ErrRepair, r.Entity, r.Shard)
 	case sharding.CheckEntityType("type", r.Entity.Type) != nil:
-		return fmt.Errorf("%w: %s is Roost's own; roost repair facts is for those of the coordinators", ErrRepair, r.Entity)
+		return fmt.Errorf("%w: %s is Roost's own; roost journal repair facts is for those of the coordinators", ErrRepair, r.Entity)
 	case strings.TrimSpace(r.Reason) == "":
 		return fmt.Errorf("%w: the reason is missing", ErrRepair)
 	case len(r.Reason) > MaxReason || len(r.By) > MaxReason || len(r.File) > MaxReason:

@@ -121,7 +121,7 @@ func (n *Node) CheckCertificate(this control.Identity) error {
 		err = is.MaySpeakAs(this)
 	}
 	if err != nil {
-		return fmt.Errorf("tls.cert %s: %w: other processes would refuse this one. Issue a certificate for it (roost cert new), or set node.name", n.config.TLS.Cert, err)
+		return fmt.Errorf("tls.cert %s: %w: other processes would refuse this one. Issue a certificate for it (roost auth cert new), or set node.name", n.config.TLS.Cert, err)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (m *Machine) unreadable(s *shard) bool {
 
 // refuseWaiting ends the waiting commands of a shard that is not readable.
 func (m *Machine) refuseWaiting(s *shard) {
-	const why = "no region that runs now reads what is stored of the entity's shard; one of a version that reads it must be started, see roost rollout"
+	const why = "no region that runs now reads what is stored of the entity's shard; one of a version that reads it must be started, see roost rollout status"
 	for r := s.first; r != nil; {
 		next := r.next
 		switch {

@@ -84,9 +84,9 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 	case in.State == sharding.SendPending && again && !mutant.On("again-pending"):
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again")
 	case in.State == sharding.SendPending && !of.MayHaveRun && !mutant.On("drop-pending"):
-		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself, and its target may have executed it already. Look at the target; to drop it all the same, accept that (may_have_run in the input; --may-have-run of roost sends drop)")
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself, and its target may have executed it already. Look at the target; to drop it all the same, accept that (may_have_run in the input; --may-have-run of roost entity sends drop)")
 	case again && in.State == sharding.SendInDoubt && !of.MayRepeat && !mutant.On("again-doubt"):
-		r = sharding.Reject(sharding.FailedPrecondition, name+" is in doubt: its target may have executed it already, and would then execute it a second time. Look at the target; then drop the send, or send it again and accept that it may be repeated (may_repeat in the input; --may-repeat of roost sends again)")
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is in doubt: its target may have executed it already, and would then execute it a second time. Look at the target; then drop the send, or send it again and accept that it may be repeated (may_repeat in the input; --may-repeat of roost entity sends again)")
 	default:
 		return nil
 	}

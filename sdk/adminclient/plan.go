@@ -23,10 +23,3 @@ func (a *Client) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.P
 	defer cancel()
 	return ask(ctx, a.withoutTimeout, func(ctx context.Context, c adminv1.Admin) (*adminv1.PlanResponse, error) { return c.Plan(ctx, req) })
 }
-
-// PlanMoments lists the planning moments: the past times that Plan can compute the moves for.
-func (a *Client) PlanMoments(ctx context.Context) (*adminv1.PlanMomentsResponse, error) {
-	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.PlanMomentsResponse, error) {
-		return c.PlanMoments(ctx, &adminv1.PlanMomentsRequest{})
-	})
-}

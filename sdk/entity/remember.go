@@ -8,7 +8,7 @@ import "fmt"
 // only answers, is not. It stays remembered while it is passivated, until it calls [Ctx.Forget]
 // or is deleted. Not for volatile types, which keep nothing.
 //
-// In a cluster that was upgraded, this needs an activated journal (roost journal activate):
+// In a cluster that was upgraded, this needs an activated journal (roost journal upgrade --finalize):
 // before that, commands that store something are refused.
 func (t *Type[E]) Remember() *Type[E] { t.def.remember = true; return t }
 

@@ -142,7 +142,7 @@ func unreadable(before, now map[string]entity.Schema) (broken []complaint) {
 		for _, c := range before[typ].Commands {
 			gone, why := lost(inputKind(typ)(c), kinds(s.Commands, inputKind(typ)))
 			for _, text := range gone {
-				broken = append(broken, complaint{"type " + typ + ": " + text, "none of them is left (roost reminders, roost sends)", typ + "." + c.Name + ".inputs"})
+				broken = append(broken, complaint{"type " + typ + ": " + text, "none of them is left (roost entity reminders, roost entity sends)", typ + "." + c.Name + ".inputs"})
 			}
 			for _, text := range why {
 				complain(typ, text)
@@ -316,7 +316,7 @@ func refusedCommand(name string, c entity.CommandSchema, commands []entity.Comma
 	})
 	switch {
 	case i < 0 && c.Answers:
-		return complaint{text: fmt.Sprintf(" is gone, and the answers that it is to take would wait for it forever. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: "no answer to it is on its way (roost sends)"}
+		return complaint{text: fmt.Sprintf(" is gone, and the answers that it is to take would wait for it forever. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: "no answer to it is on its way (roost entity sends)"}
 	case i < 0:
 		return complaint{text: fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: unused}
 	}

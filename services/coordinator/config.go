@@ -194,14 +194,6 @@ type Config struct {
 	// one record of the fact stream, and with the longest names and reasons they take 4 MB, a quarter of
 	// the largest operation that the journal takes. All pins together are at most as many as there are shards.
 	MaxPins int
-	// MaxMoments and MomentBytes bound the planning moments that are kept, the newest, in number and in
-	// bytes. At least one is kept. Defaults 64 and 16 MiB: if nothing moves, a moment takes a few
-	// kilobytes; if everything has, 100,000 shards take about 1 MB.
-	MaxMoments, MomentBytes int
-	// MomentInterval is the shortest time between two planning moments. Default 10 s: with MaxMoments,
-	// the last ten minutes are kept while much happens. A moment of
-	// 100,000 shards takes the loop 6 ms.
-	MomentInterval time.Duration
 	// BrokenInterval is the shortest time between two counts of the shards that break a constraint.
 	// Default 5 s: a count looks at all regions of each type, and operators wait for minutes before
 	// they look at what it says.
@@ -289,9 +281,6 @@ func DefaultConfig() Config {
 		MaxCommands:              1024,
 		MaxCordons:               1024,
 		MaxPins:                  4096,
-		MaxMoments:               64,
-		MomentBytes:              16 << 20,
-		MomentInterval:           10 * time.Second,
 		BrokenInterval:           5 * time.Second,
 		MaxWeighed:               16384,
 		ReviewAtOnce:             1 << 14,
@@ -345,7 +334,7 @@ func (c Config) Validate() error {
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"BrakeWindow", c.BrakeWindow}, {"BrakeExcess", c.BrakeExcess}, {"BrakePause", c.BrakePause}, {"GatewayForgotten", c.GatewayForgotten},
-		{"RebalanceInterval", c.RebalanceInterval}, {"MomentInterval", c.MomentInterval}, {"BrokenInterval", c.BrokenInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold}, {"LeaseEnd", c.LeaseEnd},
+		{"RebalanceInterval", c.RebalanceInterval}, {"BrokenInterval", c.BrokenInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold}, {"LeaseEnd", c.LeaseEnd},
 		{"QuarantineWindow", c.QuarantineWindow}, {"CrashPatience", c.CrashPatience}, {"RetryPause", c.RetryPause}, {"RetryPauseMax", c.RetryPauseMax}, {"TakeoverTimeout", c.TakeoverTimeout},
 		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
 	} {
@@ -361,7 +350,7 @@ func (c Config) Validate() error {
 		{"BrakeRise", c.BrakeRise}, {"BrakeFall", c.BrakeFall}, {"MaxGateways", c.MaxGateways}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
-		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason}, {"MaxWeighed", c.MaxWeighed}, {"ReviewAtOnce", c.ReviewAtOnce}, {"MaxQuarantined", c.MaxQuarantined}, {"MaxMoments", c.MaxMoments}, {"MomentBytes", c.MomentBytes},
+		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason}, {"MaxWeighed", c.MaxWeighed}, {"ReviewAtOnce", c.ReviewAtOnce}, {"MaxQuarantined", c.MaxQuarantined},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)

@@ -28,7 +28,7 @@ type logWorld struct {
 	missing int // explanations that were at some time neither stored nor waiting nor counted as dropped
 }
 
-// check counts the explanations that roost why would neither show nor count now.
+// check counts the explanations that roost shard show would neither show nor count now.
 func (w *logWorld) check() {
 	waiting, dropped := w.log.Waiting()
 	known := len(w.stored) + int(dropped)

@@ -38,7 +38,6 @@ func (m *Machine) Clone() *Machine {
 		c.types[i] = &u
 	}
 	c.budget = m.budget.clone()
-	c.moments.list = slices.Clone(m.moments.list) // moments are never written to
 	c.gateways.list = slices.Clone(m.gateways.list)
 	c.expectedShards, c.loads = maps.Clone(m.expectedShards), maps.Clone(m.loads)
 	return &c
@@ -115,7 +114,7 @@ func (s *state) forms(forms []sharding.Form) {
 }
 
 // AppendState appends everything that decides about later outputs, in a canonical form, with times relative to
-// now. So equal states behave alike. It leaves out what only operators see: explanations, planning moments, counts.
+// now. So equal states behave alike. It leaves out what only operators see: explanations, counts.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s := &state{b: b, now: now}
 	s.bool(m.active)

@@ -81,7 +81,6 @@ type Machine struct {
 	weighed      int       // how many regions were weighed for explanations since the last tick, see Config.MaxWeighed
 	plans        uint64    // the number of the last plan that was asked for, in any term
 	planning     bool      // that plan was not answered
-	moments      moments   // the last planning moments of this term
 	broken       brokenConstraints
 
 	// reports are the processes of regions with a known end, oldest first. waitingForReports is true if a review has
@@ -310,7 +309,6 @@ func (m *Machine) tick() {
 		m.rebalanced = m.now
 		m.reviewDue = true
 		m.plan()
-		m.recordMoment()
 		m.tellUnreadable()
 		m.tellStaying()
 		m.tellUnmeasured()

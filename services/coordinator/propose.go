@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -18,19 +17,13 @@ type PlanQuery struct {
 	Type sharding.EntityType
 	// Without are regions that the plan treats as leaving, by name or address.
 	Without []string
-	// AsOf plans from the newest planning moment that is not after this time; zero: from the present.
-	AsOf time.Time
 	// Strategy replaces the configured strategies; nil: the configured strategies are used.
 	Strategy allocation.Strategy
 }
 
 // Proposal is the input for the answer to a [PlanQuery].
 type Proposal struct {
-	// Input must be completed by [Proposal.Restore] before a plan is made from it.
 	Input allocation.PlanInput
-	// At is the planning moment; zero: the plan is made from the present.
-	At       time.Time
-	recorded []*typeMoment // what Restore completes the types of the input from
 	// HeldBack has sentences that say why fewer moves, or none, can begin now.
 	HeldBack []string
 }
@@ -40,9 +33,6 @@ type Proposal struct {
 // back. A rollout is an exception: after it, nearly all shards are elsewhere. So while it freezes moves, only shards
 // of regions that leave are planned.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
-	if !q.AsOf.IsZero() {
-		return m.proposeAsOf(q)
-	}
 	for _, name := range q.Without {
 		r, err := m.findRegion(name)
 		if err != nil {
@@ -115,7 +105,7 @@ const maxRegionText = 300
 // belongs to one region.
 func (m *Machine) findRegion(name string) (*region, error) {
 	if name == "" {
-		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost members")
+		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost cluster status")
 	}
 	list, nodes := m.regionsNamed(name), []string{}
 	for _, r := range list {
@@ -129,7 +119,7 @@ func (m *Machine) findRegion(name string) (*region, error) {
 		if err := sharding.CheckText("region", name, maxRegionText); err != nil {
 			return nil, refuse(Malformed, "%v", err)
 		}
-		return nil, refuse(NotFound, "no region %s; see roost members", name)
+		return nil, refuse(NotFound, "no region %s; see roost cluster status", name)
 	case 1:
 		return list[0], nil
 	}
@@ -142,7 +132,7 @@ func (m *Machine) mayPlanWithout(r *region) error {
 	name := cmp.Or(r.name, r.node.Addr)
 	switch {
 	case !r.registered:
-		return refuse(NotNow, "%s has not registered yet; try again when roost members shows its shards", name)
+		return refuse(NotNow, "%s has not registered yet; try again when roost cluster status shows its shards", name)
 	case m.holder(r) != nil:
 		return refuse(NotNow, "%s is in no plan, because another region has its name; give each a node.name of its own", name)
 	case r.cutOff() || r.recovering():
@@ -158,21 +148,21 @@ func (m *Machine) heldBack() (why []string) {
 	}
 	if m.frozenByOperator() {
 		f := m.steering.freeze
-		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost thaw", who(f.By), because(f.Reason)))
+		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost placement freeze --undo", who(f.By), because(f.Reason)))
 	}
 	if m.frozenByRollout() {
-		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout", m.target.Version))
+		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.target.Version))
 	}
 	for i := range m.regions {
 		switch r := &m.regions[i]; {
 		case !r.reachable:
-			why = append(why, fmt.Sprintf("nothing moves: %s is unreachable; see roost members", cmp.Or(r.name, r.node.Addr)))
+			why = append(why, fmt.Sprintf("nothing moves: %s is unreachable; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		case r.registered && r.joining:
-			why = append(why, fmt.Sprintf("no shard of the types of %s moves: it is not up yet; see roost members", cmp.Or(r.name, r.node.Addr)))
+			why = append(why, fmt.Sprintf("no shard of the types of %s moves: it is not up yet; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		}
 	}
 	if v := m.budget.brake.view(&m.cfg); v.Why() != "" {
-		why = append(why, v.Why()+"; see roost steering")
+		why = append(why, v.Why()+"; see roost placement status")
 	}
 	if room, by := m.budget.room(m.now, &m.cfg); room == 0 && by != limitBrake {
 		why = append(why, "no more moves can begin now: a limit is reached; see allocation.max_handoffs and allocation.max_moves_per_minute")

@@ -81,8 +81,8 @@ func TestProposeRefuses(t *testing.T) {
 	w.run(Member{Node: node(t, "r3"), Name: "r3", Reachable: true})
 	for want, q := range map[string]PlanQuery{
 		"no entity type X; declared are T":                                             {Type: "X"},
-		"no region r9; see roost members":                                              {Without: []string{"r1", "r9"}},
-		"region is empty; give the name or the address of a region, see roost members": {Without: []string{""}},
+		"no region r9; see roost cluster status":                                              {Without: []string{"r1", "r9"}},
+		"region is empty; give the name or the address of a region, see roost cluster status": {Without: []string{""}},
 		"r3 has not registered yet":                                                    {Without: []string{"r3"}},
 	} { // order-free
 		var r *Refusal

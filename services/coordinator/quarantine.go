@@ -115,7 +115,7 @@ func (t *typeTable) showQuarantine() {
 
 // text returns why an entity is quarantined, for the senders whose commands are refused.
 func (f *QuarantineFact) text() string {
-	return fmt.Sprintf("since %s, %s: %s. See roost quarantine list; roost quarantine release %s/%s ends it",
+	return fmt.Sprintf("since %s, %s: %s. See roost entity quarantine; roost entity quarantine %s/%s --undo ends it",
 		f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"), f.Entity.Type, f.Entity.ID)
 }
 

@@ -51,7 +51,7 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
 	e.Stored = e.Already && !m.pending(m.steering.lastFact) && (in.Release || m.obeyed(t, in.Entity))
 	if !in.Release && !has && m.suspected() >= m.cfg.MaxQuarantined && !m.hasSuspect() {
-		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost quarantine list", m.cfg.MaxQuarantined)
+		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost entity quarantine", m.cfg.MaxQuarantined)
 	}
 	e.Remarks = m.aboutQuarantine(t, in, state)
 	if e.Already {
@@ -60,7 +60,7 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 		}
 		if in.Reason != "" && !(has && t.suspects[at].Reason == in.Reason) {
 			_, r := m.rowOf(in.Entity)
-			e.Remarks = append(e.Remarks, fmt.Sprintf("nothing is changed, so the reason given now is not kept; roost why %v lists what was decided before", r.Shard))
+			e.Remarks = append(e.Remarks, fmt.Sprintf("nothing is changed, so the reason given now is not kept; roost shard show %v lists what was decided before", r.Shard))
 		}
 		return e, nil, nil
 	}

@@ -191,7 +191,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if in.Lift {
 		e.Already = !found
 		if slices.ContainsFunc(m.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
-			e.Remarks = append(e.Remarks, fmt.Sprintf("it is drained, so it gets no shards; roost drain %s --resume ends that", e.Region))
+			e.Remarks = append(e.Remarks, fmt.Sprintf("it is drained, so it gets no shards; roost region drain %s --undo ends that", e.Region))
 		}
 	} else if found {
 		c := m.steering.cordons[i]
@@ -199,7 +199,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("%s wanted it already%s", who(c.By), because(c.Reason)))
 		}
 	} else if len(m.steering.cordons) >= m.cfg.MaxCordons {
-		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost uncordon those whose regions do not come back, see roost steering", len(m.steering.cordons))
+		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", len(m.steering.cordons))
 	}
 	e.Stored = e.Already && !m.pending(m.steering.lastFact)
 	if !in.Lift {
@@ -230,7 +230,7 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 	case regions == 0:
 		remarks = append(remarks, "no region has this name now; one that comes with it is cordoned")
 	case shards > 0:
-		remarks = append(remarks, fmt.Sprintf("it keeps the shards that it has (%d); roost drain %s moves them off", shards, name))
+		remarks = append(remarks, fmt.Sprintf("it keeps the shards that it has (%d); roost region drain %s moves them off", shards, name))
 	}
 	if regions > 1 {
 		remarks = append(remarks, fmt.Sprintf("%d regions have this name, and all of them are cordoned; give each a node.name of its own", regions))
@@ -384,7 +384,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("%s froze it already%s", who(current.By), because(current.Reason)))
 		}
 		if !until.IsZero() && (current.Until.IsZero() || until.Before(current.Until)) {
-			end := "roost thaw"
+			end := "roost placement freeze --undo"
 			if !current.Until.IsZero() {
 				end = current.Until.Format(time.RFC3339)
 			}

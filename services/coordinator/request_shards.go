@@ -82,7 +82,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if move > 0 {
 		text := fmt.Sprintf("shards that move there as soon as that is possible: %d", move)
 		if m.frozenByOperator() {
-			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost thaw: %d", move)
+			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost placement freeze --undo: %d", move)
 		}
 		e.Remarks = append(e.Remarks, text)
 	}
@@ -100,7 +100,7 @@ func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
 		return nil, nil, err
 	}
 	if int64(s.Index) >= int64(len(t.rows)) {
-		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
+		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost shard show finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
 	}
 	return t, &t.rows[s.Index], nil
 }
@@ -125,7 +125,7 @@ func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
 func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 	switch {
 	case !o.reachable:
-		return "is unreachable; see roost members"
+		return "is unreachable; see roost cluster status"
 	case !o.registered:
 		return "has not registered yet; try again in a moment"
 	case o.joining:
@@ -137,7 +137,7 @@ func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
 	case o.draining:
-		return fmt.Sprintf("is being drained; roost drain %s --resume first", cmp.Or(o.name, o.node.Addr))
+		return fmt.Sprintf("is being drained; roost region drain %s --undo first", cmp.Or(o.name, o.node.Addr))
 	case o.cutOff() || o.recovering():
 		return "does not reach the journal, or has reached it again only recently; look at its log"
 	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
@@ -147,7 +147,7 @@ func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 				forms = append(forms, t.forms[i].String())
 			}
 		}
-		return fmt.Sprintf("does not read what may be stored in it: %s; choose a region of a version that does, see roost rollout", strings.Join(forms, "; "))
+		return fmt.Sprintf("does not read what may be stored in it: %s; choose a region of a version that does, see roost rollout status", strings.Join(forms, "; "))
 	}
 	return ""
 }
@@ -185,7 +185,7 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Changes = 1
 	if t.pin(in.Shard) == "" {
-		e.Remarks = append(e.Remarks, "the strategy may move it on; roost pin keeps it there")
+		e.Remarks = append(e.Remarks, "the strategy may move it on; roost shard pin keeps it there")
 	}
 	next := r.Row
 	next.Phase = sharding.HandingOff
@@ -206,17 +206,17 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	case !m.recovered:
 		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
 	case m.frozenByOperator() && !mutant.On("freeze-moves"):
-		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost thaw first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
+		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
 	case m.frozenByRollout():
-		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout, or pin the shard to have it move afterwards")
+		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout status, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:
-		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost pin says where it begins", shard)
+		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost shard pin says where it begins", shard)
 	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.givesUpShards():
-		return refuse(NotNow, "%v is about to move already; try again when roost shards --type %s shows it serving", shard, shard.Type)
+		return refuse(NotNow, "%v is about to move already; try again when roost shard ls --type %s shows it serving", shard, shard.Type)
 	case cordoned:
-		return refuse(NotNow, "%s has cordoned %s%s; roost uncordon %s first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
+		return refuse(NotNow, "%s has cordoned %s%s; roost region cordon %s --undo first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
 	case pin != "" && pin != to.name:
-		return refuse(NotNow, "%v is pinned to %s and would move back; roost unpin %v first, or pin it to %s instead", shard, pin, shard, name)
+		return refuse(NotNow, "%v is pinned to %s and would move back; roost shard pin %v --undo first, or pin it to %s instead", shard, pin, shard, name)
 	case to.capacity > 0 && m.expectedShards[to.node] >= int(to.capacity):
 		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expectedShards[to.node], to.capacity)
 	}
@@ -236,7 +236,7 @@ func (m *Machine) withinBudget(r *row, to *region) error {
 	case limitPerMinute:
 		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(m.now)))
 	case limitBrake:
-		return refuse(NotNow, "%s; try again in a while, see roost steering", b.brake.view(cfg).Why())
+		return refuse(NotNow, "%s; try again in a while, see roost placement status", b.brake.view(cfg).Why())
 	}
 	return nil
 }

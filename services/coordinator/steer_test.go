@@ -138,25 +138,25 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct{ before, ask, want string }{
 		{"", "cordon r9", "no region is called r9; here are r1, r2, r3, r4, r6. To name a region that is not here yet, set ahead"},
 		{"", "cordon \u202e", "not shown"},
-		{"", "pin T/9 r1", "type T has 4 shards, 0 to 3; roost where finds the shard of an entity"},
+		{"", "pin T/9 r1", "type T has 4 shards, 0 to 3; roost shard show finds the shard of an entity"},
 		{"", "pin X/0 r1", "no entity type X; declared are T, U, V"},
 		{"", "pin T/0 r9", "no region is called r9"},
-		{"", "move T/0 r9", "no region r9; see roost members"},
+		{"", "move T/0 r9", "no region r9; see roost cluster status"},
 		{"", "move T/0 r3", "does not host type T"},
 		{"", "move T/0 r4", "is not up yet"},
 		{"", "move T/3 r2", "has never been used"},
 		{"", "move T/1 r2", "is about to move already"},
-		{"started r1 T/1 1.2", "move T/1 r2", "is pinned to r1 and would move back; roost unpin T/1 first"},
+		{"started r1 T/1 1.2", "move T/1 r2", "is pinned to r1 and would move back; roost shard pin T/1 --undo first"},
 		{"member r2 unreachable", "move T/0 r2", "is unreachable"},
 		{"member r2 leaving", "move T/0 r2", "is leaving; choose another region"},
-		{"drain r2", "move T/0 r2", "is being drained; roost drain r2 --resume first"},
-		{"cordon r2 because disk", "move T/0 r2", "ben has cordoned r2 (disk); roost uncordon r2 first"},
-		{"freeze because party", "move T/0 r2", "ben froze all moves of shards that can stay (party); roost thaw first"},
+		{"drain r2", "move T/0 r2", "is being drained; roost region drain r2 --undo first"},
+		{"cordon r2 because disk", "move T/0 r2", "ben has cordoned r2 (disk); roost region cordon r2 --undo first"},
+		{"freeze because party", "move T/0 r2", "ben froze all moves of shards that can stay (party); roost placement freeze --undo first"},
 		{"journal r2 1 silent", "move T/0 r2", "does not reach the journal"},
 		{"member r5", "move T/0 r5", "has not registered yet"},
 		{"drain r1", "move T/0 r2", "is about to move already"},
 		{"", "freeze for -1s", "above 0"},
-		{"", "drain r9", "no region r9; see roost members"},
+		{"", "drain r9", "no region r9; see roost cluster status"},
 		{"", "drain r1 because a\u202eb", "reason"},
 		{"", "target 9", "no region has or had version \"9\"; known are []"},
 		{"", "target a\u202eb", "version"},
@@ -397,7 +397,7 @@ func TestFindRegion(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"a": "h:1#1", "h:2": "h:2#2", "h:3#3": "h:3#3",
-		"b": "choose one of h:2#2, h:3#3", "c": "no region c; see roost members",
+		"b": "choose one of h:2#2, h:3#3", "c": "no region c; see roost cluster status",
 	} { // order-free
 		r, err := m.findRegion(name)
 		if err == nil && r.node.String() != want || err != nil && !strings.Contains(err.Error(), want) {

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -46,39 +46,43 @@ func TestBackup(t *testing.T) {
 		}
 		return out.String()
 	}
-	try(exitOK, []string{"backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 1`, "term 3;")
-	try(exitUsage, []string{"backup", file}, "exists already")
-	try(exitUsage, []string{"backup"}, "one FILE is needed")
-	try(exitUsage, []string{"backup", in("x"), "--journal.url", "mysql://db/roost"}, "--journal.url")
-	try(exitFailed, []string{"backup", in("x"), "--journal.url", "sqlite:" + in("other.db")}, "there is no such file")
-	streamed := try(exitOK, []string{"backup", "-"})
+	try(app.ExitOK, []string{"journal", "backup", file}, "Backed up to "+file, `cluster     "blue", journal in sqlite, format 1`, "term 3;")
+	try(app.ExitUsage, []string{"journal", "backup", file}, "exists already")
+	try(app.ExitUsage, []string{"journal", "backup"}, "one FILE is needed")
+	try(app.ExitUsage, []string{"journal", "backup", in("x"), "--journal.url", "mysql://db/roost"}, "--journal.url")
+	try(app.ExitFailed, []string{"journal", "backup", in("x"), "--journal.url", "sqlite:" + in("other.db")}, "there is no such file")
+	streamed := try(app.ExitOK, []string{"journal", "backup", "-"})
 	if err := os.WriteFile(in("streamed"), []byte(streamed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stated struct{ Bytes int }
-	if err := json.Unmarshal([]byte(try(exitOK, []string{"backup", "check", in("streamed"), "-o", "json"})), &stated); err != nil || stated.Bytes == 0 || stated.Bytes != len(streamed) {
+	if err := json.Unmarshal([]byte(try(app.ExitOK, []string{"journal", "backup", "check", in("streamed"), "-o", "json"})), &stated); err != nil || stated.Bytes == 0 || stated.Bytes != len(streamed) {
 		t.Errorf("a file of %+v, and %d bytes to standard output: %v", stated, len(streamed), err)
 	}
-	try(exitOK, []string{"backup", "check", file}, "is complete", "term 3;")
+	try(app.ExitOK, []string{"journal", "backup", "check", file}, "is complete", "term 3;")
 	if err := os.WriteFile(in("cut"), []byte(streamed[:len(streamed)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	try(exitFailed, []string{"backup", "check", in("cut")}, in("cut")+": the backup file is damaged")
-	try(exitFailed, []string{"backup", "check", in("j.db")}, "not a backup file")
+	try(app.ExitFailed, []string{"journal", "backup", "check", in("cut")}, in("cut")+": the backup file is damaged")
+	try(app.ExitFailed, []string{"journal", "backup", "check", in("j.db")}, "not a backup file")
 
-	try(exitFailed, []string{"restore", file, "--replace"}, "in use", "--in-use")
+	try(app.ExitFailed, []string{"journal", "restore", file, "--replace"}, "in use", "--in-use")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	try(exitFailed, []string{"restore", file}, "--replace")
-	try(exitFailed, []string{"restore", in("cut"), "--replace"}, "damaged")
-	try(exitOK, []string{"restore", file, "--replace", "--dry-run"}, "nothing was changed", "terms from 1048580 on")
-	try(exitOK, []string{"restore", file, "--replace"}, "Restored from "+file, "lost        whatever was acknowledged after that: in the rest of that term", "terms from 1048580 on")
-	var r restoredJournal
-	if err := json.Unmarshal([]byte(try(exitOK, []string{"restore", file, "--replace", "-o", "json"})), &r); err != nil || !r.Replaced || r.ReplacedTerm != 3+journal.RestoreTerms || r.NextTerm != 4+2*journal.RestoreTerms {
+	try(app.ExitFailed, []string{"journal", "restore", file}, "--replace")
+	try(app.ExitFailed, []string{"journal", "restore", in("cut"), "--replace"}, "damaged")
+	try(app.ExitOK, []string{"journal", "restore", file, "--replace", "--dry-run"}, "nothing was changed", "terms from 1048580 on")
+	try(app.ExitOK, []string{"journal", "restore", file, "--replace"}, "Restored from "+file, "lost        whatever was acknowledged after that: in the rest of that term", "terms from 1048580 on")
+	var r struct {
+		Replaced     bool
+		ReplacedTerm uint32 `json:"replaced_term"`
+		NextTerm     uint32 `json:"next_term"`
+	}
+	if err := json.Unmarshal([]byte(try(app.ExitOK, []string{"journal", "restore", file, "--replace", "-o", "json"})), &r); err != nil || !r.Replaced || r.ReplacedTerm != 3+journal.RestoreTerms || r.NextTerm != 4+2*journal.RestoreTerms {
 		t.Errorf("restored again: %+v, %v", r, err)
 	}
-	try(exitOK, []string{"restore", file, "--journal.url", "sqlite:" + in("new.db")}, "Restored from "+file)
+	try(app.ExitOK, []string{"journal", "restore", file, "--journal.url", "sqlite:" + in("new.db")}, "Restored from "+file)
 	for _, left := range []string{"x", "x.partial", "a.backup.partial", "other.db"} {
 		if _, err := os.Stat(in(left)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", left, err)
@@ -115,54 +119,12 @@ func TestBackupDatabases(t *testing.T) {
 	}
 	places := []string{"--journal.url", at.URL, "--journal.databases", at.Databases[0]}
 	with := func(args ...string) []string { return append(args, places...) }
-	try(exitFailed, []string{"backup", file, "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
-	try(exitOK, with("backup", file), "database 1 ", "database 2 ", "skew ")
-	try(exitOK, []string{"backup", "check", file}, "is complete", "database 2 ", "skew ")
-	try(exitFailed, with("restore", file), "--replace")
-	try(exitOK, with("restore", file, "--replace"), "Restored from "+file, "database 2 ")
-	try(exitOK, with("repair", "find"))
-	try(exitOK, with("repair", "list"), "nothing was repaired")
-	try(exitFailed, []string{"repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
-}
-
-// TestFileIsWrittenOnce: of two commands that write the same file, one is refused, and the file of the other is whole.
-func TestFileIsWrittenOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.backup")
-	write := func(content string, during func()) error {
-		_, err := writeNew(io.Discard, file, func(out io.Writer) error {
-			during()
-			_, err := io.WriteString(out, content)
-			return err
-		})
-		return err
-	}
-	var usage usageError
-	err := write("first", func() {
-		if err := write("second", func() { t.Error("the second one is written") }); !errors.As(err, &usage) || !strings.Contains(err.Error(), "another command is writing") {
-			t.Errorf("the second one: %v", err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if content, err := os.ReadFile(file); err != nil || string(content) != "first" {
-		t.Errorf("the file has %q: %v", content, err)
-	}
-	if err := write("third", func() {}); !errors.As(err, &usage) {
-		t.Errorf("a file that exists is written: %v", err)
-	}
-}
-
-// TestNoBackupForTerminals: the bytes of a backup would change how a terminal works. /dev/zero stands for one: it is a
-// device of characters, too.
-func TestNoBackupForTerminals(t *testing.T) {
-	terminal, err := os.OpenFile("/dev/zero", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer func() { _ = terminal.Close() }()
-	var usage usageError
-	if _, err := writeNew(terminal, standardStream, func(io.Writer) error { t.Error("it is written"); return nil }); !errors.As(err, &usage) {
-		t.Errorf("writing to a terminal: %v", err)
-	}
+	try(app.ExitFailed, []string{"journal", "backup", file, "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
+	try(app.ExitOK, with("journal", "backup", file), "database 1 ", "database 2 ", "skew ")
+	try(app.ExitOK, []string{"journal", "backup", "check", file}, "is complete", "database 2 ", "skew ")
+	try(app.ExitFailed, with("journal", "restore", file), "--replace")
+	try(app.ExitOK, with("journal", "restore", file, "--replace"), "Restored from "+file, "database 2 ")
+	try(app.ExitOK, with("journal", "repair", "find"))
+	try(app.ExitOK, with("journal", "repair", "ls"), "nothing was repaired")
+	try(app.ExitFailed, []string{"journal", "repair", "find", "--journal.url", at.URL}, "database 2, and journal.databases does not name it")
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/cli/internal/dev"
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
@@ -39,7 +40,7 @@ type devRun struct {
 	dir string
 	cmd *exec.Cmd
 	err *lockedBuffer
-	ready
+	dev.Ready
 }
 
 type lockedBuffer struct {
@@ -85,7 +86,7 @@ func startDev(t *testing.T, dir string, args ...string) *devRun {
 	}()
 	select {
 	case text := <-line:
-		if err := json.Unmarshal([]byte(text), &d.ready); err != nil {
+		if err := json.Unmarshal([]byte(text), &d.Ready); err != nil {
 			t.Fatalf("roost dev printed %q: %v\n%s", text, err, d.err)
 		}
 	case <-time.After(2 * limit):

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
 // TestDashboard: the URL is that of the active coordinator, and has a ticket if there is a token.
@@ -32,11 +34,11 @@ func TestDashboard(t *testing.T) {
 		{standby.URL, "", 0, active.URL + "/ui/\n"},
 		{other.URL + "," + active.URL, "", 0, active.URL + "/ui/\n"},
 		{standby.URL, "secret", 0, active.URL + "/ui/#ticket=abc\n"},
-		{active.URL, "wrong", exitFailed, "roost: " + active.URL + " gives no ticket: HTTP status 401\n"},
-		{other.URL, "", exitFailed, "roost: " + other.URL + "/ui/ is answered with HTTP status 404: is it the management listener of a coordinator?\n"},
+		{active.URL, "wrong", app.ExitFailed, "roost: " + active.URL + " gives no ticket: HTTP status 401\n"},
+		{other.URL, "", app.ExitFailed, "roost: " + other.URL + "/ui/ is answered with HTTP status 404: is it the management listener of a coordinator?\n"},
 	} {
 		t.Setenv("ROOST_ADMIN_TOKEN", test.token)
-		code, out, errOut := roost(t, "dashboard", "--admin", test.admin)
+		code, out, errOut := roost(t, "cluster", "dashboard", "--admin", test.admin)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("token %q: exit code %d, want %d\n%s%swant:\n%s", test.token, code, test.code, out, errOut, test.want)
 		}

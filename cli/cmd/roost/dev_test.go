@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
@@ -56,7 +57,7 @@ func TestDev(t *testing.T) {
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	d := startDev(t, dir, "--data", data, "--gateways", "2", "--set", "region-2.node.zone=b")
 	if len(d.Gateways) != 2 || len(d.Admin) != 2 || len(d.Processes) != 7 || d.Term == 0 || fmt.Sprint(d.Types) != "[Counter]" {
-		t.Fatalf("roost dev announced %+v", d.ready)
+		t.Fatalf("roost dev announced %+v", d.Ready)
 	}
 	wantPost(t, d.Gateways[0], "Counter/c1/Add", `{"delta":5}`, `{"value":5}`)
 	wantPost(t, d.Gateways[1], "Counter/c1/Get", ``, `{"value":5}`)
@@ -67,26 +68,26 @@ func TestDev(t *testing.T) {
 	var list struct {
 		Members []struct{ Name, Zone string }
 	}
-	d.must(&list, "members")
+	d.must(&list, "cluster", "status")
 	for _, m := range list.Members {
 		if (m.Zone == "b") != (m.Name == "region-2") {
 			t.Errorf("%s is in the zone %q", m.Name, m.Zone)
 		}
 	}
 	var home located
-	d.must(&home, "where", "Counter", "c1")
+	d.must(&home, "shard", "show", "Counter", "c1")
 	if home.Shard.Phase != "serving" {
-		t.Fatalf("roost where: %+v", home)
+		t.Fatalf("roost shard show: %+v", home)
 	}
 	owner := home.Shard.Region
 	d.must(&map[string]any{}, "dev", "kill", owner)
 	wantPost(t, d.Gateways[1], "Counter/c1/Get", ``, `{"value":6}`)
 	var moved located
-	d.must(&moved, "where", "Counter/c1")
+	d.must(&moved, "shard", "show", "Counter/c1")
 	if moved.Shard.Region == owner || moved.Shard.Index != home.Shard.Index {
 		t.Fatalf("after the kill of %s: %+v", owner, moved)
 	}
-	if code, _, errOut := d.roost("dev", "kill", owner); code != exitFailed || !strings.Contains(errOut, "not running") {
+	if code, _, errOut := d.roost("dev", "kill", owner); code != app.ExitFailed || !strings.Contains(errOut, "not running") {
 		t.Errorf("second kill: %d %s", code, errOut)
 	}
 	d.must(&map[string]any{}, "dev", "start", owner)
@@ -106,11 +107,11 @@ func TestDev(t *testing.T) {
 		t.Errorf("the term went from %d to %d", d.Term, again.Term)
 	}
 	var home2 located
-	again.must(&home2, "where", "Counter", "c1")
+	again.must(&home2, "shard", "show", "Counter", "c1")
 	if term(t, home2.Shard.Epoch) <= 0 || term(t, home2.Shard.Epoch) < term(t, moved.Shard.Epoch) {
 		t.Errorf("the epoch went from %s to %s", moved.Shard.Epoch, home2.Shard.Epoch)
 	}
-	if code := again.interrupt(2); code != 0 && code != exitInterrupted {
+	if code := again.interrupt(2); code != 0 && code != app.ExitInterrupted {
 		t.Errorf("two Ctrl-C: exit code %d", code)
 	}
 }
@@ -118,7 +119,7 @@ func TestDev(t *testing.T) {
 // up says why a region is not a member that is up.
 func (d *devRun) up(region string) error {
 	var m membership
-	d.must(&m, "members")
+	d.must(&m, "cluster", "status")
 	for _, member := range m.Members {
 		if member.Name == region && member.Status == "up" && member.Reachable {
 			return nil
@@ -130,25 +131,25 @@ func (d *devRun) up(region string) error {
 // drain moves everything off a region that has the entity c1.
 func (d *devRun) drain(region string) {
 	d.t.Helper()
-	d.must(&map[string]any{}, "drain", region)
+	d.must(&map[string]any{}, "region", "drain", region)
 	var home located
-	d.must(&home, "where", "Counter", "c1")
+	d.must(&home, "shard", "show", "Counter", "c1")
 	if home.Shard.Region == region {
 		d.t.Errorf("after the drain of %s: %+v", region, home)
 	}
 	var left struct{ Shards []any }
-	d.must(&left, "shards", "--region", region)
+	d.must(&left, "shard", "ls", "--region", region)
 	if len(left.Shards) != 0 {
 		d.t.Errorf("after the drain %s has %v", region, left.Shards)
 	}
 	wantPost(d.t, d.API, "Counter/c1/Get", ``, `{"value":6}`)
-	d.must(&map[string]any{}, "drain", region, "--resume")
+	d.must(&map[string]any{}, "region", "drain", region, "--undo")
 }
 
 // leaves makes a region leave: that is no death.
 func (d *devRun) leaves(region string) {
 	d.t.Helper()
-	d.must(&map[string]any{}, "leave", region)
+	d.must(&map[string]any{}, "cluster", "leave", region)
 	eventually(d.t, region+" is stopped", func() error {
 		var list []cluster.Process
 		d.must(&list, "dev", "ps")
@@ -176,15 +177,15 @@ func (d *devRun) strangers() {
 		says string
 		args []string
 	}{
-		{"that is the public API of a gateway", []string{"members", "--admin", d.API}},
-		{"that is the public API of a gateway", []string{"events", "--admin", d.API}},
-		{"that is the management listener of a gateway", []string{"shards", "--admin", at[cluster.Gateway].Management}},
-		{"that is the management listener of a region", []string{"members", "--admin", at[cluster.Region].Management}},
-		{"that is the service listener of a region", []string{"members", "--admin", at[cluster.Region].Service}},
-		{"that is the service listener of a coordinator", []string{"leave", "region-1", "--admin", at[cluster.Coordinator].Service}},
+		{"that is the public API of a gateway", []string{"cluster", "status", "--admin", d.API}},
+		{"that is the public API of a gateway", []string{"cluster", "events", "--admin", d.API}},
+		{"that is the management listener of a gateway", []string{"shard", "ls", "--admin", at[cluster.Gateway].Management}},
+		{"that is the management listener of a region", []string{"cluster", "status", "--admin", at[cluster.Region].Management}},
+		{"that is the service listener of a region", []string{"cluster", "status", "--admin", at[cluster.Region].Service}},
+		{"that is the service listener of a coordinator", []string{"cluster", "leave", "region-1", "--admin", at[cluster.Coordinator].Service}},
 		{"that is the management listener of a coordinator", []string{"call", "Counter/c1", "Get", "--gateway", d.Admin[0]}},
 	} {
-		if code, _, errOut := d.roost(test.args...); code != exitUsage || !strings.Contains(errOut, test.says) {
+		if code, _, errOut := d.roost(test.args...); code != app.ExitUsage || !strings.Contains(errOut, test.says) {
 			d.t.Errorf("roost %s: exit code %d; it said: %s", strings.Join(test.args, " "), code, errOut)
 		}
 	}
@@ -197,38 +198,38 @@ func TestUsage(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"usage: roost where TYPE ID", []string{"where"}},
-		{"is not the name of an entity", []string{"where", "", ""}},
-		{"is not the name of an entity", []string{"where", "Counter", ""}},
+		{"usage: roost entity explain TYPE/ID", []string{"entity", "explain"}},
+		{"is not the name of an entity", []string{"shard", "show", "", ""}},
+		{"is not the name of an entity", []string{"shard", "show", "Counter", ""}},
 		{"is not the name of an entity", []string{"call", "Counter/", "Get"}},
-		{"bad name: type", []string{"where", "Coun ter", "x"}},
+		{"bad name: type", []string{"shard", "show", "Coun ter", "x"}},
 		{"control character", []string{"call", "Counter/a\nb", "Get"}},
 		{"the command", []string{"call", "Counter/a", "Ge t"}},
 		{"--timeout is 0s", []string{"call", "Counter/a", "Get", "--timeout", "0s"}},
 		{"--idempotency-key is empty", []string{"call", "Counter/a", "Get", "--idempotency-key", ""}},
-		{"the name is empty", []string{"drain", ""}},
-		{"the name is empty", []string{"leave", " "}},
-		{"the name is empty", []string{"down", ""}},
-		{"the name is empty", []string{"remove", ""}},
+		{"the name is empty", []string{"region", "drain", ""}},
+		{"the name is empty", []string{"cluster", "leave", " "}},
+		{"the name is empty", []string{"cluster", "down", ""}},
+		{"the name is empty", []string{"cluster", "down", "--force", ""}},
 		{"the name is empty", []string{"dev", "kill", ""}},
 		{"usage: roost dev stop NAME", []string{"dev", "stop"}},
 		{"from 1 to 9", []string{"dev", "--coordinators", "0"}},
 		{"random or fixed", []string{"dev", "--ports", "weird"}},
 		{`log level "loud": write debug`, []string{"dev", "--ports", "random", "--log.level", "loud"}},
 	} {
-		if code, _, errOut := d.roost(test.args...); code != exitUsage || !strings.Contains(errOut, test.says) {
+		if code, _, errOut := d.roost(test.args...); code != app.ExitUsage || !strings.Contains(errOut, test.says) {
 			t.Errorf("roost %q: exit code %d; it said: %s", test.args, code, errOut)
 		}
 	}
-	if code, _, errOut := d.roost("dev", "--ports", "random", "--data", "/dev/null/x"); code != exitFailed || !strings.Contains(errOut, "directory /dev/null/x cannot be used") {
+	if code, _, errOut := d.roost("dev", "--ports", "random", "--data", "/dev/null/x"); code != app.ExitFailed || !strings.Contains(errOut, "directory /dev/null/x cannot be used") {
 		t.Errorf("an impossible --data: exit code %d; it said: %s", code, errOut)
 	}
 	// What is no Roost at all is not taken for a cluster either.
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotImplemented) }))
 	defer stranger.Close()
-	for _, command := range []string{"members", "events"} {
-		if code, _, errOut := d.roost(command, "--admin", stranger.URL); code != exitUsage || !strings.Contains(errOut, "something else answers there") {
-			t.Errorf("roost %s of a web server: exit code %d; it said: %s", command, code, errOut)
+	for _, command := range []string{"status", "events"} {
+		if code, _, errOut := d.roost("cluster", command, "--admin", stranger.URL); code != app.ExitUsage || !strings.Contains(errOut, "something else answers there") {
+			t.Errorf("roost cluster %s of a web server: exit code %d; it said: %s", command, code, errOut)
 		}
 	}
 }
@@ -236,58 +237,12 @@ func TestUsage(t *testing.T) {
 func TestVersion(t *testing.T) {
 	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
 	code, out, errOut := d.roost("--version")
-	if _, same, _ := d.roost("version"); code != 0 || !strings.HasPrefix(out, "roost ") || out != same {
-		t.Errorf("roost --version: %d %q %q; roost version: %q", code, out, errOut, same)
+	if _, short, _ := d.roost("-v"); code != 0 || !strings.HasPrefix(out, "roost ") || out != short {
+		t.Errorf("roost --version: %d %q %q; roost -v: %q", code, out, errOut, short)
 	}
-}
-
-// What roost dev says to try works, or says what it lacks.
-func TestHint(t *testing.T) {
-	for _, test := range []struct {
-		p    proof
-		want string
-	}{
-		{proof{counts: true}, `curl --json '{"delta":5}' localhost:8080/v1/Counter/c1/Add`},
-		{proof{typ: "Cart", command: "Show", readOnly: true, answers: true}, `curl localhost:8080/v1/Cart/example/Show`},
-		{proof{typ: "Cart", command: "Add"}, `curl --json 'INPUT' localhost:8080/v1/Cart/example/Add   INPUT: what Add takes, as JSON`},
-		{proof{typ: "Cart", command: "Add", asks: true}, `curl -H "Authorization: Bearer $ROOST_TOKEN" --json 'INPUT' localhost:8080/v1/Cart/example/Add   INPUT: what Add takes, as JSON`},
-	} {
-		if got := test.p.curl("http://localhost:8080"); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.p, got, test.want)
-		}
-	}
-}
-
-// An entity that answers proves that commands come through, whatever it answers: a
-// handler that fails is its author's matter.
-func TestProof(t *testing.T) {
-	for _, test := range []struct {
-		status  int
-		body    string
-		proves  bool
-		answers bool
-		asks    bool
-	}{
-		{200, `{}`, true, true, false},
-		{412, `{"code":"failed_precondition","msg":"no such cart","meta":{"executed":"true"}}`, true, false, false},
-		{400, `{"code":"invalid_argument","msg":"the input of Show","meta":{"executed":"false","error":"ROOST-1001"}}`, true, false, false},
-		{500, `{"code":"internal","msg":"Show failed and was undone","meta":{"executed":"false","error":"ROOST-1008"}}`, true, false, false},
-		{503, `{"code":"unavailable","msg":"no home yet","meta":{"executed":"false","error":"ROOST-1005"}}`, false, false, false},
-		{500, `{"code":"internal","msg":"lost","meta":{"executed":"unknown","error":"ROOST-1102"}}`, false, false, false},
-		{502, `<html>`, false, false, false},
-		{401, `{"code":"unauthenticated","msg":"not authenticated","meta":{"executed":"false","error":"ROOST-1016"}}`, true, false, true},
-		{403, `{"code":"permission_denied","msg":"not allowed","meta":{"executed":"false","error":"ROOST-1017"}}`, true, false, true},
-		{403, `{"code":"permission_denied","msg":"this listener is not x","meta":{"executed":"false","error":"ROOST-1013"}}`, false, false, false},
-	} {
-		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(test.status)
-			_, _ = w.Write([]byte(test.body))
-		}))
-		p := proof{http: http.DefaultClient, typ: "Cart", command: "Show", readOnly: true}
-		if err := p.send(t.Context(), gateway.URL); (err == nil) != test.proves || p.answers != test.answers || p.asks != test.asks {
-			t.Errorf("%d %s: %v, answers %t, asks %t", test.status, test.body, err, p.answers, p.asks)
-		}
-		gateway.Close()
+	var v struct{ Go string }
+	if d.must(&v, "--version"); v.Go == "" {
+		t.Errorf("roost --version -o json: %+v", v)
 	}
 }
 
@@ -298,17 +253,17 @@ func (d *devRun) exitCodes() {
 		args []string
 		says string
 	}{
-		{exitOK, []string{"members"}, ""},
-		{exitOK, []string{"shards", "--type", "Counter"}, ""},
-		{exitOK, []string{"dev", "ps"}, ""},
-		{exitNotFound, []string{"where", "Nothing", "x"}, "no entity type Nothing"},
-		{exitNotFound, []string{"shards", "--region", "region-77"}, "no region region-77"},
-		{exitNotFound, []string{"drain", "region-77"}, "no region region-77"},
-		{exitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
-		{exitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},
-		{exitFailed, []string{"call", "Counter/x", "Jump"}, "unimplemented"},
-		{exitFailed, []string{"call", "Counter/x", "Add", `{"delta":0}`}, "delta must not be 0"},
-		{exitFailed, []string{"dev", "--dir", d.dir}, "running already"},
+		{app.ExitOK, []string{"cluster", "status"}, ""},
+		{app.ExitOK, []string{"shard", "ls", "--type", "Counter"}, ""},
+		{app.ExitOK, []string{"dev", "ps"}, ""},
+		{app.ExitNotFound, []string{"shard", "show", "Nothing", "x"}, "no entity type Nothing"},
+		{app.ExitNotFound, []string{"shard", "ls", "--region", "region-77"}, "no region region-77"},
+		{app.ExitNotFound, []string{"region", "drain", "region-77"}, "no region region-77"},
+		{app.ExitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
+		{app.ExitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},
+		{app.ExitFailed, []string{"call", "Counter/x", "Jump"}, "unimplemented"},
+		{app.ExitFailed, []string{"call", "Counter/x", "Add", `{"delta":0}`}, "delta must not be 0"},
+		{app.ExitFailed, []string{"dev", "--dir", d.dir}, "running already"},
 	} {
 		code, _, errOut := d.roost(test.args...)
 		if code != test.code || !strings.Contains(errOut, test.says) {
@@ -329,10 +284,10 @@ func TestDevKilled(t *testing.T) {
 	}
 	_ = d.cmd.Wait()
 	d.nobodyLeft()
-	if code, _, errOut := d.roost("members"); code != exitUnreachable {
-		t.Errorf("roost members without a cluster: %d %s", code, errOut)
+	if code, _, errOut := d.roost("cluster", "status"); code != app.ExitUnreachable {
+		t.Errorf("roost cluster status without a cluster: %d %s", code, errOut)
 	}
-	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != exitUnreachable {
+	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != app.ExitUnreachable {
 		t.Errorf("roost call without a cluster: %d %s", code, errOut)
 	}
 
@@ -353,7 +308,7 @@ func TestDevKilled(t *testing.T) {
 		}
 		return err
 	})
-	if code := half.interrupt(1); code != exitInterrupted || half.err.String() != "" {
+	if code := half.interrupt(1); code != app.ExitInterrupted || half.err.String() != "" {
 		t.Errorf("Ctrl-C in the middle of a start: exit code %d\n%s", code, half.err)
 	}
 
@@ -373,7 +328,7 @@ func TestDevKilled(t *testing.T) {
 func TestDevRefuses(t *testing.T) {
 	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
 	for _, of := range []string{"region-9=v2", "gateway-1=v2", "region-1=v\u202e2"} {
-		if code, _, errOut := d.roost("dev", "--ports", "random", "--app.version", of); code != exitUsage || !strings.Contains(errOut, "--app.version") {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--app.version", of); code != app.ExitUsage || !strings.Contains(errOut, "--app.version") {
 			t.Errorf("--app.version %s: exit code %d, %s", of, code, errOut)
 		}
 	}
@@ -384,27 +339,27 @@ func TestDevRefuses(t *testing.T) {
 		"region-1":              "write PROCESS.KEY=VALUE",
 		"region-1.node.zone":    "write PROCESS.KEY=VALUE",
 	} {
-		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != exitUsage || !strings.Contains(errOut, "--set "+set+": "+want) {
+		if code, _, errOut := d.roost("dev", "--ports", "random", "--set", set); code != app.ExitUsage || !strings.Contains(errOut, "--set "+set+": "+want) {
 			t.Errorf("--set %s: exit code %d, %s", set, code, errOut)
 		}
 	}
-	if code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.tls.cert=r.pem"); code != exitUsage || !strings.Contains(errOut, "use --tls") {
+	if code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.tls.cert=r.pem"); code != app.ExitUsage || !strings.Contains(errOut, "use --tls") {
 		t.Errorf("--set of a certificate: exit code %d, %s", code, errOut)
 	}
 	code, _, errOut := d.roost("dev", "--ports", "random", "--set", "region-2.node.zon=a")
-	if code != exitFailed || !strings.Contains(errOut, "node.zon") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "node.zon") {
 		t.Errorf("a key that no region has: %d %s", code, errOut)
 	}
 	code, _, errOut = d.roost("dev", "--ports", "random", "--regions", "0")
-	if code != exitUsage || !strings.Contains(errOut, "at least one region") {
+	if code != app.ExitUsage || !strings.Contains(errOut, "at least one region") {
 		t.Errorf("without regions: %d %s", code, errOut)
 	}
 	code, _, errOut = d.roost("dev", "--ports", "random", "--region", "./nothing")
-	if code != exitFailed || !strings.Contains(errOut, "nothing") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "nothing") {
 		t.Errorf("with a region binary that is missing: %d %s", code, errOut)
 	}
 	code, _, errOut = d.roost("dev", "--ports", "random", "--bin", t.TempDir())
-	if code != exitFailed || !strings.Contains(errOut, "make build") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "make build") {
 		t.Errorf("without binaries: %d %s", code, errOut)
 	}
 	unlock, err := cluster.Lock(filepath.Join(d.dir, "dev.lock"))
@@ -412,7 +367,7 @@ func TestDevRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	if code, _, errOut = d.roost("dev"); code != exitFailed || !strings.Contains(errOut, "running already") {
+	if code, _, errOut = d.roost("dev"); code != app.ExitFailed || !strings.Contains(errOut, "running already") {
 		t.Errorf("with another dev cluster: %d %s", code, errOut)
 	}
 }
@@ -435,26 +390,12 @@ func TestDevWarns(t *testing.T) {
 	}
 	t.Cleanup(again.cleanUp)
 	eventually(t, "a warning of the coordinator", func() error {
-		if said := again.err.String(); !strings.Contains(said, "coordinator-1 warns: journal: ") || !strings.Contains(said, "roost journal check --facts") || !strings.Contains(said, "roost repair facts") {
+		if said := again.err.String(); !strings.Contains(said, "coordinator-1 warns: journal: ") || !strings.Contains(said, "roost journal check --facts") || !strings.Contains(said, "roost journal repair facts") {
 			return fmt.Errorf("roost dev said %s", said)
 		}
 		return nil
 	})
 	again.interrupt(1)
-}
-
-// TestWarningsBegin: a warning is printed when it begins, and again when it comes back.
-func TestWarningsBegin(t *testing.T) {
-	w := warnings{}
-	one, two := cluster.Warning{Process: "c-1", Check: "journal", Text: "for 1 s"}, cluster.Warning{Process: "c-2", Check: "journal", Text: "for 1 s"}
-	later := cluster.Warning{Process: "c-1", Check: "journal", Text: "for 2 s"}
-	for i, step := range []struct{ list, want []cluster.Warning }{
-		{[]cluster.Warning{one}, []cluster.Warning{one}}, {[]cluster.Warning{later, two}, []cluster.Warning{two}}, {nil, nil}, {[]cluster.Warning{one}, []cluster.Warning{one}},
-	} {
-		if got := w.begun(step.list); fmt.Sprint(got) != fmt.Sprint(step.want) {
-			t.Errorf("step %d: %v has begun, want %v", i, got, step.want)
-		}
-	}
 }
 
 // damageFacts damages the last record of the coordinators' facts.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
 // peersFile is a file with peers.
@@ -34,7 +36,7 @@ func writePeers(t *testing.T, path, text string) {
 func TestDiscoveryLs(t *testing.T) {
 	path := peersFile(t, "region@b:2\ncoordinator@a:1\nc:3\n")
 	var out, errOut bytes.Buffer
-	if code := run(t.Context(), []string{"discovery", "ls", "file:" + path}, &out, &errOut); code != exitOK {
+	if code := run(t.Context(), []string{"cluster", "discovery", "file:" + path}, &out, &errOut); code != app.ExitOK {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
 	want := "ROLE         ADDRESS\ncoordinator  a:1\nregion       b:2\n-            c:3\n3 peers, asked in "
@@ -43,7 +45,7 @@ func TestDiscoveryLs(t *testing.T) {
 	}
 	out.Reset()
 	t.Setenv("ROOST_DISCOVERY_URL", "static:")
-	if code := run(t.Context(), []string{"discovery", "ls", "-o", "json"}, &out, &errOut); code != exitOK || !strings.Contains(out.String(), `"url":"static:","peers":[]`) {
+	if code := run(t.Context(), []string{"cluster", "discovery", "-o", "json"}, &out, &errOut); code != app.ExitOK || !strings.Contains(out.String(), `"url":"static:","peers":[]`) {
 		t.Errorf("exit code %d: %s%s", code, out.String(), errOut.String())
 	}
 }
@@ -55,15 +57,17 @@ func TestDiscoveryMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		{"ls", exitUsage, "ROOST_DISCOVERY_URL"},
-		{"ls etcd://a:1/x?colour=red", exitUsage, `unknown parameter "colour"; etcd takes ca, cert`},
-		{"ls zookeeper://a:1/x", exitUsage, "kubernetes"},
-		{"ls file:/nonexistent/peers", exitFailed, "/nonexistent/peers"},
-		{"watch static:a", exitUsage, "host:port"},
-		{"test static:a:1 --timeout 0s", exitFailed, "discovery does not work"},
+		{"", app.ExitUsage, "ROOST_DISCOVERY_URL"},
+		{"etcd://a:1/x?colour=red", app.ExitUsage, `unknown parameter "colour"; etcd takes ca, cert`},
+		{"zookeeper://a:1/x", app.ExitUsage, "kubernetes"},
+		{"file:/nonexistent/peers", app.ExitFailed, "/nonexistent/peers"},
+		{"--watch static:a", app.ExitUsage, "host:port"},
+		{"--test static:a:1 --timeout 0s", app.ExitFailed, "discovery does not work"},
+		{"--test --watch static:a:1", app.ExitUsage, "--test cannot be combined with --watch"},
+		{"--write static:a:1", app.ExitUsage, "--write is for --test"},
 	} {
 		var out, errOut bytes.Buffer
-		code := run(t.Context(), append([]string{"discovery"}, strings.Fields(c.args)...), &out, &errOut)
+		code := run(t.Context(), append([]string{"cluster", "discovery"}, strings.Fields(c.args)...), &out, &errOut)
 		if code != c.code || !strings.Contains(errOut.String(), c.says) {
 			t.Errorf("%s: exit code %d, %s; want %d, %q", c.args, code, errOut.String(), c.code, c.says)
 		}
@@ -81,13 +85,13 @@ func TestDiscoveryTest(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		{"coordinator@" + l.Addr().String(), exitOK, []string{"ok    answer    1 peer", "ok    peers     1 coordinator", "ok    changes", "ok    write     nobody", "ok    reach     all"}},
-		{"region@127.0.0.1:1", exitOK, []string{"warn  peers     1 region", "next:", "there is no coordinator", "warn  reach     1 of 1"}},
-		{"", exitOK, []string{"warn  peers     nobody is listed", "one host:port per line"}},
-		{"nonsense", exitFailed, []string{"fail  answer", ":1:", "next:"}},
+		{"coordinator@" + l.Addr().String(), app.ExitOK, []string{"ok    answer    1 peer", "ok    peers     1 coordinator", "ok    changes", "ok    write     nobody", "ok    reach     all"}},
+		{"region@127.0.0.1:1", app.ExitOK, []string{"warn  peers     1 region", "next:", "there is no coordinator", "warn  reach     1 of 1"}},
+		{"", app.ExitOK, []string{"warn  peers     nobody is listed", "one host:port per line"}},
+		{"nonsense", app.ExitFailed, []string{"fail  answer", ":1:", "next:"}},
 	} {
 		var out, errOut bytes.Buffer
-		code := run(t.Context(), []string{"discovery", "test", "--write", "file:" + peersFile(t, c.peers)}, &out, &errOut)
+		code := run(t.Context(), []string{"cluster", "discovery", "--test", "--write", "file:" + peersFile(t, c.peers)}, &out, &errOut)
 		if code != c.code {
 			t.Errorf("%q: exit code %d, %s", c.peers, code, errOut.String())
 		}
@@ -99,12 +103,12 @@ func TestDiscoveryTest(t *testing.T) {
 	}
 	var out, errOut bytes.Buffer
 	// Nobody listens there.
-	code := run(t.Context(), []string{"discovery", "test", "-o", "json", "consul://127.0.0.1:1/roost"}, &out, &errOut)
+	code := run(t.Context(), []string{"cluster", "discovery", "--test", "-o", "json", "consul://127.0.0.1:1/roost"}, &out, &errOut)
 	var res struct {
 		OK     bool
-		Checks []check
+		Checks []struct{ Next string }
 	}
-	if err := json.Unmarshal(out.Bytes(), &res); err != nil || code != exitFailed || res.OK || len(res.Checks) != 1 || !strings.Contains(res.Checks[0].Next, "host and port") {
+	if err := json.Unmarshal(out.Bytes(), &res); err != nil || code != app.ExitFailed || res.OK || len(res.Checks) != 1 || !strings.Contains(res.Checks[0].Next, "host and port") {
 		t.Errorf("exit code %d, %v: %s", code, err, out.String())
 	}
 }
@@ -146,7 +150,7 @@ func TestDiscoveryWatch(t *testing.T) {
 	var out lines
 	var errOut bytes.Buffer
 	ended := make(chan int)
-	go func() { ended <- run(ctx, []string{"discovery", "watch", "file:" + path}, &out, &errOut) }()
+	go func() { ended <- run(ctx, []string{"cluster", "discovery", "--watch", "file:" + path}, &out, &errOut) }()
 	out.wait(t, "  +  -            a:1\n")
 	out.wait(t, "  +  region       b:2\n")
 	writePeers(t, path, "a:1\nc:3\n")
@@ -158,7 +162,7 @@ func TestDiscoveryWatch(t *testing.T) {
 	out.wait(t, "  =  no peers\n")
 	out.wait(t, "  !  answers again\n")
 	cancel()
-	if code := <-ended; code != exitInterrupted || errOut.Len() > 0 {
+	if code := <-ended; code != app.ExitInterrupted || errOut.Len() > 0 {
 		t.Errorf("exit code %d, %s", code, errOut.String())
 	}
 }

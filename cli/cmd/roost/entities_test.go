@@ -7,6 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -51,29 +52,29 @@ func TestEntities(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"entities", 0, header + first + hung + silent},
-		{"entities --active --limit 1", 0, "ENTITY       SHARD   REGION    STATE   MAILBOX  RUNNING  IDLE  RECORD\n" +
+		{"entity ls", 0, header + first + hung + silent},
+		{"entity ls --active --limit 1", 0, "ENTITY       SHARD   REGION    STATE   MAILBOX  RUNNING  IDLE  RECORD\n" +
 			`"Cart/a\nb"  Cart/4  region-1  active        0  -        1.5s       2` + "\n" + silent + "more are left; go on with --after two\n"},
-		{"entities --after two --type Cart", 0, alone + silent},
-		{"entities Cart --running-longer 1s --shard 17", 0, alone},
-		{"entities --stored", 0, "ENTITY     SHARD    REGION\nCart/anna  Cart/4   region-1\nCart/dora  Cart/17  -\n"},
-		{"entities Idle", 0, "no such entity is in memory in the 2 regions that answered\n"},
-		{"entities Idle --stored", 0, "nothing is stored of such entities\n"},
-		{"entities Plane", exitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"entities Cart --type Cart", exitUsage, "roost: the type is given twice, as an argument and by --type\n"},
-		{"entities --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
-		{"entities --active --stored", exitUsage, "roost: --active cannot be combined with --stored\n"},
-		{"entities --stored --running-longer 1s", exitUsage, "roost: --running-longer cannot be combined with --stored: turns run in memory\n"},
-		{"entities --running-longer 0s", exitUsage, "roost: --running-longer is 0s; it must be at least 1ms\n"},
-		{"entities --shard 3", exitUsage, "roost: --shard is given without a type: each type has shards of its own\n"},
-		{"entities Cart --shard -1", exitUsage, "roost: --shard is -1; see roost shards\n"},
+		{"entity ls --after two --type Cart", 0, alone + silent},
+		{"entity ls Cart --running-longer 1s --shard 17", 0, alone},
+		{"entity ls --stored", 0, "ENTITY     SHARD    REGION\nCart/anna  Cart/4   region-1\nCart/dora  Cart/17  -\n"},
+		{"entity ls Idle", 0, "no such entity is in memory in the 2 regions that answered\n"},
+		{"entity ls Idle --stored", 0, "nothing is stored of such entities\n"},
+		{"entity ls Plane", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"entity ls Cart --type Cart", app.ExitUsage, "roost: the type is given twice, as an argument and by --type\n"},
+		{"entity ls --limit 0", app.ExitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"entity ls --active --stored", app.ExitUsage, "roost: --active cannot be combined with --stored\n"},
+		{"entity ls --stored --running-longer 1s", app.ExitUsage, "roost: --running-longer cannot be combined with --stored: turns run in memory\n"},
+		{"entity ls --running-longer 0s", app.ExitUsage, "roost: --running-longer is 0s; it must be at least 1ms\n"},
+		{"entity ls --shard 3", app.ExitUsage, "roost: --shard is given without a type: each type has shards of its own\n"},
+		{"entity ls Cart --shard -1", app.ExitUsage, "roost: --shard is -1; see roost shard ls\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, out, _ := roost(t, "entities", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"id":`) != 2 || strings.Count(out, `"reason":`) != 1 || !strings.Contains(out, `"running_ms":"93400"`) || !strings.Contains(out, `"waits_for_id":"s1"`) {
+	if code, out, _ := roost(t, "entity", "ls", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"id":`) != 2 || strings.Count(out, `"reason":`) != 1 || !strings.Contains(out, `"running_ms":"93400"`) || !strings.Contains(out, `"waits_for_id":"s1"`) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

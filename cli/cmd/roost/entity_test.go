@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
 // TestOperatorsDoubt: only what may have reached a coordinator is said to be possibly applied.
@@ -33,15 +35,15 @@ func TestOperatorsDoubt(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{nobody, exitUnreachable, "(it was not applied)"},
-		{standby, exitUnreachable, "(it was not applied)"},
-		{slow, exitTimedOut, "the entity is busy: it may have been applied"},
-		{standby + "," + unserved, exitFailed, "not applied: connection refused (it was not applied)"}, // what the active one says counts
-		{unserved + "," + standby, exitFailed, "not applied: connection refused (it was not applied)"},
-		{silent.URL, exitTimedOut, "it may have been applied; send it again under the same key"},
+		{nobody, app.ExitUnreachable, "(it was not applied)"},
+		{standby, app.ExitUnreachable, "(it was not applied)"},
+		{slow, app.ExitTimedOut, "the entity is busy: it may have been applied"},
+		{standby + "," + unserved, app.ExitFailed, "not applied: connection refused (it was not applied)"}, // what the active one says counts
+		{unserved + "," + standby, app.ExitFailed, "not applied: connection refused (it was not applied)"},
+		{silent.URL, app.ExitTimedOut, "it may have been applied; send it again under the same key"},
 	} {
 		code, _, errOut := roost(t, "--admin", test.admin, "entity", "delete", "Cart/dora", "--reason", "gone", "--timeout", "400ms")
-		if code != test.code || !strings.Contains(errOut, test.want) || strings.Contains(errOut, "may have been") != (test.code == exitTimedOut) {
+		if code != test.code || !strings.Contains(errOut, test.want) || strings.Contains(errOut, "may have been") != (test.code == app.ExitTimedOut) {
 			t.Errorf("%s: exit code %d, want %d: %s", test.admin, code, test.code, errOut)
 		}
 	}

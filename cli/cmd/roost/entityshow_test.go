@@ -7,6 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -110,9 +111,9 @@ stored     records up to 41, deleted by record 3, events up to record 30 are tri
 snapshot   after record 38, 20.0 MiB
 remembered last active 1970-01-01T00:00:01.000Z
 reminder   "pay\nnow" runs Pay at 1970-01-01T00:00:05.000Z, and then every 1m0s; failed 2 times: unavailable: away
-           and more: roost reminders TYPE/ID
+           and more: roost entity reminders TYPE/ID
 send       Reserve to Stock/s1, pending since 1970-01-01T00:00:06.000Z
-           and more: roost sends TYPE/ID
+           and more: roost entity sends TYPE/ID
 `
 	const first = "    41  1970-01-01T00:00:07.000Z     99  1.9    key-1       Added v2 (7 bytes), Raw (1 byte), 1 reminder, send Reserve to Stock/s1\n"
 	for _, test := range []struct {
@@ -130,12 +131,12 @@ send       Reserve to Stock/s1, pending since 1970-01-01T00:00:06.000Z
 		{"Cart/bomb", 0, "entity     Cart/bomb\n" + where + "quarantine since noon, roost: its command Checkout ended r1, r2\n"},
 		{"Cart/cached", 0, "entity     Cart/cached\n" + where + "memory     not in memory: its next command loads it\nstored     nothing: the type is volatile\n"},
 		{"Cart/lost", 0, "entity     Cart/lost\n" + where + "missing    region-2: no answer within 2s\ndamaged    its records cannot be read: damaged\n"},
-		{"Plane/none", exitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"Cart/dora --state", exitFailed, "roost: this cluster does not show what entities store; set coordinator.show_payloads to allow it, and region.show_payloads for the state\n"},
-		{"Cart", exitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Cart/anna\n"},
-		{"Cart/dora --events 1001", exitUsage, "roost: --events is 1001, must be at most 1000; go on with --before\n"},
-		{"Cart/dora --before 0", exitUsage, "roost: --before is 0; there is no record before the first one, which has the number 1\n"},
-		{"Cart/dora --query-timeout 1h", exitUsage, "roost: --query-timeout is 1h0m0s; it must be 1ms to 30s\n"},
+		{"Plane/none", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"Cart/dora --state", app.ExitFailed, "roost: this cluster does not show what entities store; set coordinator.show_payloads to allow it, and region.show_payloads for the state\n"},
+		{"Cart", app.ExitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Cart/anna\n"},
+		{"Cart/dora --events 1001", app.ExitUsage, "roost: --events is 1001, must be at most 1000; go on with --before\n"},
+		{"Cart/dora --before 0", app.ExitUsage, "roost: --before is 0; there is no record before the first one, which has the number 1\n"},
+		{"Cart/dora --query-timeout 1h", app.ExitUsage, "roost: --query-timeout is 1h0m0s; it must be 1ms to 30s\n"},
 	} {
 		code, out, errOut := roost(t, append(append([]string{"entity", "show"}, strings.Fields(test.command)...), "--admin", admin)...)
 		if code != test.code || out+errOut != strings.ReplaceAll(test.want, "because balance", "because "+sharding.CauseText("balance")) {
@@ -154,45 +155,52 @@ func TestRegionsAndShardStates(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"regions", 0, `REGION    SHARDS  ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING    JOURNAL
+		{"region ls", 0, `REGION    SHARDS  ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING    JOURNAL
 region-1      10       100  3.0 MiB    12.5/s     25.0%      0.5  2.0 KiB/s
 region-2       0         0        -     0.0/s      0.0%      0.0  0.0 KiB/s
 all           10       100  3.0 MiB    12.5/s     25.0%      0.5  2.0 KiB/s
 in region-1, 1 command waits for shards that it does not serve yet
 region-3 is missing: connection refused
 `},
-		{"regions --types --type Cart --region region-1", 0, `REGION    TYPE   SHARDS  ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING    JOURNAL
+		{"region show region-1 --type Cart", 0, `REGION    TYPE   SHARDS  ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING    JOURNAL
 region-1  Cart       10       100  3.0 MiB    12.5/s     25.0%      0.5  2.0 KiB/s
 all       (all)      10       100  3.0 MiB    12.5/s     25.0%      0.5  2.0 KiB/s
 in region-1, 1 command waits for shards that it does not serve yet
 region-3 is missing: connection refused
 `},
-		{"regions --query-timeout 1ms", 0, "no region is registered\n"},
-		{"regions --query-timeout 31s", exitUsage, "roost: --query-timeout is 31s; it must be 1ms to 30s\n"},
-		{"shards --entities", 0, `SHARD   REGION    PHASE        ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING
+		{"region ls --types --type Cart", 0, `REGION    TYPE   SHARDS  ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING    JOURNAL
+region-1  Cart       10       100  3.0 MiB    12.5/s     25.0%      0.5  2.0 KiB/s
+all       (all)      10       100  3.0 MiB    12.5/s     25.0%      0.5  2.0 KiB/s
+in region-1, 1 command waits for shards that it does not serve yet
+region-3 is missing: connection refused
+`},
+		{"region show", app.ExitUsage, "roost: one name is needed, 0 are given\nusage: roost region show REGION [flags]\nsee: roost region show --help\n"},
+		{"region ls --query-timeout 1ms", 0, "no region is registered\n"},
+		{"region ls --query-timeout 31s", app.ExitUsage, "roost: --query-timeout is 31s; it must be 1ms to 30s\n"},
+		{"shard ls --entities", 0, `SHARD   REGION    PHASE        ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING
 Cart/4  region-1  serving            12  3.0 MiB    12.5/s     25.0%      1.5
 Cart/5  region-3  handing-off         -        -         -         -        -
 12 entities are in memory in 1 shard; of 1 shard (-) nothing is known
 region-3 has not answered: connection refused
 `},
-		{"shards --entities --limit 1", 0, `SHARD   REGION    PHASE    ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING
+		{"shard ls --entities --limit 1", 0, `SHARD   REGION    PHASE    ENTITIES   MEMORY  COMMANDS  HANDLERS  WAITING
 Cart/4  region-1  serving        12  3.0 MiB    12.5/s     25.0%      1.5
 12 entities are in memory in 1 shard
 region-3 has not answered: connection refused
 more are left; go on with --after two
 `},
-		{"shards --limit 5", exitUsage, "roost: --limit is for --entities\n"},
-		{"shards --entities --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"shard ls --limit 5", app.ExitUsage, "roost: --limit is for --entities\n"},
+		{"shard ls --entities --limit 0", app.ExitUsage, "roost: --limit is 0; it must be at least 1\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, out, _ := roost(t, "regions", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"region":`) != 3 {
+	if code, out, _ := roost(t, "region", "ls", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"region":`) != 3 {
 		t.Errorf("exit code %d, %s", code, out)
 	}
-	if code, out, _ := roost(t, "shards", "--entities", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"shard":`) != 2 {
+	if code, out, _ := roost(t, "shard", "ls", "--entities", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"shard":`) != 2 {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

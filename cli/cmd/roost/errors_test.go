@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/errornumber"
 )
 
@@ -222,8 +223,8 @@ executed    false: the command was definitely not applied
 repeat      no: the answer stays the same until something is changed
 causes      Regions ended one after the other while the entity ran, or an operator has put it into
             quarantine.
-what to do  See roost quarantine list, find the cause, and release the entity with roost quarantine
-            release. See docs/repair.md.
+what to do  See roost entity quarantine, find the cause, and release the entity with roost entity
+            quarantine --undo. See docs/repair.md.
 `
 	for _, c := range []struct {
 		command string
@@ -233,9 +234,9 @@ what to do  See roost quarantine list, find the cause, and release the entity wi
 		{"errors 1019", 0, quarantined},
 		{"errors ROOST-1019", 0, quarantined},
 		{"errors roost-1019", 0, quarantined},
-		{"errors 1999", exitNotFound, "roost: there is no " + errornumber.Prefix + "1999 in this release; there are " + ranges + "\n"},
-		{"errors ROOST-", exitUsage, `roost: "ROOST-" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
-		{"errors 101", exitUsage, `roost: "101" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
+		{"errors 1999", app.ExitNotFound, "roost: there is no " + errornumber.Prefix + "1999 in this release; there are " + ranges + "\n"},
+		{"errors ROOST-", app.ExitUsage, `roost: "ROOST-" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
+		{"errors 101", app.ExitUsage, `roost: "101" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
 		{"errors 1103 -o json", 0, `{"number":"ROOST-1103","answers":[{"code":"aborted","status":409}],"executed":"unknown","repeat":"no",`},
 		{"errors 1102 -o json", 0, `{"number":"ROOST-1102","answers":[],"executed":"unknown","repeat":"with its key",`},
 		{"errors -o json", 0, `{"errors":[{"number":"ROOST-1001",`},

@@ -2,13 +2,13 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
@@ -46,14 +46,14 @@ func TestJournalCheck(t *testing.T) {
 		}
 	}
 
-	out, _ := run(exitOK) // with the binary that runs
+	out, _ := run(app.ExitOK) // with the binary that runs
 	contains(out, "this program reads all of it")
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
 		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type",
 		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n", "  shards in which none was found, but whose regions may store it; then a region with this program is not given them either: 3\n")
 	add("anna") // nobody was disturbed
-	out, _ = run(exitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
+	out, _ = run(app.ExitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
 	var report struct {
 		Complete bool
 		Types    []struct {
@@ -78,26 +78,26 @@ func TestJournalCheck(t *testing.T) {
 	// Snapshots are dropped beside the cluster, which continues, and makes the next one.
 	drop := func(code int, says string, args ...string) {
 		t.Helper()
-		got, out, errOut := d.roost(append([]string{"snapshot", "drop"}, args...)...)
+		got, out, errOut := d.roost(append([]string{"journal", "snapshot", "drop"}, args...)...)
 		if got != code || !strings.Contains(out+errOut, says) {
-			t.Errorf("roost snapshot drop %v: exit code %d, want %d\n%s%s", args, got, code, out, errOut)
+			t.Errorf("roost journal snapshot drop %v: exit code %d, want %d\n%s%s", args, got, code, out, errOut)
 		}
 	}
 	drop(1, "were kept, because this program could not rebuild the entity: 1\n", "Cart", "--region", filepath.Join(bin, "renamed-region"))
-	drop(exitOK, "would be dropped: 1\n", "Cart/anna", "--dry-run")
-	drop(exitOK, "were dropped: 1\n", "Cart", "--region", filepath.Join(bin, "shop-region-v2"))
-	drop(exitOK, "were dropped: 0\n", "Cart")
-	drop(exitUnchecked, "nothing is stored of Cart/nobody", "Cart/nobody")
+	drop(app.ExitOK, "would be dropped: 1\n", "Cart/anna", "--dry-run")
+	drop(app.ExitOK, "were dropped: 1\n", "Cart", "--region", filepath.Join(bin, "shop-region-v2"))
+	drop(app.ExitOK, "were dropped: 0\n", "Cart")
+	drop(app.ExitUnchecked, "nothing is stored of Cart/nobody", "Cart/nobody")
 	for range 10 {
 		add("anna")
 	}
-	drop(exitOK, "would be dropped: 1\n", "Cart", "--dry-run")
+	drop(app.ExitOK, "would be dropped: 1\n", "Cart", "--dry-run")
 
 	// The binary alone, and what keeps either of them from checking.
 	cmd := exec.Command(filepath.Join(bin, "shop-region-v2"), "journal", "check", "--journal.url", "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
 	var problems strings.Builder
 	cmd.Stderr = &problems
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitUnchecked {
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != app.ExitUnchecked {
 		t.Errorf("no journal: %v", err)
 	}
 	contains(problems.String(), "there is no such file")
@@ -112,57 +112,10 @@ func TestJournalCheck(t *testing.T) {
 		"--sample is -1":  {"--sample", "-1"},
 		"must be 1 to":    {"--sample", "2000000"},
 	} {
-		_, errOut := run(exitUnchecked, args...)
+		_, errOut := run(app.ExitUnchecked, args...)
 		contains(errOut, what)
 	}
 	if _, err := os.Stat("none.db"); err == nil {
 		t.Error("the check has made a file")
-	}
-}
-
-// TestJournalPages: a damaged page of an SQLite journal is named, and the exit code is at least 1.
-func TestJournalPages(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "j.db")
-	t.Setenv("ROOST_JOURNAL_URL", "")
-	storeCart(t, "sqlite:"+file)
-	check := func(result error) (says string, err error) {
-		var errOut strings.Builder
-		a := &app{out: &errOut, err: &errOut}
-		f := toolFlags{journal: journalFlags{url: "sqlite:" + file}}
-		err = a.withPages(t.Context(), f, result)
-		return errOut.String(), err
-	}
-	if says, err := check(nil); err != nil || says != "" {
-		t.Errorf("a whole file: %v %s", err, says)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const page = 4096
-	whole, named := file, 0
-	for at := page - 100; at < len(content); at += page {
-		number := at/page + 1
-		file = fmt.Sprintf("%s-%d", whole, number) // what was found damaged of a file is remembered
-		content[at] ^= 1
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		content[at] ^= 1
-		says, err := check(nil)
-		if opened := strings.Contains(says, fmt.Sprintf("Damaged pages of %s: %d (1 of %d).\nStop the coordinators", file, number, len(content)/page)); opened {
-			named++
-		} else if !strings.Contains(says, fmt.Sprintf("damaged pages of %s: %d;", file, number)) { // the journal cannot be opened
-			t.Errorf("page %d is damaged: %s", number, says)
-		}
-		if err != toolStatus(exitFailed) {
-			t.Errorf("page %d is damaged: %v", number, err)
-		}
-		if _, err := check(toolStatus(exitUnchecked)); err != toolStatus(exitUnchecked) {
-			t.Errorf("page %d is damaged, and the region binary could not check all: %v", number, err)
-		}
-	}
-	if named == 0 {
-		t.Error("no file with a damaged page could be opened")
 	}
 }

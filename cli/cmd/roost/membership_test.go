@@ -10,6 +10,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -22,7 +23,7 @@ type fakeMember struct {
 
 func (f *fakeMember) find(node string) (*adminv1.NodeResponse, error) {
 	if node != "region-1" && node != "10.0.0.2:25520#2a" {
-		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost members", node)
+		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost cluster status", node)
 	}
 	return &adminv1.NodeResponse{Member: &adminv1.Member{Name: "region-1", Addr: "10.0.0.2:25520", Uid: "2a", Status: "up", Reachable: true}}, nil
 }
@@ -78,19 +79,19 @@ func TestSteeringMembers(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"down region-1 --admin " + both, 0, "region-1 is declared down: its shards move, and its process stops as soon as it learns of it\n"},
-		{"remove region-1 -o json --admin " + both, 0, `{"name":"region-1","addr":"10.0.0.2:25520","uid":"2a","outcome":"removed"}` + "\n"},
-		{"remove region-7 --admin " + both, exitNotFound, "roost: no member \"region-7\"; see roost members\n"},
-		{"down --admin " + both, exitUsage, "roost: one name is needed, 0 are given\nusage: roost down NODE [flags]\nsee: roost down --help\n"},
-		{"join 10.0.0.4:25521 --admin " + both, exitUsage, "roost: which process should join? give its management URL: --admin http://localhost:8558\n"},
-		{"join 10.0.0.4:25521 --admin " + member, 0, "10.0.0.9:1#1 asks 10.0.0.4:25521 to be let in; see roost members, and its log if it does not appear there\n"},
+		{"cluster down region-1 --admin " + both, 0, "region-1 is declared down: its shards move, and its process stops as soon as it learns of it\n"},
+		{"cluster down region-1 --force -o json --admin " + both, 0, `{"name":"region-1","addr":"10.0.0.2:25520","uid":"2a","outcome":"removed"}` + "\n"},
+		{"cluster down region-7 --force --admin " + both, app.ExitNotFound, "roost: no member \"region-7\"; see roost cluster status\n"},
+		{"cluster down --admin " + both, app.ExitUsage, "roost: one name is needed, 0 are given\nusage: roost cluster down NODE [flags]\nsee: roost cluster down --help\n"},
+		{"cluster join 10.0.0.4:25521 --admin " + both, app.ExitUsage, "roost: which process should join? give its management URL: --admin http://localhost:8558\n"},
+		{"cluster join 10.0.0.4:25521 --admin " + member, 0, "10.0.0.9:1#1 asks 10.0.0.4:25521 to be let in; see roost cluster status, and its log if it does not appear there\n"},
 	} {
 		code, out, errOut := roost(t, strings.Fields(test.command)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, _, errOut := roost(t, "down", "region-1", "--admin", gone.URL); code != exitUnreachable {
+	if code, _, errOut := roost(t, "cluster", "down", "region-1", "--admin", gone.URL); code != app.ExitUnreachable {
 		t.Errorf("nobody answers: %d %s", code, errOut)
 	}
 }
@@ -113,23 +114,23 @@ func (c timeIsOver) Err() error {
 }
 
 func TestLeave(t *testing.T) {
-	code, out, errOut := roost(t, "leave", "region-1", "--admin", serveMember(t, &fakeMember{}))
+	code, out, errOut := roost(t, "cluster", "leave", "region-1", "--admin", serveMember(t, &fakeMember{}))
 	if code != 0 || !strings.HasPrefix(out, "region-1 has left the cluster") {
 		t.Errorf("leave: %d\n%s%s", code, out, errOut)
 	}
 	over := timeIsOver{t.Context(), make(chan struct{})}
 	stays := serveMember(t, &fakeMember{stays: func() { close(over.done) }})
 	var stdout, stderr bytes.Buffer
-	code = run(over, []string{"leave", "region-1", "--admin", stays}, &stdout, &stderr)
+	code = run(over, []string{"cluster", "leave", "region-1", "--admin", stays}, &stdout, &stderr)
 	errOut = stderr.String()
-	if code != exitTimedOut || errOut != "roost: region-1 is still up; it continues to leave, see roost members\n" {
+	if code != app.ExitTimedOut || errOut != "roost: region-1 is still up; it continues to leave, see roost cluster status\n" {
 		t.Errorf("one that stays: %d %s", code, errOut)
 	}
 }
 
 func TestEvents(t *testing.T) {
 	url := serveMember(t, &fakeMember{stream: "a#1"})
-	code, out, _ := roost(t, "events", "--all", "--admin", url)
+	code, out, _ := roost(t, "cluster", "events", "--all", "--admin", url)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 4 {
 		t.Fatalf("%d:\n%s", code, out)
@@ -144,7 +145,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%q, want %q", lines[i], want)
 		}
 	}
-	_, out, _ = roost(t, "events", "-f", "--admin", url)
+	_, out, _ = roost(t, "cluster", "events", "-f", "--admin", url)
 	if n := strings.Count(out, "region-1 is up"); n != 3 || strings.Contains(out, "eyes") {
 		t.Errorf("following gives\n%s", out)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
 // TestOwnRegion does what docs/own-region.md says for a checkout. What it says without one is
@@ -78,7 +78,7 @@ func TestNewRegionOverwritesNothing(t *testing.T) {
 	write(t, "shop/go.mod", "mine")
 	before := tree(t, "shop")
 	code, _, errOut := roost(t, "new", "region", "shop", "--roost-version", "v0.1.0")
-	if code != exitFailed || !strings.Contains(errOut, "go.mod") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "go.mod") {
 		t.Errorf("a second time: exit code %d, %s", code, errOut)
 	}
 	if after := tree(t, "shop"); !slices.Equal(after, before) {
@@ -111,42 +111,18 @@ func TestNewRegionRefuses(t *testing.T) {
 		{nil, "one name"},
 	} {
 		code, _, errOut := roost(t, append([]string{"new", "region"}, tc.args...)...)
-		if code != exitUsage || !strings.Contains(errOut, tc.says) {
+		if code != app.ExitUsage || !strings.Contains(errOut, tc.says) {
 			t.Errorf("roost new region %q: exit code %d, %s", tc.args, code, errOut)
 		}
 	}
 	checkout := t.TempDir()
 	write(t, filepath.Join(checkout, "services/region/go.mod"), "module x\n")
 	t.Chdir(checkout)
-	if code, _, errOut := roost(t, "new", "region", "shop", "--checkout", "."); code != exitUsage || !strings.Contains(errOut, "inside the checkout") {
+	if code, _, errOut := roost(t, "new", "region", "shop", "--checkout", "."); code != app.ExitUsage || !strings.Contains(errOut, "inside the checkout") {
 		t.Errorf("inside the checkout: exit code %d, %s", code, errOut)
 	}
 	if files := tree(t, "."); len(files) != 1 {
 		t.Errorf("files were written: %q", files)
-	}
-}
-
-func TestOwnVersion(t *testing.T) {
-	for _, tc := range []struct {
-		v  node.Version
-		ok bool
-	}{
-		{node.Version{Version: "v0.1.0"}, true},
-		{node.Version{Version: "v0.1.1-0.20260131120000-0123456789ab"}, true}, // installed from a commit
-		{node.Version{Version: "v0.1.0", Revision: "0123"}, false},            // built in a checkout
-		{node.Version{Version: "v0.1.0+dirty"}, false},
-		{node.Version{Version: "devel"}, false},
-	} {
-		if got, err := ownVersion(tc.v); (err == nil) != tc.ok || tc.ok && got != tc.v.Version {
-			t.Errorf("%+v: %q, %v", tc.v, got, err)
-		}
-	}
-}
-
-// TestNewRegionNeedsThisGo: what is written needs the version of Go that the region needs.
-func TestNewRegionNeedsThisGo(t *testing.T) {
-	if text := readFile(t, filepath.Join(root, "services/region/go.mod")); !strings.Contains(text, "\ngo "+goVersion+"\n") {
-		t.Errorf("goVersion is %s, and services/region/go.mod says:\n%s", goVersion, text)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -34,22 +35,22 @@ func (f *fakeAdmin) Quarantines(_ context.Context, req *adminv1.QuarantinesReque
 func TestQuarantine(t *testing.T) {
 	f := &fakeAdmin{}
 	url := serve(t, f)
-	code, out, _ := roost(t, "--admin", url, "quarantine", "list")
-	if code != exitOK || !strings.Contains(out, "Cart/dora  quarantined  Cart/17  region-3        2  Checkout  roost") {
+	code, out, _ := roost(t, "--admin", url, "entity", "quarantine")
+	if code != app.ExitOK || !strings.Contains(out, "Cart/dora  quarantined  Cart/17  region-3        2  Checkout  roost") {
 		t.Errorf("list: %d %s", code, out)
 	}
-	if _, out, _ = roost(t, "--admin", url, "quarantine", "list", "--type", "Other"); !strings.Contains(out, "no entity is quarantined") {
+	if _, out, _ = roost(t, "--admin", url, "entity", "quarantine", "--type", "Other"); !strings.Contains(out, "no entity is quarantined") {
 		t.Errorf("list of another type: %s", out)
 	}
-	code, out, _ = roost(t, "--admin", url, "quarantine", "add", "Cart/dora", "--reason", "it hangs", "--dry-run")
-	if code != exitOK || out != "nothing is changed; without --dry-run it would be so: Cart/dora is quarantined: it does not run\nits shard Cart/17 is at region-2\n" {
+	code, out, _ = roost(t, "--admin", url, "entity", "quarantine", "Cart/dora", "--reason", "it hangs", "--dry-run")
+	if code != app.ExitOK || out != "nothing is changed; without --dry-run it would be so: Cart/dora is quarantined: it does not run\nits shard Cart/17 is at region-2\n" {
 		t.Errorf("dry run: %d %s", code, out)
 	}
 	f.recorded()
-	if code, out, _ = roost(t, "--admin", url, "quarantine", "release", "Cart", "dora", "--reason", "repaired"); code != exitOK || !strings.HasPrefix(out, "Cart/dora is not quarantined") {
+	if code, out, _ = roost(t, "--admin", url, "entity", "quarantine", "--undo", "Cart", "dora", "--reason", "repaired"); code != app.ExitOK || !strings.HasPrefix(out, "Cart/dora is not quarantined") {
 		t.Errorf("release: %d %s", code, out)
 	}
-	want := &adminv1.QuarantineRequest{Type: "Cart", Id: "dora", Release: true, By: whoAmI(), Reason: "repaired"}
+	want := &adminv1.QuarantineRequest{Type: "Cart", Id: "dora", Release: true, By: app.WhoAmI(), Reason: "repaired"}
 	if got := f.recorded(); len(got) != 2 || !proto.Equal(got[0], want) || !proto.Equal(got[1], want) {
 		t.Errorf("the requests are %v", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -45,19 +46,19 @@ func TestTokenAndAuthority(t *testing.T) {
 		code           int
 		want           string
 	}{
-		{"--ca " + ca + " --token-file " + right, "", exitOK, ""},
-		{"--ca " + ca, "right", exitOK, ""},
-		{"--ca " + ca + " --token-file " + right, "wrong", exitOK, ""},
-		{"--ca " + ca + " --token-file " + wrong, "", exitFailed, "--token-file FILE or in ROOST_ADMIN_TOKEN"},
-		{"--ca " + ca, "", exitFailed, "--token-file FILE or in ROOST_ADMIN_TOKEN"},
-		{"--ca " + ca + " --token-file " + empty, "right", exitFailed, "the file is empty"},
-		{"--ca " + ca + " --token-file /nonexistent", "", exitFailed, "--token-file"},
-		{"", "right", exitUnreachable, "certificate"},
-		{"--ca " + right, "right", exitFailed, "no certificate in it"},
-		{"--ca " + ca + " --cert " + ca, "right", exitFailed, "--cert with --key"},
+		{"--ca " + ca + " --token-file " + right, "", app.ExitOK, ""},
+		{"--ca " + ca, "right", app.ExitOK, ""},
+		{"--ca " + ca + " --token-file " + right, "wrong", app.ExitOK, ""},
+		{"--ca " + ca + " --token-file " + wrong, "", app.ExitFailed, "--token-file FILE or in ROOST_ADMIN_TOKEN"},
+		{"--ca " + ca, "", app.ExitFailed, "--token-file FILE or in ROOST_ADMIN_TOKEN"},
+		{"--ca " + ca + " --token-file " + empty, "right", app.ExitFailed, "the file is empty"},
+		{"--ca " + ca + " --token-file /nonexistent", "", app.ExitFailed, "--token-file"},
+		{"", "right", app.ExitUnreachable, "certificate"},
+		{"--ca " + right, "right", app.ExitFailed, "no certificate in it"},
+		{"--ca " + ca + " --cert " + ca, "right", app.ExitFailed, "--cert with --key"},
 	} {
 		t.Setenv("ROOST_ADMIN_TOKEN", c.variable)
-		code, _, errOut := roost(t, append(strings.Fields("members --admin "+server.URL), strings.Fields(c.args)...)...)
+		code, _, errOut := roost(t, append(strings.Fields("cluster status --admin "+server.URL), strings.Fields(c.args)...)...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
 			t.Errorf("%q with %q: %d %s, want %d %q", c.args, c.variable, code, errOut, c.code, c.want)
 		}
@@ -68,14 +69,14 @@ func TestTokenAndAuthority(t *testing.T) {
 func TestCert(t *testing.T) {
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca")
-	if code, out, errOut := roost(t, "cert", "authority", ca); code != exitOK || !strings.Contains(out, time.Now().Add(10*365*24*time.Hour).Format(time.DateOnly)) {
+	if code, out, errOut := roost(t, "auth", "cert", "authority", ca); code != app.ExitOK || !strings.Contains(out, time.Now().Add(10*365*24*time.Hour).Format(time.DateOnly)) {
 		t.Fatal(out, errOut)
 	}
-	if code, _, _ := roost(t, "cert", "authority", ca); code == exitOK {
+	if code, _, _ := roost(t, "auth", "cert", "authority", ca); code == app.ExitOK {
 		t.Error("an authority is overwritten")
 	}
-	code, out, errOut := roost(t, "cert", "new", "region-1", "--authority", ca, "--cluster", "prod", "--role", "region", "--host", "region-1.internal", "--out", dir)
-	if code != exitOK || !strings.Contains(out, "spiffe://prod/region/region-1") {
+	code, out, errOut := roost(t, "auth", "cert", "new", "region-1", "--authority", ca, "--cluster", "prod", "--role", "region", "--host", "region-1.internal", "--out", dir)
+	if code != app.ExitOK || !strings.Contains(out, "spiffe://prod/region/region-1") {
 		t.Fatalf("%d %s %s", code, out, errOut)
 	}
 	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "region-1.pem"), filepath.Join(dir, "region-1.key")); err != nil {
@@ -83,17 +84,17 @@ func TestCert(t *testing.T) {
 	}
 	// The time at which it ends matters, because it may be today.
 	before := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
-	code, out, errOut = roost(t, "cert", "new", "region", "--authority", ca, "--cluster", "prod", "--role", "region", "--shared", "--valid", "60s", "--out", dir)
+	code, out, errOut = roost(t, "auth", "cert", "new", "region", "--authority", ca, "--cluster", "prod", "--role", "region", "--shared", "--valid", "60s", "--out", dir)
 	_, end, _ := strings.Cut(strings.TrimSpace(out), "valid until ")
 	at, err := time.Parse(time.RFC3339, end)
-	if code != exitOK || !strings.Contains(out, "for spiffe://prod/region,") || err != nil || at.Before(before) || at.After(time.Now().Add(time.Minute)) {
+	if code != app.ExitOK || !strings.Contains(out, "for spiffe://prod/region,") || err != nil || at.Before(before) || at.After(time.Now().Add(time.Minute)) {
 		t.Errorf("%d %s %s, %v", code, out, errOut, err)
 	}
 	for args, want := range map[string]string{
 		"--role region --host a": "--authority", "--role admin --host a --authority " + ca: "--role",
 		"--role gateway --valid -1h --authority " + ca: "--valid",
 	} {
-		if code, _, errOut := roost(t, append([]string{"cert", "new", "x"}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(errOut, want) {
+		if code, _, errOut := roost(t, append([]string{"auth", "cert", "new", "x"}, strings.Fields(args)...)...); code != app.ExitUsage || !strings.Contains(errOut, want) {
 			t.Errorf("%q: %d %s", args, code, errOut)
 		}
 	}
@@ -109,10 +110,10 @@ func TestDevTLS(t *testing.T) {
 	if code, out, errOut := d.roost("call", "Counter/c1", "Add", `{"delta":1}`); code != 0 || out != "{\"value\":1}\n" {
 		t.Errorf("roost call: %d %s %s", code, out, errOut)
 	}
-	if code, _, errOut := d.roost("cordon", "region-1"); code != 0 {
-		t.Errorf("roost cordon: %d %s", code, errOut)
+	if code, _, errOut := d.roost("region", "cordon", "region-1"); code != 0 {
+		t.Errorf("roost region cordon: %d %s", code, errOut)
 	}
-	if code, _, errOut := d.roost("cordon", "region-1", "--admin", d.Admin[0]); code != exitFailed || !strings.Contains(errOut, "token") {
+	if code, _, errOut := d.roost("region", "cordon", "region-1", "--admin", d.Admin[0]); code != app.ExitFailed || !strings.Contains(errOut, "token") {
 		t.Errorf("without a token: %d %s", code, errOut)
 	}
 	for _, p := range d.Processes {

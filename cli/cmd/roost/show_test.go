@@ -15,6 +15,8 @@ import (
 	"github.com/twitchtv/twirp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
+	"github.com/roost-cluster/roost/cli/internal/phrase"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -79,23 +81,8 @@ func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*admi
 	return res, f.check()
 }
 
-func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	switch {
-	case req.Type != "Airport":
-		return nil, twirp.NewError(twirp.NotFound, "no entity type "+req.Type)
-	case req.Id == "LAX":
-		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"}}, nil
-	case req.Id == "OLD":
-		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 6, Epoch: "3.14", Phase: "starting", Reason: "unreadable"}}, nil
-	case req.Id == "NEW":
-		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 5, Phase: "unallocated"}}, nil
-	}
-	return &adminv1.WhereResponse{Shard: &adminv1.Shard{
-		Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving", Cause: "drain",
-	}}, nil
+func (f *fakeAdmin) Where(context.Context, *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
+	return nil, twirp.NewError(twirp.Unimplemented, "no command asks this: shard show asks why")
 }
 
 func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
@@ -214,7 +201,7 @@ func TestShow(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"members", 0, `NAME           ROLE         STATE             SHARDS  LOAD  ZONE  VERSION  ADDRESS
+		{"cluster status", 0, `NAME           ROLE         STATE             SHARDS  LOAD  ZONE  VERSION  ADDRESS
 coordinator-1  coordinator  up, active             -     -  -     -        10.0.0.1:25521
 region-1       region       up, draining          12  1.28  -     -        10.0.0.2:25520
 region-2       region       up, unreachable        0     -  b     1.4      10.0.0.3:25520
@@ -228,10 +215,10 @@ GATEWAY        COMMANDS  REFUSED     P50      P99  MANAGEMENT
 10.0.0.9:8080     0.0/s    0.0/s       -        -  10.0.0.9:8558
 p99 at all gateways: 12.3 ms, usually 6.1 ms
 warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520: give each process a node.name of its own, or stop the one that is too many
-braked since ` + momentText(1_700_000_000_000) + `: commands are slow; one is tried at ` + momentText(1_700_000_030_000) + `
+braked since ` + phrase.Moment(1_700_000_000_000) + `: commands are slow; one is tried at ` + phrase.Moment(1_700_000_030_000) + `
 active coordinator: coordinator-1, term 3
 `},
-		{"rollout", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS
+		{"rollout status", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS
 1.4      target        4       1  region-2
 1.3      -            12       0  region-1,region-3
 1.3 does not read what 1.4 stores: Airport landed v2
@@ -245,43 +232,33 @@ no region of 1.3 reads all that may be stored in 2 shards of other versions: as 
 		{"rollout target 9", 3, "roost: no region has or had version \"9\"\n"},
 		{"-o json rollout target 1.3", 0, `{"target":"1.3","before":"1.3","stored":true,"regions":["region-1"],"unread":2,"next_target":"","next_target_ms":"0"}` + "\n"},
 		{"entity delete Cart/dora --reason gone", 0, "Cart/dora is deleted (by region-1)\n"},
-		{"entity delete Cart absent --reason gone", exitNotFound, "roost: not_found: nothing is stored of the entity (it was not applied)\n"},
-		{"entity delete Cart/stuck --reason gone --timeout 50ms --idempotency-key k", exitFailed, "roost: deadline_exceeded: no region serves it (it was not applied)\n"},
-		{"entity delete Cart/dora", exitUsage, "roost: --reason is missing; say why, for the log\n"},
-		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    CAUSE  EPOCH  ADDRESS
+		{"entity delete Cart absent --reason gone", app.ExitNotFound, "roost: not_found: nothing is stored of the entity (it was not applied)\n"},
+		{"entity delete Cart/stuck --reason gone --timeout 50ms --idempotency-key k", app.ExitFailed, "roost: deadline_exceeded: no region serves it (it was not applied)\n"},
+		{"entity delete Cart/dora", app.ExitUsage, "roost: --reason is missing; say why, for the log\n"},
+		{"shard ls --region region-1", 0, `TYPE     SHARD  REGION    PHASE    CAUSE  EPOCH  ADDRESS
 Airport      7  region-1  serving  drain   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving
 `},
-		{"shards", 0, `TYPE     SHARD  REGION    PHASE        CAUSE    EPOCH  ADDRESS
+		{"shard ls", 0, `TYPE     SHARD  REGION    PHASE        CAUSE    EPOCH  ADDRESS
 Airport      7  region-1  serving      drain     3.12  10.0.0.2:25520
 Airport      9  -         serving      -          2.8  10.0.0.9:25520
 Airport   1019  region-2  handing-off  balance    2.9  10.0.0.3:25520
 Airport: 2 of 1024 shards allocated, 1 moving
--: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost members
+-: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost cluster status
 `},
-		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
+		{"shard ls --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
 Cart      3  -       unreadable  unreadable   3.13  -
 Cart: 1 of 16 shards allocated, 0 moving
 Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
 `},
-		{"where Airport OLD", 0, "Airport/OLD  shard 6  unreadable: no region reads what is stored of the shard; see roost shards --type Airport\n"},
-		{"where Airport LAX", 0, "Airport/LAX  shard 9  10.0.0.9:25520, a region that is not registered: it comes back, or another region takes over  epoch 2.8\n"},
-		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12  because its region is drained\n"},
-		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
-		{"where Airport a\u202eb", 0, "Airport/\"a\\u202eb\"  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12  because its region is drained\n"},
-		{"where Airport PHX -o json", 0,
-			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":"","cause":"drain"},"shard_key":""}` + "\n"},
-		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
-		{"where PHX", exitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
-		{"call Airport Get {}", exitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
-		{"call Airport PHX Get {}", exitUsage, "roost: an entity such as Airport/PHX, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
-		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID | TYPE/ID [flags]\nsee: roost where --help\n"},
-		{"shards --kind x", exitUsage, "roost: unknown flag: --kind\nusage: roost shards [flags]\nsee: roost shards --help\n"},
-		{"members -o yaml", exitUsage, "roost: -o \"yaml\": write table or json\n"},
-		{"mumble", exitUsage, "roost: unknown command \"mumble\" for \"roost\"\nsee: roost --help\n"},
-		{"drain region-1 --resume", 0, "region-1 takes shards again\n"},
-		{"drain region-1 --dry-run", 0, "nothing is changed; without --dry-run it would be so: all shards move off region-1: 12 shards left\n"},
-		{"drain region-1 --resume --dry-run", 0, "region-1 takes shards again; it was so before\n"},
+		{"call Airport Get {}", app.ExitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
+		{"call Airport PHX Get {}", app.ExitUsage, "roost: an entity such as Airport/PHX, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
+		{"shard ls --kind x", app.ExitUsage, "roost: unknown flag: --kind\nusage: roost shard ls [flags]\nsee: roost shard ls --help\n"},
+		{"cluster status -o yaml", app.ExitUsage, "roost: -o \"yaml\": write table or json\n"},
+		{"mumble", app.ExitUsage, "roost: unknown command \"mumble\" for \"roost\"\nsee: roost --help\n"},
+		{"region drain region-1 --undo", 0, "region-1 takes shards again\n"},
+		{"region drain region-1 --dry-run", 0, "nothing is changed; without --dry-run it would be so: all shards move off region-1: 12 shards left\n"},
+		{"region drain region-1 --undo --dry-run", 0, "region-1 takes shards again; it was so before\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
@@ -293,18 +270,9 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 // TestDrainSaysWhatStays: a drain that does not end says why.
 func TestDrainSaysWhatStays(t *testing.T) {
 	why := "3 shards left; of type Cart, 2 shards cannot move (4, 7): region-1 (version 1.3) does not read added v2, which may be stored. Start a region of 1.4, or of another version that does; of type Stock, 1 shard cannot move (1): there is no other region that could be given them"
-	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "drain", "region-9", "--timeout", "300ms")
-	if want := "draining region-9: " + why + "\nroost: region-9: " + why + "; the drain continues\n"; code != exitTimedOut || errOut != want {
+	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "region", "drain", "region-9", "--timeout", "300ms")
+	if want := "draining region-9: " + why + "\nroost: region-9: " + why + "; the drain continues\n"; code != app.ExitTimedOut || errOut != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, errOut, want)
-	}
-}
-
-// TestTwoBuildsOfOneName: nobody is told to start what runs already.
-func TestTwoBuildsOfOneName(t *testing.T) {
-	u := &adminv1.Unreadable{Region: "region-1", Version: "devel", Forms: []string{"added v2"}, By: []string{"devel", "v2"}}
-	want := "region-1 (version devel) does not read added v2, which may be stored. Start a region of another build of devel or v2, or of another version that does"
-	if got := missing(u); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
@@ -313,7 +281,7 @@ func TestTargetThatIsNoName(t *testing.T) {
 	for version, want := range map[string]string{
 		"v\xff": "the version is not valid UTF-8", "v\u202e1": "the version holds U+202E, which is not shown",
 	} {
-		if code, _, errOut := roost(t, "--admin", "http://127.0.0.1:1", "rollout", "target", version); code != exitUsage || !strings.Contains(errOut, want) {
+		if code, _, errOut := roost(t, "--admin", "http://127.0.0.1:1", "rollout", "target", version); code != app.ExitUsage || !strings.Contains(errOut, want) {
 			t.Errorf("%q: exit code %d, %s", version, code, errOut)
 		}
 	}
@@ -323,16 +291,16 @@ func TestTargetThatIsNoName(t *testing.T) {
 func TestLook(t *testing.T) {
 	left := "Airport: 1 shard unreadable (1): region-1 (version 1.3) does not read landed v3, which is stored. Start a region of a version that does: commands are refused until then\n"
 	admin := serve(t, &fakeAdmin{})
-	if code, out, _ := roost(t, "--admin", admin, "rollout", "look"); code != exitOK || out != "3 shards looked at: 2 can be read by a region and served again, 1 cannot\n"+left {
+	if code, out, _ := roost(t, "--admin", admin, "rollout", "look"); code != app.ExitOK || out != "3 shards looked at: 2 can be read by a region and served again, 1 cannot\n"+left {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if code, out, _ := roost(t, "--admin", admin, "rollout", "look", "-o", "json"); code != exitOK || !strings.Contains(out, `"looked":true`) {
+	if code, out, _ := roost(t, "--admin", admin, "rollout", "look", "-o", "json"); code != app.ExitOK || !strings.Contains(out, `"looked":true`) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "rollout", "look", "--timeout", "50ms"); code != exitTimedOut || !strings.Contains(errOut, "3 shards still to be looked at") {
+	if code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "rollout", "look", "--timeout", "50ms"); code != app.ExitTimedOut || !strings.Contains(errOut, "3 shards still to be looked at") {
 		t.Errorf("exit code %d\n%s", code, errOut)
 	}
-	if got := someOf([]uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "1, 2, 3, 4, 5, 6, 7, 8, …" {
+	if got := phrase.SomeOf([]uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}); got != "1, 2, 3, 4, 5, 6, 7, 8, …" {
 		t.Errorf("nine numbers are %s", got)
 	}
 }
@@ -340,14 +308,14 @@ func TestLook(t *testing.T) {
 func TestDrain(t *testing.T) {
 	active := &fakeAdmin{}
 	active.remaining.Store(4)
-	code, out, errOut := roost(t, "drain", "region-1", "--admin", serve(t, active))
+	code, out, errOut := roost(t, "region", "drain", "region-1", "--admin", serve(t, active))
 	if code != 0 || !strings.HasPrefix(out, "region-1 has no shards left and can be stopped") ||
 		errOut != "draining region-1: 3 shards left\ndraining region-1: 2 shards left\ndraining region-1: 1 shard left\n" {
 		t.Errorf("drain: %d\n%s%s", code, out, errOut)
 	}
 	active.remaining.Store(1 << 20)
-	code, _, errOut = roost(t, "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
-	if code != exitTimedOut || !strings.Contains(errOut, "the drain continues") {
+	code, _, errOut = roost(t, "region", "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
+	if code != app.ExitTimedOut || !strings.Contains(errOut, "the drain continues") {
 		t.Errorf("endless drain: %d %s", code, errOut)
 	}
 }
@@ -366,15 +334,15 @@ func TestDrainIsOfOneProcess(t *testing.T) {
 		}
 		return res, nil
 	}
-	for _, args := range [][]string{{"drain", "region-1", "--reason", "disk"}, {"drain", "region-1", "--resume"}} {
+	for _, args := range [][]string{{"region", "drain", "region-1", "--reason", "disk"}, {"region", "drain", "region-1", "--undo"}} {
 		asked = 0
 		code, out, errOut := roost(t, append(args, "--admin", serve(t, active))...)
 		list := active.recorded()
-		if drains := len(args) == 4; code != 0 || len(list) != map[bool]int{false: 2, true: 3}[drains] || !strings.HasPrefix(out, "region-1 ") {
+		if drains := len(args) == 5; code != 0 || len(list) != map[bool]int{false: 2, true: 3}[drains] || !strings.HasPrefix(out, "region-1 ") {
 			t.Errorf("%v: exit code %d after %v: %s%s", args, code, list, out, errOut)
 		}
 		for i, req := range list {
-			want := &adminv1.DrainRequest{Region: "region-1", By: whoAmI(), Resume: len(args) == 3, Reason: map[bool]string{true: "disk"}[len(args) == 4]}
+			want := &adminv1.DrainRequest{Region: "region-1", By: app.WhoAmI(), Resume: len(args) == 4, Reason: map[bool]string{true: "disk"}[len(args) == 5]}
 			if i > 0 {
 				want.Region = "h:1#7"
 			}
@@ -388,12 +356,12 @@ func TestDrainIsOfOneProcess(t *testing.T) {
 	}
 	active.left = func(req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
 		if req.Region != "region-1" {
-			return nil, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", req.Region)
+			return nil, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost cluster status", req.Region)
 		}
 		return &adminv1.DrainResponse{Node: "h:1#7", Region: "region-1", Remaining: 4}, nil
 	}
-	code, out, errOut := roost(t, "drain", "region-1", "--admin", serve(t, active))
-	if want := "region-1 was h:1#7 when this began\nroost: no region h:1#7"; code != exitNotFound || !strings.Contains(errOut, want) {
+	code, out, errOut := roost(t, "region", "drain", "region-1", "--admin", serve(t, active))
+	if want := "region-1 was h:1#7 when this began\nroost: no region h:1#7"; code != app.ExitNotFound || !strings.Contains(errOut, want) {
 		t.Errorf("the process has left: exit code %d, %s%s", code, out, errOut)
 	}
 }
@@ -405,9 +373,9 @@ func TestNoAnswerInTime(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(hangs.Close)
-	for _, command := range []string{"rollout look", "rollout target 1.4", "drain region-1", "drain region-1 --resume"} {
+	for _, command := range []string{"rollout look", "rollout target 1.4", "region drain region-1", "region drain region-1 --undo"} {
 		args := append(strings.Fields(command), "--timeout", "50ms", "--admin", hangs.URL)
-		if code, _, errOut := roost(t, args...); code != exitTimedOut || !strings.Contains(errOut, "it is not known whether") || !strings.Contains(errOut, "run it again") {
+		if code, _, errOut := roost(t, args...); code != app.ExitTimedOut || !strings.Contains(errOut, "it is not known whether") || !strings.Contains(errOut, "run it again") {
 			t.Errorf("%s: exit code %d, %s", command, code, errOut)
 		}
 	}
@@ -421,20 +389,20 @@ func TestUnreachable(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"connection refused", []string{"members", "--admin", gone.URL}},
-		{"start one with roost dev, or name one with --admin URL", []string{"members", "--dir", t.TempDir()}},
-		{"--admin URL", []string{"where", "Airport", "PHX", "--dir", t.TempDir()}},
+		{"connection refused", []string{"cluster", "status", "--admin", gone.URL}},
+		{"start one with roost dev, or name one with --admin URL", []string{"cluster", "status", "--dir", t.TempDir()}},
+		{"--admin URL", []string{"shard", "show", "Airport", "PHX", "--dir", t.TempDir()}},
 		{"start one with roost dev, or name one with --gateway URL", []string{"call", "Airport/PHX", "Get", "--dir", t.TempDir()}},
 		{"no answer from", []string{"call", "Airport/PHX", "Get", "--gateway", gone.URL, "--timeout", "100ms"}},
 		{"start one with roost dev, or say with --dir where one runs", []string{"dev", "kill", "region-1", "--dir", t.TempDir()}},
 		{"--dir", []string{"dev", "ps", "--dir", t.TempDir()}},
-		{"write the URL of its lease", []string{"lease", "show", "--dir", t.TempDir()}},
+		{"write the URL of its lease", []string{"cluster", "lease", "--dir", t.TempDir()}},
 	} {
-		if code, out, errOut := roost(t, test.args...); code != exitUnreachable || !strings.Contains(errOut, test.says) {
-			t.Errorf("roost %s: exit code %d, want %d; it does not say %q\n%s%s", strings.Join(test.args, " "), code, exitUnreachable, test.says, out, errOut)
+		if code, out, errOut := roost(t, test.args...); code != app.ExitUnreachable || !strings.Contains(errOut, test.says) {
+			t.Errorf("roost %s: exit code %d, want %d; it does not say %q\n%s%s", strings.Join(test.args, " "), code, app.ExitUnreachable, test.says, out, errOut)
 		}
 	}
-	if code, _, errOut := roost(t, "members", "--admin", "http://"); code != exitUsage {
+	if code, _, errOut := roost(t, "cluster", "status", "--admin", "http://"); code != app.ExitUsage {
 		t.Errorf("no URL: %d %s", code, errOut)
 	}
 }
@@ -445,7 +413,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errOut bytes.Buffer
-	if code := run(ctx, []string{"drain", "region-1", "--admin", serve(t, active)}, &out, &errOut); code != exitInterrupted {
+	if code := run(ctx, []string{"region", "drain", "region-1", "--admin", serve(t, active)}, &out, &errOut); code != app.ExitInterrupted {
 		t.Errorf("interrupted drain: %d\n%s%s", code, &out, &errOut)
 	}
 }
@@ -486,10 +454,10 @@ func TestCall(t *testing.T) {
 		want string
 	}{
 		{[]string{"Counter/a b", "Add", `{"delta":5}`, "--idempotency-key", "k1"}, 0, "{\"value\":5}\n"},
-		{[]string{"Counter/gone", "Get"}, exitNotFound, "roost: not_found: no such counter\n"},
-		{[]string{"Counter/x", "Add"}, exitFailed, "roost: invalid_argument: what is this? (it was not applied)\n"},
-		{[]string{"Counter/x", "Add", "delta=5"}, exitUsage, "roost: the input is not JSON; write it like '{\"delta\":5}'\n"},
-		{[]string{"Counter/own", "Add"}, exitFailed, "roost: deadline_exceeded: the offer has ended\n"},
+		{[]string{"Counter/gone", "Get"}, app.ExitNotFound, "roost: not_found: no such counter\n"},
+		{[]string{"Counter/x", "Add"}, app.ExitFailed, "roost: invalid_argument: what is this? (it was not applied)\n"},
+		{[]string{"Counter/x", "Add", "delta=5"}, app.ExitUsage, "roost: the input is not JSON; write it like '{\"delta\":5}'\n"},
+		{[]string{"Counter/own", "Add"}, app.ExitFailed, "roost: deadline_exceeded: the offer has ended\n"},
 	} {
 		code, out, errOut := roost(t, append([]string{"call", "--gateway", gateway.URL}, test.args...)...)
 		if code != test.code || out+errOut != test.want {
@@ -497,17 +465,17 @@ func TestCall(t *testing.T) {
 		}
 	}
 	// A gateway that refuses a command can be reached; one that is not there cannot.
-	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", gateway.URL); code != exitFailed || !strings.Contains(errOut, "no region reads it") {
+	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", gateway.URL); code != app.ExitFailed || !strings.Contains(errOut, "no region reads it") {
 		t.Errorf("a refused command: exit code %d, %s", code, errOut)
 	}
-	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", "http://127.0.0.1:1"); code != exitUnreachable {
+	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", "http://127.0.0.1:1"); code != app.ExitUnreachable {
 		t.Errorf("no gateway: exit code %d, %s", code, errOut)
 	}
 	// A gateway that says that it had no answer in time, and one that says nothing.
 	for _, entity := range []string{"Counter/slow", "Counter/silent"} {
 		code, out, errOut := roost(t, "call", entity, "Add", "--timeout", "50ms", "--gateway", gateway.URL)
-		if code != exitTimedOut || !strings.HasPrefix(errOut, "roost: timed out after 50ms, see --timeout: deadline_exceeded: ") {
-			t.Errorf("roost call %s: exit code %d, want %d\n%s%s", entity, code, exitTimedOut, out, errOut)
+		if code != app.ExitTimedOut || !strings.HasPrefix(errOut, "roost: timed out after 50ms, see --timeout: deadline_exceeded: ") {
+			t.Errorf("roost call %s: exit code %d, want %d\n%s%s", entity, code, app.ExitTimedOut, out, errOut)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -34,7 +35,7 @@ func TestSlow(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"slow", 0, `ARRIVED                   ENTITY       COMMAND  ERROR          TOTAL   ROUTE  MAILBOX  HANDLER  JOURNAL  TRIES  REGION    ORIGIN             KEPT BY
+		{"cluster slow", 0, `ARRIVED                   ENTITY       COMMAND  ERROR          TOTAL   ROUTE  MAILBOX  HANDLER  JOURNAL  TRIES  REGION    ORIGIN             KEPT BY
 1970-01-01T00:00:01.000Z  "Cart/a\nb"  Add      -            10.0 ms  1.0 ms   2.0 ms   3.0 ms   4.0 ms      2  region-1  client             10.0.0.1:8080
 1970-01-01T00:00:00.500Z  Cart/c       Add      unavailable   0.1 ms  0.1 ms   0.0 ms   0.0 ms   0.0 ms      0  -         client 10.0.0.7    10.0.0.1:8080
 1970-01-01T00:00:00.400Z  Cart/d       Take     -             0.1 ms  0.0 ms   0.0 ms   0.1 ms   0.0 ms      1  region-1  "ask Stock/\x1b7"  region-2
@@ -42,15 +43,15 @@ func TestSlow(t *testing.T) {
 the commands of gateway 10.0.0.2:8080 are missing: connection refused
 the commands that region "region-\n3" has kept are missing: no answer at all
 `},
-		{"slow -n 1", 0, "no command has ended in the last minutes in the 2 gateways and the 1 region that answered\n"},
-		{"slow -n 0", exitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
+		{"cluster slow -n 1", 0, "no command has ended in the last minutes in the 2 gateways and the 1 region that answered\n"},
+		{"cluster slow -n 0", app.ExitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, out, _ := roost(t, "slow", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"total_us":`) != 4 {
+	if code, out, _ := roost(t, "cluster", "slow", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"total_us":`) != 4 {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -134,89 +134,74 @@ func TestStanding(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"reminders", 0, `ENTITY     NAME    DUE                       PERIOD  COMMAND
+		{"entity reminders", 0, `ENTITY     NAME    DUE                       PERIOD  COMMAND
 Cart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire
 Cart/emil  tick    2027-01-15T08:00:00.250Z  1m30s   Tick
 Item/a/b   count   2030-03-17T17:46:40.000Z  -       -
 damaged: reminder of a/b
 `},
-		{"sends retry Cart/dora --to Item", 0, "retried: 2 pairs of a sender and a target; see roost sends --failing\nregion-2: no answer\n"},
-		{"sends retry", 0, "retried: 1 pair of a sender and a target; see roost sends --failing\n"},
-		{"reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
-		{"reminders Cart emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
-		{"reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},
-		{"reminders Evil", 0, `ENTITY                                                            NAME                            DUE                       PERIOD  COMMAND
+		{"entity sends retry Cart/dora --to Item", 0, "retried: 2 pairs of a sender and a target; see roost entity sends --failing\nregion-2: no answer\n"},
+		{"entity sends retry", 0, "retried: 1 pair of a sender and a target; see roost entity sends --failing\n"},
+		{"entity reminders Cart/emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
+		{"entity reminders Cart emil", 0, "ENTITY     NAME  DUE                       PERIOD  COMMAND\nCart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick\n"},
+		{"entity reminders Cart --due-before 2027-01-15T08:00:00.1Z", 0, "ENTITY     NAME    DUE                       PERIOD  COMMAND\nCart/dora  expire  2027-01-15T08:00:00.000Z  -       Expire\n"},
+		{"entity reminders Evil", 0, `ENTITY                                                            NAME                            DUE                       PERIOD  COMMAND
 Evil/` + strings.Repeat("i", 38) + "…" + strings.Repeat("i", 20) + `  "a\nCart/dora  \x1b[31mexpire"  2027-01-15T08:00:00.000Z  -       Expire
 "Evil/exe.\u202egpj"                                              "b  2027"                       2027-01-15T08:00:00.000Z  -       Expire
 `},
-		{"reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire","failure":null},` +
+		{"entity reminders --limit 2 -o json", 0, `{"reminders":[{"type":"Cart","id":"dora","name":"expire","due_unix_ms":"1800000000000","period_ms":"0","command":"Expire","failure":null},` +
 			`{"type":"Cart","id":"emil","name":"tick","due_unix_ms":"1800000000250","period_ms":"90000","command":"Tick","failure":null}],"next":"two","damaged":[],"silent":[],"more":false}` + "\n"},
-		{"reminders --after two", 0, "ENTITY    NAME   DUE                       PERIOD  COMMAND\nItem/a/b  count  2030-03-17T17:46:40.000Z  -       -\ndamaged: reminder of a/b\n"},
-		{"reminders --failing", 0, `ENTITY     NAME  DUE                       PERIOD  COMMAND  FAILED  NEXT                      REGION    WHY
+		{"entity reminders --after two", 0, "ENTITY    NAME   DUE                       PERIOD  COMMAND\nItem/a/b  count  2030-03-17T17:46:40.000Z  -       -\ndamaged: reminder of a/b\n"},
+		{"entity reminders --failing", 0, `ENTITY     NAME  DUE                       PERIOD  COMMAND  FAILED  NEXT                      REGION    WHY
 Cart/emil  tick  2027-01-15T08:00:00.250Z  1m30s   Tick          7  2027-01-15T08:01:00.000Z  region-1  unavailable: no [31m clock here ` + strings.Repeat("x", 368) + `…
 what ends in … is longer; -o json has all of it
 what fails in region-2 is not known: no answer within 500ms
 more fails; name a type or an entity, or ask for more by --limit (at most 1000)
 `},
-		{"reminders --failing --after two", exitUsage, ""},
-		{"reminders --failing --due-before 1h", exitUsage, ""},
-		{"remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  REGION    WHY
+		{"entity reminders --failing --after two", app.ExitUsage, ""},
+		{"entity reminders --failing --due-before 1h", app.ExitUsage, ""},
+		{"entity remembered", 0, `ENTITY    ACTIVE                    FAILED  NEXT  REGION    WHY
 Probe/p1  -                              2  -     region-1  internal: the entity cannot be brought to life
 Probe/p2  2023-11-14T22:13:20.000Z       -  -     -         -
 3 shards have no region now
 `},
-		{"remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
+		{"entity remembered --failing -o json", 0, `{"remembered":[{"type":"Probe","id":"p1","active_unix_ms":"0","failure":{"since_unix_ms":"1","times":2,"next_unix_ms":"0","code":"internal",` +
 			`"message":"the entity cannot be brought to life","region":"region-1"}}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
-		{"remembered --failing --after x", exitUsage, ""},
-		{"sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  UNTIL                     FAILED  NEXT                      REGION  WHY
+		{"entity remembered --failing --after x", app.ExitUsage, ""},
+		{"entity sends --failing", 0, `SENDER     RECORD  PLACE  STATE    SENT                      TARGET     COMMAND  UNTIL                     FAILED  NEXT                      REGION  WHY
 Cart/dora       7      0  pending  2023-11-14T22:13:20.000Z  Item/book  Reserve  2023-11-14T23:13:20.000Z       3  2023-11-14T22:14:20.000Z  -       unavailable: closed
 Cart/emil      12      3  pending  2023-11-14T22:13:20.001Z  Item/pen   Reserve  -                              3  2023-11-14T22:14:20.000Z  -       waits for an earlier one: unavailable: closed
 Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve  -                              3  2023-11-14T22:14:20.000Z  -       the sender cannot take the answer: unavailable: closed
 `},
-		{"sends --failing --dead", exitUsage, ""},
-		{"reminders --due-before soon", exitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
-		{"reminders --limit 0", exitUsage, "roost: --limit is 0; it must be at least 1\n"},
-		{"reminders Cart/", exitUsage, "roost: \"Cart/\" is not the name of an entity: write TYPE or TYPE/ID, such as Cart or Cart/dora\n"},
-		{"sends", 0, `SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND
+		{"entity sends --failing --dead", app.ExitUsage, ""},
+		{"entity reminders --due-before soon", app.ExitUsage, "roost: --due-before \"soon\": write a time such as 2026-07-01T12:00:00Z, or how long it is until then, such as 1h\n"},
+		{"entity reminders --limit 0", app.ExitUsage, "roost: --limit is 0; it must be at least 1\n"},
+		{"entity reminders Cart/", app.ExitUsage, "roost: \"Cart/\" is not the name of an entity: write TYPE or TYPE/ID, such as Cart or Cart/dora\n"},
+		{"entity sends", 0, `SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND
 ` + letter + `Cart/emil      12      3  pending   2023-11-14T22:13:20.001Z  Item/pen   Reserve
 `},
-		{"sends Cart --dead", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter},
-		{"sends Cart/dora --limit 1", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter + "more are left; go on with --after empty\n"},
-		{"sends --dead -o json", 0, `{"sends":[{"type":"Cart","id":"dora","record":"7","place":0,"target_type":"Item","target_id":"book","command":"Reserve",` +
+		{"entity sends Cart --dead", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter},
+		{"entity sends Cart/dora --limit 1", 0, "SENDER     RECORD  PLACE  STATE     SENT                      TARGET     COMMAND\n" + letter + "more are left; go on with --after empty\n"},
+		{"entity sends --dead -o json", 0, `{"sends":[{"type":"Cart","id":"dora","record":"7","place":0,"target_type":"Item","target_id":"book","command":"Reserve",` +
 			`"state":"in doubt","sent_unix_ms":"1700000000000","reply_to":"","failure":null,"behind":false,"answer":false,"waiting":0,"until_unix_ms":"0"}],"next":"","damaged":[],"silent":[],"more":false}` + "\n"},
-		{"sends Plane", exitNotFound, "roost: no entity type Plane\n"},
-		{"sends again Cart/dora 7 1 --reason back", exitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
-		{"sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},
-		{"sends again Cart/dora 7 1 --reason back --may-repeat -o json", 0, `{"id":"dora","place":1,"record":7,"region":"region-1","sent":{"record":9,"place":0},"type":"Cart"}` + "\n"},
-		{"sends drop Cart/dora 7 1 --reason done", 0, "Cart/dora 7 1 is dropped (by region-1)\n"},
-		{"sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","place":1,"record":7,"region":"region-1","type":"Cart"}` + "\n"},
-		{"sends drop Cart/dora 9 0 --reason done", exitFailed, "roost: failed_precondition: it is pending (it was not applied)\n"},
-		{"sends drop Cart/dora 9 0 --reason done --may-have-run", 0, "Cart/dora 9 0 is dropped (by region-1)\n"},
-		{"sends drop Cart/dora 8 1 --reason done", exitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
-		{"sends drop Cart/dora 7 1", exitUsage, "roost: --reason is missing; say why, for the log\n"},
-		{"sends drop Cart/dora 0 1 --reason done", exitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
-		{"sends drop Cart/dora 7 4294967295 --reason done", exitUsage, "roost: \"4294967295\" is not the place of a send, which is a number from 0 to 65535\n"},
-		{"sends drop Cart/dora 7 -- -1 --reason done", exitUsage, ""},
-		{"sends drop Cart 7 1 --reason done", exitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE/ID, such as Cart/dora\n"},
+		{"entity sends Plane", app.ExitNotFound, "roost: no entity type Plane\n"},
+		{"entity sends again Cart/dora 7 1 --reason back", app.ExitFailed, "roost: failed_precondition: it is in doubt (it was not applied)\n"},
+		{"entity sends again Cart/dora 7 1 --reason back --may-repeat", 0, "Cart/dora 7 1 is sent again, as Cart/dora 9 0 (by region-1)\n"},
+		{"entity sends again Cart/dora 7 1 --reason back --may-repeat -o json", 0, `{"id":"dora","place":1,"record":7,"region":"region-1","sent":{"record":9,"place":0},"type":"Cart"}` + "\n"},
+		{"entity sends drop Cart/dora 7 1 --reason done", 0, "Cart/dora 7 1 is dropped (by region-1)\n"},
+		{"entity sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","place":1,"record":7,"region":"region-1","type":"Cart"}` + "\n"},
+		{"entity sends drop Cart/dora 9 0 --reason done", app.ExitFailed, "roost: failed_precondition: it is pending (it was not applied)\n"},
+		{"entity sends drop Cart/dora 9 0 --reason done --may-have-run", 0, "Cart/dora 9 0 is dropped (by region-1)\n"},
+		{"entity sends drop Cart/dora 8 1 --reason done", app.ExitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
+		{"entity sends drop Cart/dora 7 1", app.ExitUsage, "roost: --reason is missing; say why, for the log\n"},
+		{"entity sends drop Cart/dora 0 1 --reason done", app.ExitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
+		{"entity sends drop Cart/dora 7 4294967295 --reason done", app.ExitUsage, "roost: \"4294967295\" is not the place of a send, which is a number from 0 to 65535\n"},
+		{"entity sends drop Cart/dora 7 -- -1 --reason done", app.ExitUsage, ""},
+		{"entity sends drop Cart 7 1 --reason done", app.ExitUsage, "roost: \"Cart\" is not the name of an entity: write TYPE/ID, such as Cart/dora\n"},
 	} {
 		code, out, errOut := roost(t, append([]string{"--admin", admin}, strings.Fields(test.command)...)...)
 		if code != test.code || test.want != "" && out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
-		}
-	}
-}
-
-// TestDueBefore: a time is written as one, or as how long it is until then.
-func TestDueBefore(t *testing.T) {
-	now := time.UnixMilli(1_000_000)
-	for text, want := range map[string]int64{"": 0, "1h": 4_600_000, "-10s": 990_000, "2026-07-01T12:00:00Z": 1_782_907_200_000} {
-		if got, err := dueBefore(text, now); got != want || err != nil {
-			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"tomorrow", "-1h", "1960-01-01T00:00:00Z"} {
-		if got, err := dueBefore(text, now); err == nil {
-			t.Errorf("%q is %d", text, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twitchtv/twirp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -116,7 +117,7 @@ func (f *fakeAdmin) Steering(_ context.Context, req *adminv1.SteeringRequest) (*
 func TestSteer(t *testing.T) {
 	active := &fakeAdmin{}
 	admin := serve(t, &fakeAdmin{standby: true}) + "," + strings.TrimPrefix(serve(t, active), "http://")
-	by := whoAmI()
+	by := app.WhoAmI()
 	type shard = adminv1.Pin
 	cordon := func(req *adminv1.CordonRequest) proto.Message { req.By = by; return req }
 	freeze := func(req *adminv1.FreezeRequest) proto.Message { req.By = by; return req }
@@ -129,37 +130,37 @@ func TestSteer(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"cordon region-1 --reason disk", cordon(&adminv1.CordonRequest{Region: "region-1", Reason: "disk"}), 0, "region-1 is cordoned: it gets no more shards\nbecause of disk\n"},
-		{"uncordon region-1", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true}), 0, "region-1 is not cordoned\nbecause of \n"},
-		{"cordon region-9", cordon(&adminv1.CordonRequest{Region: "region-9"}), exitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, set ahead\n"},
-		{"cordon region-9 --ahead --dry-run --reason disk", cordon(&adminv1.CordonRequest{Region: "region-9", Ahead: true, DryRun: true, Reason: "disk"}), 0, "nothing is changed; without --dry-run it would be so: region-9 is cordoned: it gets no more shards\nbecause of disk\n"},
-		{"uncordon region-1 --dry-run -o json", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true, DryRun: true}), 0, `{"already":false,"stored":false,"changes":1,"region":"region-1","until_unix_ms":"0","remarks":["because of "]}` + "\n"},
-		{"freeze --for 1h", freeze(&adminv1.FreezeRequest{ForMs: 3_600_000}), 0, "frozen: no shard moves unless it has to, until 2030-01-02T03:04:05Z\n"},
-		{"freeze --reason party --dry-run", freeze(&adminv1.FreezeRequest{Reason: "party", DryRun: true}), 0, "nothing is changed; without --dry-run it would be so: frozen: no shard moves unless it has to, until roost thaw\n"},
-		{"freeze", freeze(&adminv1.FreezeRequest{}), 0, "frozen: no shard moves unless it has to, until roost thaw\n"},
-		{"freeze --for 0s", nil, exitUsage, "roost: --for is 0s, must be at least 1ms\n"},
-		{"freeze --for 999us", nil, exitUsage, "roost: --for is 999µs, must be at least 1ms\n"},
-		{"thaw --reason over", freeze(&adminv1.FreezeRequest{Thaw: true, Reason: "over"}), 0, "nothing is frozen\n"},
-		{"pin Cart/3 region-1 --reason near", pin("near", &shard{Type: "Cart", Index: 3, Region: "region-1"}), 0, "Cart/3 is pinned to region-1\n"},
-		{"pin Cart/3 Cart/4 region-1", pin("", &shard{Type: "Cart", Index: 3, Region: "region-1"}, &shard{Type: "Cart", Index: 4, Region: "region-1"}), 0, "Cart/3 Cart/4 are pinned to region-1\n"},
-		{"pin Cart region-1", nil, exitUsage, "roost: \"Cart\" is no shard: write TYPE/SHARD, such as Airport/17; roost where finds the shard of an entity\n"},
-		{"unpin Cart/1 Cart/2 Cart/3 Cart/4 Cart/5", pin("", &shard{Type: "Cart", Index: 1}, &shard{Type: "Cart", Index: 2}, &shard{Type: "Cart", Index: 3}, &shard{Type: "Cart", Index: 4}, &shard{Type: "Cart", Index: 5}), 0, "5 shards are not pinned\n"},
-		{"move Cart/3 region-2 --reason once", &adminv1.MoveRequest{Type: "Cart", Index: 3, Region: "region-2", By: by, Reason: "once"}, 0, "Cart/3 goes to region-2\n"},
-		{"move Cart/9 region-2", &adminv1.MoveRequest{Type: "Cart", Index: 9, Region: "region-2", By: by}, exitFailed, "roost: Cart/9 is about to move already\n"},
-		{"steering --type Many", nil, 0, `REQUEST  REGION    SHARD   STATE              BY      SINCE                 REASON
+		{"region cordon region-1 --reason disk", cordon(&adminv1.CordonRequest{Region: "region-1", Reason: "disk"}), 0, "region-1 is cordoned: it gets no more shards\nbecause of disk\n"},
+		{"region cordon region-1 --undo", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true}), 0, "region-1 is not cordoned\nbecause of \n"},
+		{"region cordon region-9", cordon(&adminv1.CordonRequest{Region: "region-9"}), app.ExitNotFound, "roost: no region is called region-9; here are region-1. To name a region that is not here yet, set ahead\n"},
+		{"region cordon region-9 --ahead --dry-run --reason disk", cordon(&adminv1.CordonRequest{Region: "region-9", Ahead: true, DryRun: true, Reason: "disk"}), 0, "nothing is changed; without --dry-run it would be so: region-9 is cordoned: it gets no more shards\nbecause of disk\n"},
+		{"region cordon region-1 --undo --dry-run -o json", cordon(&adminv1.CordonRequest{Region: "region-1", Lift: true, DryRun: true}), 0, `{"already":false,"stored":false,"changes":1,"region":"region-1","until_unix_ms":"0","remarks":["because of "]}` + "\n"},
+		{"placement freeze --for 1h", freeze(&adminv1.FreezeRequest{ForMs: 3_600_000}), 0, "frozen: no shard moves unless it has to, until 2030-01-02T03:04:05Z\n"},
+		{"placement freeze --reason party --dry-run", freeze(&adminv1.FreezeRequest{Reason: "party", DryRun: true}), 0, "nothing is changed; without --dry-run it would be so: frozen: no shard moves unless it has to, until roost placement freeze --undo\n"},
+		{"placement freeze", freeze(&adminv1.FreezeRequest{}), 0, "frozen: no shard moves unless it has to, until roost placement freeze --undo\n"},
+		{"placement freeze --for 0s", nil, app.ExitUsage, "roost: --for is 0s, must be at least 1ms\n"},
+		{"placement freeze --for 999us", nil, app.ExitUsage, "roost: --for is 999µs, must be at least 1ms\n"},
+		{"placement freeze --undo --reason over", freeze(&adminv1.FreezeRequest{Thaw: true, Reason: "over"}), 0, "nothing is frozen\n"},
+		{"shard pin Cart/3 region-1 --reason near", pin("near", &shard{Type: "Cart", Index: 3, Region: "region-1"}), 0, "Cart/3 is pinned to region-1\n"},
+		{"shard pin Cart/3 Cart/4 region-1", pin("", &shard{Type: "Cart", Index: 3, Region: "region-1"}, &shard{Type: "Cart", Index: 4, Region: "region-1"}), 0, "Cart/3 Cart/4 are pinned to region-1\n"},
+		{"shard pin Cart region-1", nil, app.ExitUsage, "roost: \"Cart\" is not a shard: write TYPE/SHARD, such as Airport/17; roost shard show finds the shard of an entity\n"},
+		{"shard pin Cart/1 Cart/2 Cart/3 Cart/4 Cart/5 --undo", pin("", &shard{Type: "Cart", Index: 1}, &shard{Type: "Cart", Index: 2}, &shard{Type: "Cart", Index: 3}, &shard{Type: "Cart", Index: 4}, &shard{Type: "Cart", Index: 5}), 0, "5 shards are not pinned\n"},
+		{"shard move Cart/3 region-2 --reason once", &adminv1.MoveRequest{Type: "Cart", Index: 3, Region: "region-2", By: by, Reason: "once"}, 0, "Cart/3 goes to region-2\n"},
+		{"shard move Cart/9 region-2", &adminv1.MoveRequest{Type: "Cart", Index: 9, Region: "region-2", By: by}, app.ExitFailed, "roost: Cart/9 is about to move already\n"},
+		{"placement status --type Many", nil, 0, `REQUEST  REGION    SHARD   STATE              BY      SINCE                 REASON
 pins     region-1  Many    6 shards, 5 there  placer  2026-01-02T03:04:07Z  disk=ssd
 pin      region-2  Many/0  there              placer  -                     disk=ssd
 pin      region-2  Many/6  there              ann     -                     -
 `},
-		{"steering --type Many --region region-2", nil, 0, `REQUEST  REGION    SHARD   STATE  BY      SINCE  REASON
+		{"placement status --type Many --region region-2", nil, 0, `REQUEST  REGION    SHARD   STATE  BY      SINCE  REASON
 pin      region-2  Many/0  there  placer  -      disk=ssd
 pin      region-2  Many/6  there  ann     -      -
 `},
-		{"steering --region region-7", nil, 0, `REQUEST  REGION    SHARD  STATE     BY  SINCE                 REASON
+		{"placement status --region region-7", nil, 0, `REQUEST  REGION    SHARD  STATE     BY  SINCE                 REASON
 cordon   region-7  -      not here  -   2026-01-02T03:04:05Z  -
 `},
-		{"steering --type None", nil, 0, "nothing is drained, cordoned, pinned or moved by an operator\n"},
-		{"steering", nil, 0, `REQUEST  REGION    SHARD   STATE                     BY   SINCE                 REASON
+		{"placement status --type None", nil, 0, "nothing is drained, cordoned, pinned or moved by an operator\n"},
+		{"placement status", nil, 0, `REQUEST  REGION    SHARD   STATE                     BY   SINCE                 REASON
 drain    region-3  -       5 shards left             ann  2026-01-02T03:04:05Z  new disk
 drain    h4:1      -       0 shards left             -    -                     -
 cordon   region-1  -       12 shards, 2 given since  ben  2026-01-02T03:04:05Z  disk
@@ -167,7 +168,7 @@ cordon   region-7  -       not here                  -    2026-01-02T03:04:05Z  
 pin      region-1  Cart/3  there                     ann  2026-01-02T03:04:05Z  -
 pin      region-1  Cart/4  at region-2               ann  2026-01-02T03:04:05Z  -
 move     region-2  Cart/5  in progress               ann  2026-01-02T03:04:05Z  -
-frozen: no shard moves unless it has to, until roost thaw; ann, 2026-01-02T03:04:05Z: party
+frozen: no shard moves unless it has to, until roost placement freeze --undo; ann, 2026-01-02T03:04:05Z: party
 `},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
@@ -188,12 +189,12 @@ frozen: no shard moves unless it has to, until roost thaw; ann, 2026-01-02T03:04
 			}
 		}
 	}
-	code, _, errOut := roost(t, "pin", "Cart/3", "", "--admin", admin) // such as "$REGION" of a script
-	if asked := active.recorded(); code != exitUsage || !strings.Contains(errOut, "use roost unpin") || len(asked) > 0 {
+	code, _, errOut := roost(t, "shard", "pin", "Cart/3", "", "--admin", admin) // such as "$REGION" of a script
+	if asked := active.recorded(); code != app.ExitUsage || !strings.Contains(errOut, "use roost shard pin --undo") || len(asked) > 0 {
 		t.Errorf("a pin to no region: exit code %d, %s, asks %v", code, errOut, asked)
 	}
 	lost := serve(t, &fakeAdmin{standby: true})
-	if code, _, errOut := roost(t, "thaw", "--timeout", "50ms", "--admin", lost); code != exitTimedOut || !strings.Contains(errOut, "run it again") {
+	if code, _, errOut := roost(t, "placement", "freeze", "--undo", "--timeout", "50ms", "--admin", lost); code != app.ExitTimedOut || !strings.Contains(errOut, "run it again") {
 		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }

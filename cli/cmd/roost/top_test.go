@@ -1,16 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/cli/internal/app"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (f *fakeAdmin) Top(_ context.Context, req *adminv1.TopRequest) (*adminv1.TopResponse, error) {
@@ -57,61 +55,22 @@ func TestTop(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"top", 0, topShards + "\n" + topEntities + topSilent},
-		{"top --shards --once", 0, topShards + topSilent},
-		{"top --entities", 0, topEntities + topSilent},
-		{"top --type Idle", 0, "nothing has had a command in the last minutes in the 2 regions that answered\n"},
-		{"top --type Plane", exitNotFound, "roost: no entity type Plane; declared are Cart\n"},
-		{"top -n 0", exitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
-		{"top -n 1001", exitUsage, "roost: -n is 1001; it must be 1 to 1000\n"},
-		{"top --every 1ms", exitUsage, "roost: --every is 1ms; it must be at least 100ms\n"},
-		{"top --every 1s --once", exitUsage, "roost: --once cannot be combined with --every\n"},
+		{"cluster top", 0, topShards + "\n" + topEntities + topSilent},
+		{"cluster top --shards --once", 0, topShards + topSilent},
+		{"cluster top --entities", 0, topEntities + topSilent},
+		{"cluster top --type Idle", 0, "nothing has had a command in the last minutes in the 2 regions that answered\n"},
+		{"cluster top --type Plane", app.ExitNotFound, "roost: no entity type Plane; declared are Cart\n"},
+		{"cluster top -n 0", app.ExitUsage, "roost: -n is 0; it must be 1 to 1000\n"},
+		{"cluster top -n 1001", app.ExitUsage, "roost: -n is 1001; it must be 1 to 1000\n"},
+		{"cluster top --every 1ms", app.ExitUsage, "roost: --every is 1ms; it must be at least 100ms\n"},
+		{"cluster top --every 1s --once", app.ExitUsage, "roost: --once cannot be combined with --every\n"},
 	} {
 		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
 		}
 	}
-	if code, out, _ := roost(t, "top", "-n", "1", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"commands"`) != 2 || !strings.Contains(out, `"id":"dora"`) || !strings.Contains(out, `"journal_bytes":8000`) {
+	if code, out, _ := roost(t, "cluster", "top", "-n", "1", "-o", "json", "--admin", admin); code != 0 || strings.Count(out, `"commands"`) != 2 || !strings.Contains(out, `"id":"dora"`) || !strings.Contains(out, `"journal_bytes":8000`) {
 		t.Errorf("exit code %d, %s", code, out)
-	}
-}
-
-// pages ends a live view after some pages.
-type pages struct {
-	bytes.Buffer
-	left int
-	end  context.CancelFunc
-}
-
-func (p *pages) Write(b []byte) (int, error) {
-	if p.left--; p.left == 0 {
-		p.end()
-	}
-	return p.Buffer.Write(b)
-}
-
-// TestTopLive: a live view draws one page over the other until Ctrl-C, also while nobody answers.
-func TestTopLive(t *testing.T) {
-	ctx, end := context.WithCancel(t.Context())
-	defer end()
-	out := &pages{left: 2, end: end}
-	a := &app{out: out, output: "table"}
-	o := top{n: 9, entities: true, every: time.Millisecond}
-	if err := a.watchTop(ctx, adminclient.New(serve(t, &fakeAdmin{})), &o, true); err != errInterrupted {
-		t.Error(err)
-	}
-	if page := clearScreen + topEntities + topSilent; out.String() != page+page {
-		t.Errorf("drawn is %q", out.String())
-	}
-	ctx, end = context.WithCancel(t.Context())
-	defer end()
-	out = &pages{left: 1, end: end}
-	a.out = out
-	if err := a.watchTop(ctx, adminclient.New("http://127.0.0.1:1"), &o, true); err != errInterrupted || !strings.Contains(out.String(), "the cluster is unreachable") {
-		t.Errorf("nobody answers: %v, %q", err, out.String())
-	}
-	if err := a.watchTop(t.Context(), adminclient.New("http://127.0.0.1:1"), &o, false); err == nil {
-		t.Error("nobody answers, and it continues")
 	}
 }

@@ -142,7 +142,7 @@ spec:
         - {name: service, containerPort: {{ .port }}}
         - {name: management, containerPort: 8558}
         {{- if and (eq .role "gateway") .root.Values.tls.secrets.gateway }}
-        - {name: peers, containerPort: 25522} # coordinators ask here (roost explain, slow, doctor)
+        - {name: peers, containerPort: 25522} # coordinators ask here (roost entity explain, cluster slow, cluster doctor)
         {{- end }}
       livenessProbe:
         httpGet: {path: /livez, port: management}

@@ -37,7 +37,7 @@ func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinR
 		return nil, twirp.NewErrorf(twirp.AlreadyExists, "%v is in a cluster already; to move it, let it leave and start it again", v.Self)
 	}
 	if host, port, ok := strings.Cut(req.Addr, ":"); !ok || host == "" || port == "" {
-		return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is no address of a member; write host:port, as in roost members", req.Addr)
+		return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is no address of a member; write host:port, as in roost cluster status", req.Addr)
 	}
 	s.a.JoinVia(req.Addr)
 	return &adminv1.JoinResponse{Self: v.Self.String()}, nil
@@ -88,7 +88,7 @@ func find(v gossip.View, name string) (*gossip.MemberView, error) {
 	}
 	switch len(alive) {
 	case 0:
-		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost members", name)
+		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost cluster status", name)
 	case 1:
 		return alive[0], nil
 	}

@@ -47,7 +47,7 @@ func eachKey(text []byte, f func(n int, words []string) error) error {
 		}
 		words := strings.Fields(line)
 		if len(words) < 2 {
-			return fmt.Errorf("line %d must have a name and a SHA-256 hash in hexadecimal, separated by a blank; roost key new writes such a line", n)
+			return fmt.Errorf("line %d must have a name and a SHA-256 hash in hexadecimal, separated by a blank; roost auth key new writes such a line", n)
 		}
 		if err := checkKeyName(words[0]); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
@@ -63,7 +63,7 @@ func eachKey(text []byte, f func(n int, words []string) error) error {
 func keyHash(n int, words []string) (hash [sha256.Size]byte, err error) {
 	raw, err := hex.DecodeString(words[1])
 	if err != nil || len(raw) != len(hash) {
-		return hash, fmt.Errorf("line %d: the hash of %s is not %d hexadecimal digits; roost key new writes one", n, words[0], 2*len(hash))
+		return hash, fmt.Errorf("line %d: the hash of %s is not %d hexadecimal digits; roost auth key new writes one", n, words[0], 2*len(hash))
 	}
 	copy(hash[:], raw)
 	return hash, nil

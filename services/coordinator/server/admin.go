@@ -23,7 +23,7 @@ type admin struct{ s *Server }
 // adminReads are the methods that change nothing. All others need a management token, if there are
 // tokens, and are in the audit.
 var adminReads = []string{
-	"Members", "Shards", "Where", "Steering", "Quarantines", "Why", "Plan", "PlanMoments", "Top", "Entities", "Entity", "Regions", "ShardStates", "Slow", "Examine", "Rollout", "Reminders", "Sends", "Remembered",
+	"Members", "Shards", "Where", "Steering", "Quarantines", "Why", "Plan", "Top", "Entities", "Entity", "Regions", "ShardStates", "Slow", "Examine", "Rollout", "Reminders", "Sends", "Remembered",
 }
 
 // view is the core's view at the active coordinator.

@@ -15,9 +15,9 @@ import (
 type Budget struct {
 	MaxHandoffs          int           `key:"allocation.max_handoffs" unit:"shards" help:"the most shards that are handed off at a time in the whole cluster, whatever the reason. Further handoffs wait"`
 	MaxHandoffsPerRegion int           `key:"allocation.max_handoffs_per_region" unit:"shards" help:"the most shards that one region hands off at a time, and the most shards that are handed off to one region at a time. Shards of a region that leaves are exempt. 0: not limited"`
-	MaxMovesPerMinute    int           `key:"allocation.max_moves_per_minute" unit:"shards" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost move. 0: not limited"`
+	MaxMovesPerMinute    int           `key:"allocation.max_moves_per_minute" unit:"shards" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost shard move. 0: not limited"`
 	Brake                bool          `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/placement.md"`
-	BrakeWindow          time.Duration `key:"allocation.brake_window" help:"length of a window. For this time, the coordinator gathers the latencies that gateways report; then it judges whether commands are slow. roost members shows the latencies of a window"`
+	BrakeWindow          time.Duration `key:"allocation.brake_window" help:"length of a window. For this time, the coordinator gathers the latencies that gateways report; then it judges whether commands are slow. roost cluster status shows the latencies of a window"`
 	BrakeWindows         int           `key:"allocation.brake_windows" unit:"windows" help:"number of slow windows in a row after which the coordinator stops voluntary moves"`
 	BrakeSamples         int           `key:"allocation.brake_samples" unit:"commands" help:"the fewest commands that a window must have. A window with fewer commands is never slow, and does not change the usual p99"`
 	BrakeFactor          float64       `key:"allocation.brake_factor" help:"a window is slow only if the p99 of its commands is at least this many times the usual p99; see also allocation.brake_excess"`

@@ -38,7 +38,7 @@ type Config struct {
 	QueryTimeout     time.Duration `key:"coordinator.query_timeout" help:"time that regions have to answer a question of an operator, such as what keeps failing. The answer to the operator names the regions that did not answer in time"`
 	ShowPayloads     bool          `key:"coordinator.show_payloads" help:"whether operators may see what entities store: the payloads of events, and the state of entities, for which region.show_payloads must be set too (roost entity show --payloads, --state). See docs/operating.md"`
 	TryCommands      bool          `key:"coordinator.try_commands" help:"whether operators may send any command to an entity through the coordinator, as the form of the dashboard does. Otherwise only built-in commands, such as that of roost entity delete. These commands have no subject, so regions with auth.policy refuse them. See docs/dashboard.md"`
-	DecisionsMiB     int           `key:"coordinator.decisions_mib" unit:"MiB" help:"the largest size of the stored decisions of the coordinators, which roost why shows. Beyond this size, the coordinator removes the oldest decisions from the journal"`
+	DecisionsMiB     int           `key:"coordinator.decisions_mib" unit:"MiB" help:"the largest size of the stored decisions of the coordinators, which roost shard show shows. Beyond this size, the coordinator removes the oldest decisions from the journal"`
 	QuarantineAfter  int           `key:"coordinator.quarantine_after" unit:"crashes" help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
 	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran"`
 	CrashPatience    time.Duration `key:"coordinator.crash_patience" help:"if coordinator.quarantine_after owners of a shard were lost, one soon after the other, the shard waits for this time at most until they have started again and say which entities ran. After each further loss it waits twice as long, up to 16 times this time. Then the next region gets the shard"`
@@ -144,7 +144,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("coordinator.query_timeout is %s, must be above 0 and at most %s: the command line waits two seconds for an answer", c.QueryTimeout, maxQueryTimeout))
 	}
 	if c.DecisionsMiB < 1 || c.DecisionsMiB > maxDecisionsMiB {
-		errs = append(errs, fmt.Errorf("coordinator.decisions_mib is %d, must be 1 to %d: roost why reads all of them", c.DecisionsMiB, maxDecisionsMiB))
+		errs = append(errs, fmt.Errorf("coordinator.decisions_mib is %d, must be 1 to %d: roost shard show reads all of them", c.DecisionsMiB, maxDecisionsMiB))
 	}
 	_, err := allocation.New(c.Allocation)
 	errs = append(errs, err)

@@ -59,7 +59,7 @@ func (o *owned) checkRegion(region string) error {
 		slices.ContainsFunc(o.view.Rows, func(r sharding.Row) bool { return !r.Owner.IsZero() && o.is(r.Owner, region) }) {
 		return nil
 	}
-	return twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", region)
+	return twirp.NewErrorf(twirp.NotFound, "no region %s; see roost cluster status", region)
 }
 
 // checkEntities returns an error for a request that cannot be answered.

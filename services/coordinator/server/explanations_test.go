@@ -28,7 +28,8 @@ func checkWhy(t *testing.T, url string) {
 	dir, addr := t.TempDir(), freeAddr(t)
 	onJournal := func(cfg *Config) { cfg.Journal = url }
 	c := start(t, dir, addr, "static://"+addr, onJournal)
-	f := newRegion(t, []string{addr}, sharding.TypeDesc{Type: "T", Shards: 4})
+	desc := sharding.TypeDesc{Type: "T", Shards: 4, Rule: sharding.ShardRule{Separator: ":"}}
+	f := newRegion(t, []string{addr}, desc)
 	f.register(t, addr)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -41,6 +42,11 @@ func checkWhy(t *testing.T, url string) {
 	}
 	if res := why(&adminv1.WhyRequest{Type: "T", Index: 2}); res.Shard.GetEpoch() != "0.0" || res.Cause != "" || len(res.Decisions) > 0 {
 		t.Errorf("a shard that was never needed: %v", res)
+	}
+	for id, key := range map[string]string{"a:1": "a", "a": ""} { // order-free
+		if res := why(&adminv1.WhyRequest{Type: "T", Id: id}); res.Shard.GetIndex() != desc.ShardOf(sharding.EntityID(id)).Index || res.ShardKey != key {
+			t.Errorf("the shard of the entity %s: %v", id, res)
+		}
 	}
 	var given *adminv1.WhyResponse
 	await(t, "the shard has a region", func() bool {
@@ -56,7 +62,7 @@ func checkWhy(t *testing.T, url string) {
 		t.Errorf("what was decided last: %v", res)
 	}
 	for req, want := range map[*adminv1.WhyRequest]string{
-		{Type: "T", Index: 4}:   "twirp error not_found: type T has 4 shards, 0 to 3; roost where finds the shard of an entity",
+		{Type: "T", Index: 4}:   "twirp error not_found: type T has 4 shards, 0 to 3; roost shard show finds the shard of an entity",
 		{Type: "U"}:             "twirp error not_found: no entity type U; declared are T",
 		{Limit: 1001}:           "twirp error invalid_argument: limit is 1001, must be at most 1000",
 		{Type: "T", Id: "\xff"}: "",

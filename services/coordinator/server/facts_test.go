@@ -104,7 +104,7 @@ func TestUnreadableFacts(t *testing.T) {
 		tries()
 		term, _, _ := r.state()
 		err := r.look(r.ctx, r.journalReadiness)
-		if term != 0 || err == nil || !strings.Contains(err.Error(), "cannot take over") || !strings.Contains(err.Error(), "roost repair facts --dry-run") || !strings.Contains(err.Error(), "page 8") {
+		if term != 0 || err == nil || !strings.Contains(err.Error(), "cannot take over") || !strings.Contains(err.Error(), "roost journal repair facts --dry-run") || !strings.Contains(err.Error(), "page 8") {
 			t.Errorf("term %d, the readiness says %v", term, err)
 		}
 		r.store.turn(true) // it loses the lease, so that another one could take over
@@ -145,7 +145,7 @@ func TestFactsOfNoForm(t *testing.T) {
 		time.Sleep(time.Minute)
 		term, _, _ := r.state()
 		err := r.look(r.ctx, r.journalReadiness)
-		if term != 0 || r.failed() != nil || err == nil || !strings.Contains(err.Error(), "roost repair facts --dry-run") || !r.text.has("roost journal check --facts") {
+		if term != 0 || r.failed() != nil || err == nil || !strings.Contains(err.Error(), "roost journal repair facts --dry-run") || !r.text.has("roost journal check --facts") {
 			t.Errorf("term %d, failed: %v, the readiness says %v", term, r.failed(), err)
 		}
 		at = sharding.MakeEpoch(1000, 0) // as a repair does

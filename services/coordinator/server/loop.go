@@ -109,7 +109,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.QuarantineChanged:
 		s.quarantineChanged(o.QuarantineFact)
 	case coordinator.QuarantineFull:
-		s.log.Error("an entity may have ended a region and is not suspected, because too many entities are quarantined: release those that are repaired (roost quarantine list)", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID)
+		s.log.Error("an entity may have ended a region and is not suspected, because too many entities are quarantined: release those that are repaired (roost entity quarantine)", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID)
 	case coordinator.NoLoad:
 		s.log.Warn("a region reports nothing of the load of its shards, so nothing moves because of load until it does: its region.load_interval may be 0", "region", o.Region)
 	case coordinator.ConstraintBroken:

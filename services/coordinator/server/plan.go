@@ -15,9 +15,6 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// maxAgo is longer ago than any term began.
-const maxAgo = 100 * 365 * 24 * time.Hour
-
 // planTimeout is the time limit of a plan if the request does not name one. The plan of a large cluster takes some
 // seconds. No other request gets a plan meanwhile, so no request may have more than maxPlanTimeout.
 const (
@@ -34,15 +31,6 @@ func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.Pla
 		if q.Strategy, err = a.s.cfg.strategyOf(req.Strategy); err != nil {
 			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
-	}
-	if req.AsOfUnixMs < 0 || req.AsOfAgoMs < 0 || req.AsOfUnixMs > 0 && req.AsOfAgoMs > 0 {
-		return nil, twirp.NewError(twirp.InvalidArgument, "as_of_unix_ms and as_of_ago_ms must not be negative, and only one of them may be given")
-	}
-	switch {
-	case req.AsOfUnixMs > 0:
-		q.AsOf = time.UnixMilli(req.AsOfUnixMs)
-	case req.AsOfAgoMs > 0:
-		q.AsOf = time.Now().Add(-time.Duration(min(req.AsOfAgoMs, int64(maxAgo/time.Millisecond))) * time.Millisecond)
 	}
 	if req.TimeoutMs < 0 || req.TimeoutMs > maxPlanTimeout.Milliseconds() {
 		return nil, twirp.NewErrorf(twirp.InvalidArgument, "timeout_ms is %d, must be at most %d, or 0 for %d", req.TimeoutMs, maxPlanTimeout.Milliseconds(), planTimeout.Milliseconds())
@@ -79,7 +67,6 @@ func compute(ctx context.Context, p coordinator.Proposal, done func()) (*adminv1
 	made := make(chan *adminv1.PlanResponse, 1)
 	go func() {
 		defer done()
-		p.Restore()
 		moves, unplaced := allocation.Propose(p.Input)
 		if ctx.Err() == nil {
 			made <- toPlan(p, moves, unplaced)
@@ -93,27 +80,9 @@ func compute(ctx context.Context, p coordinator.Proposal, done func()) (*adminv1
 	}
 }
 
-// PlanMoments lists the planning moments of this term.
-func (a admin) PlanMoments(ctx context.Context, _ *adminv1.PlanMomentsRequest) (*adminv1.PlanMomentsResponse, error) {
-	out := &adminv1.PlanMomentsResponse{}
-	err := a.s.lookActive(ctx, func() error {
-		for _, x := range a.s.core.Moments() {
-			out.Moments = append(out.Moments, &adminv1.PlanMoment{AtUnixMs: x.At.UnixMilli(), Regions: uint32(x.Regions), Shards: uint32(x.Shards), HeldBack: x.HeldBack})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // toPlan names the regions, and counts their shards before and after the moves.
 func toPlan(p coordinator.Proposal, moves []allocation.Move, unplaced []sharding.ShardID) *adminv1.PlanResponse {
 	out := &adminv1.PlanResponse{HeldBack: p.HeldBack}
-	if !p.At.IsZero() {
-		out.AsOfUnixMs = p.At.UnixMilli()
-	}
 	regions, owners := map[sharding.NodeID]*adminv1.PlannedRegion{}, map[sharding.ShardID]string{}
 	total, capacity := map[*adminv1.PlannedRegion]int{}, map[*adminv1.PlannedRegion]int{} // of all types
 	for _, t := range p.Input.Types {

@@ -31,13 +31,6 @@ func TestPlan(t *testing.T) {
 	if err != nil || len(res.Regions) != 1 || !res.Regions[0].Leaves || len(res.Moves) > 0 {
 		t.Errorf("%v, %v", res, err)
 	}
-	await(t, "a planning moment is recorded", func() bool {
-		res, err := admin.PlanMoments(ctx, &adminv1.PlanMomentsRequest{})
-		return err == nil && len(res.Moments) > 0 && res.Moments[0].AtUnixMs > 0
-	})
-	if res, err = admin.Plan(ctx, &adminv1.PlanRequest{AsOfUnixMs: time.Now().UnixMilli()}); err != nil || res.AsOfUnixMs == 0 {
-		t.Errorf("as of now: %v, %v", res, err)
-	}
 	for _, test := range []struct {
 		req  *adminv1.PlanRequest
 		code twirp.ErrorCode
@@ -45,12 +38,8 @@ func TestPlan(t *testing.T) {
 	}{
 		{&adminv1.PlanRequest{Type: "U"}, twirp.NotFound, "no entity type U; declared are T"},
 		{&adminv1.PlanRequest{Without: []string{"region-9"}}, twirp.NotFound, "no region region-9"},
-		{&adminv1.PlanRequest{AsOfAgoMs: 1 << 60}, twirp.NotFound, "there is no planning moment at or before"},
-		{&adminv1.PlanRequest{AsOfUnixMs: 1, AsOfAgoMs: 1}, twirp.InvalidArgument, "only one of them"},
 		{&adminv1.PlanRequest{TimeoutMs: -1}, twirp.InvalidArgument, "timeout_ms is -1, must be at most 600000, or 0 for 30000"},
 		{&adminv1.PlanRequest{TimeoutMs: 600_001}, twirp.InvalidArgument, "timeout_ms is 600001"},
-		{&adminv1.PlanRequest{AsOfUnixMs: -1}, twirp.InvalidArgument, "must not be negative"},
-		{&adminv1.PlanRequest{AsOfUnixMs: time.Now().Add(time.Hour).UnixMilli()}, twirp.InvalidArgument, "is in the future"},
 		{&adminv1.PlanRequest{Strategy: "most-shards"}, twirp.InvalidArgument, "use one of least-shards, threshold"},
 	} {
 		_, err := admin.Plan(ctx, test.req)

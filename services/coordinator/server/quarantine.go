@@ -46,7 +46,7 @@ func (s *Server) quarantineChanged(f coordinator.QuarantineFact) {
 	args := []any{"entity.type", f.Entity.Type, "entity.id", f.Entity.ID, "by", f.By, "reason", f.Reason}
 	switch f.State {
 	case coordinator.Quarantined:
-		s.log.Error("an entity is quarantined: its commands are refused until it is released (roost quarantine release)", args...)
+		s.log.Error("an entity is quarantined: its commands are refused until it is released (roost entity quarantine --undo)", args...)
 	case coordinator.Suspected:
 		s.log.Warn("an entity is suspected of ending regions: it runs, but not beside another suspect", args...)
 	default:

@@ -199,7 +199,7 @@ func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Si
 		if others > 1 {
 			some = fmt.Sprintf("%d shards have", others)
 		}
-		silent = append(silent, &adminv1.Silent{Reason: some + " no region now: nothing of what is stored there is tried; see roost shards"})
+		silent = append(silent, &adminv1.Silent{Reason: some + " no region now: nothing of what is stored there is tried; see roost shard ls"})
 	}
 	return silent
 }

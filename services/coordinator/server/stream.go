@@ -150,7 +150,7 @@ func (s *Server) tellContradictions(found journal.Loaded) {
 		stream.Records = append(stream.Records, factstream.Record{Seq: found.Records[i].Seq, Events: found.Records[i].Events})
 	}
 	if list := factstream.Examine(stream).Findings; len(list) > 0 {
-		s.log.Error("facts contradict each other, and some of them are ignored; \"roost journal check --facts\" lists them, and \"roost repair facts\" drops them", "facts", len(list), "first", list[0].String())
+		s.log.Error("facts contradict each other, and some of them are ignored; \"roost journal check --facts\" lists them, and \"roost journal repair facts\" drops them", "facts", len(list), "first", list[0].String())
 	}
 }
 

@@ -157,7 +157,7 @@ func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Regis
 	s.telemetry.dropped = meter.Counter("roost.coordinator.messages.dropped", "{message}",
 		"messages to regions that the coordinator dropped, because too many messages to the same region were waiting. Each will be repeated")
 	s.telemetry.lost = meter.Counter("roost.coordinator.decisions.dropped", "{decision}",
-		"decisions that roost why cannot show, because too many decisions were waiting to be stored, or because the term ended")
+		"decisions that roost shard show cannot show, because too many decisions were waiting to be stored, or because the term ended")
 	leader := meter.Gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator, 0 at a standby")
 	term := meter.Gauge("roost.coordinator.term", "{term}", "term of the active coordinator, 0 at a standby")
 	regions := meter.Gauge("roost.coordinator.regions", "{region}", "regions that are members of the cluster")
@@ -166,9 +166,9 @@ func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Regis
 	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have lost their owner and have no other one, because no region can take them. The route table may still name the owner that was lost. Unreadable shards are counted apart")
 	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that are being started or handed off")
 	budget := meter.Gauge("roost.coordinator.moves.budget", "%", "percentage of the limits that voluntary moves may use. Usually 100; less after commands were slow; 0 while voluntary moves are stopped, or are tried one at a time. Only the active coordinator has it")
-	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused, because no region can read their stored data; see roost shards")
+	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused, because no region can read their stored data; see roost shard ls")
 	broken := meter.Gauge("roost.shard.constraint_broken", "{shard}", "shards that are at regions where a constraint does not want them: beyond the capacity of a region, not where they are pinned, given to a region that is cordoned, or beyond the share of a zone. Counted every 5 s, as if all moves in progress had ended")
-	quarantined := meter.Gauge("roost.entity.quarantined", "{entity}", "entities that do not run, because their commands ended regions or an operator has quarantined them; see roost quarantine list")
+	quarantined := meter.Gauge("roost.entity.quarantined", "{entity}", "entities that do not run, because their commands ended regions or an operator has quarantined them; see roost entity quarantine")
 	suspected := meter.Gauge("roost.entity.suspected", "{entity}", "entities that ran when a region ended. They run, but no two of them at the same time")
 	behind := meter.Gauge("roost.coordinator.rollout.behind", "{region}", "regions that do not run the target version of a rollout, while another region does. 0 without a rollout")
 	barred := meter.Gauge("roost.coordinator.rollout.unreadable", "{shard}", "shards that cannot move to the target version of a rollout, because no region of that version can read their stored data. 0 without a rollout")

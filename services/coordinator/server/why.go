@@ -80,10 +80,13 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 			return id, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
 		id = desc.ShardOf(entity.ID)
+		if key := desc.Rule.Key(entity.ID); key != string(entity.ID) {
+			out.ShardKey = key
+		}
 		v, _ = a.s.core.Shard(id)
 	}
 	if id.Index >= shards {
-		return id, twirp.NewErrorf(twirp.NotFound, "type %s has %d shards, 0 to %d; roost where finds the shard of an entity", req.Type, shards, shards-1)
+		return id, twirp.NewErrorf(twirp.NotFound, "type %s has %d shards, 0 to %d; roost shard show finds the shard of an entity", req.Type, shards, shards-1)
 	}
 	out.Shard = toShard(sharding.Row{Shard: id, Owner: v.Owner, Epoch: v.Epoch, Phase: v.Phase, Reason: v.Reason}, v.Cause, map[sharding.NodeID]string{v.Owner: v.Region})
 	out.Cause, out.Next = v.Cause.String(), v.Next

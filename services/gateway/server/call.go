@@ -55,7 +55,7 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 		return refusal(sharding.InvalidArgument, err.Error())
 	}
 	if sharding.IsBuiltin(env.Command) {
-		return refusal(sharding.PermissionDenied, fmt.Sprintf("%.40q is kept for Roost itself; operators use roost entity and roost sends", env.Command))
+		return refusal(sharding.PermissionDenied, fmt.Sprintf("%.40q is kept for Roost itself; operators use roost entity", env.Command))
 	}
 	if err := s.policy.Check(env); err != nil {
 		return refusal(sharding.PermissionDenied, err.Error())

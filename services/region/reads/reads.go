@@ -40,7 +40,7 @@ func Loaded(in *turn.Loaded, found *journal.Loaded) {
 func NotLoaded(in *turn.Loaded, err error) {
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && !mutant.On("damaged-load"):
-		in.Code, in.Err = sharding.DataLoss, "what is stored of the entity is damaged; roost repair record says what can be done"
+		in.Code, in.Err = sharding.DataLoss, "what is stored of the entity is damaged; roost journal repair record says what can be done"
 	case errors.Is(err, journal.ErrTrimmed):
 		in.Code, in.Err = sharding.DataLoss, "the snapshot of the entity cannot be read by this version, and the events before it were trimmed; run a version that reads the snapshot"
 	default:

@@ -426,5 +426,5 @@ func (s *Server) readiness() error {
 	case due < 0:
 		return fmt.Errorf("%s has not said yet which shards are on their way here", addr)
 	}
-	return fmt.Errorf("%d shards of a rollout are on their way here; roost rollout shows it", due)
+	return fmt.Errorf("%d shards of a rollout are on their way here; roost rollout status shows it", due)
 }

@@ -122,7 +122,7 @@ func measure(files map[string][]byte) []row {
 var (
 	settingRow = regexp.MustCompile("(?m)^\\| `[a-z][a-z_.]*` \\|")
 	glossRow   = regexp.MustCompile(`(?m)^\| [^|*-][^|]*\|.*$`)
-	verb       = regexp.MustCompile(`\ba\.\w+Command\(\)`)
+	verb       = regexp.MustCompile(`\b\w+\.Command\(a\)`)
 )
 
 // kindOf returns the row that counts the lines of a Go file.

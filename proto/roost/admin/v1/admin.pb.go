@@ -5100,6 +5100,7 @@ type WhyResponse struct {
 	More          bool                   `protobuf:"varint,8,opt,name=more,proto3" json:"more,omitempty"`                                    // there are older ones
 	Dropped       uint64                 `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`                              // decisions that this coordinator could not keep
 	Unread        string                 `protobuf:"bytes,10,opt,name=unread,proto3" json:"unread,omitempty"`                                // why those that are stored could not be read; then only those that wait to be stored are here
+	ShardKey      string                 `protobuf:"bytes,11,opt,name=shard_key,json=shardKey,proto3" json:"shard_key,omitempty"`            // of an entity: what of the id is hashed; empty: the whole id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5200,6 +5201,13 @@ func (x *WhyResponse) GetDropped() uint64 {
 func (x *WhyResponse) GetUnread() string {
 	if x != nil {
 		return x.Unread
+	}
+	return ""
+}
+
+func (x *WhyResponse) GetShardKey() string {
+	if x != nil {
+		return x.ShardKey
 	}
 	return ""
 }
@@ -5485,12 +5493,8 @@ type PlanRequest struct {
 	Without []string               `protobuf:"bytes,2,rep,name=without,proto3" json:"without,omitempty"` // names or addresses of regions that are taken to leave
 	// The strategy that is taken for these types, as in allocation.types, such as "load" or
 	// "threshold max_simultaneous=5"; empty: what is configured.
-	Strategy string `protobuf:"bytes,3,opt,name=strategy,proto3" json:"strategy,omitempty"`
-	// The plan is made as of the newest planning moment that is not after this time, by the clock of the
-	// coordinator; or not after so long ago. Both 0: from the present.
-	AsOfUnixMs    int64 `protobuf:"varint,4,opt,name=as_of_unix_ms,json=asOfUnixMs,proto3" json:"as_of_unix_ms,omitempty"`
-	AsOfAgoMs     int64 `protobuf:"varint,5,opt,name=as_of_ago_ms,json=asOfAgoMs,proto3" json:"as_of_ago_ms,omitempty"`
-	TimeoutMs     int64 `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long it may take; at most 10 min, 0: 30 s
+	Strategy      string `protobuf:"bytes,3,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	TimeoutMs     int64  `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long it may take; at most 10 min, 0: 30 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5546,20 +5550,6 @@ func (x *PlanRequest) GetStrategy() string {
 	return ""
 }
 
-func (x *PlanRequest) GetAsOfUnixMs() int64 {
-	if x != nil {
-		return x.AsOfUnixMs
-	}
-	return 0
-}
-
-func (x *PlanRequest) GetAsOfAgoMs() int64 {
-	if x != nil {
-		return x.AsOfAgoMs
-	}
-	return 0
-}
-
 func (x *PlanRequest) GetTimeoutMs() int64 {
 	if x != nil {
 		return x.TimeoutMs
@@ -5575,7 +5565,6 @@ type PlanResponse struct {
 	// Why less or nothing moves for balance at present, in sentences. The moves are those that
 	// would be made otherwise.
 	HeldBack      []string `protobuf:"bytes,4,rep,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"`
-	AsOfUnixMs    int64    `protobuf:"varint,5,opt,name=as_of_unix_ms,json=asOfUnixMs,proto3" json:"as_of_unix_ms,omitempty"` // the planning moment; 0: the plan is made from the present
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5638,163 +5627,6 @@ func (x *PlanResponse) GetHeldBack() []string {
 	return nil
 }
 
-func (x *PlanResponse) GetAsOfUnixMs() int64 {
-	if x != nil {
-		return x.AsOfUnixMs
-	}
-	return 0
-}
-
-type PlanMomentsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PlanMomentsRequest) Reset() {
-	*x = PlanMomentsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanMomentsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanMomentsRequest) ProtoMessage() {}
-
-func (x *PlanMomentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanMomentsRequest.ProtoReflect.Descriptor instead.
-func (*PlanMomentsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
-}
-
-type PlanMomentsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Moments       []*PlanMoment          `protobuf:"bytes,1,rep,name=moments,proto3" json:"moments,omitempty"` // the oldest first
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PlanMomentsResponse) Reset() {
-	*x = PlanMomentsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanMomentsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanMomentsResponse) ProtoMessage() {}
-
-func (x *PlanMomentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanMomentsResponse.ProtoReflect.Descriptor instead.
-func (*PlanMomentsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
-}
-
-func (x *PlanMomentsResponse) GetMoments() []*PlanMoment {
-	if x != nil {
-		return x.Moments
-	}
-	return nil
-}
-
-// PlanMoment is what the active coordinator has kept of an earlier time of its term. If nothing has
-// changed since the moment before, none is kept.
-type PlanMoment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
-	Regions       uint32                 `protobuf:"varint,2,opt,name=regions,proto3" json:"regions,omitempty"`
-	Shards        uint32                 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`                    // that have a region
-	HeldBack      []string               `protobuf:"bytes,4,rep,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"` // as in PlanResponse
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PlanMoment) Reset() {
-	*x = PlanMoment{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanMoment) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanMoment) ProtoMessage() {}
-
-func (x *PlanMoment) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanMoment.ProtoReflect.Descriptor instead.
-func (*PlanMoment) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
-}
-
-func (x *PlanMoment) GetAtUnixMs() int64 {
-	if x != nil {
-		return x.AtUnixMs
-	}
-	return 0
-}
-
-func (x *PlanMoment) GetRegions() uint32 {
-	if x != nil {
-		return x.Regions
-	}
-	return 0
-}
-
-func (x *PlanMoment) GetShards() uint32 {
-	if x != nil {
-		return x.Shards
-	}
-	return 0
-}
-
-func (x *PlanMoment) GetHeldBack() []string {
-	if x != nil {
-		return x.HeldBack
-	}
-	return nil
-}
-
 type PlannedMove struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -5809,7 +5641,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +5653,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +5666,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PlannedMove) GetType() string {
@@ -5890,7 +5722,7 @@ type UnplacedShard struct {
 
 func (x *UnplacedShard) Reset() {
 	*x = UnplacedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5902,7 +5734,7 @@ func (x *UnplacedShard) String() string {
 func (*UnplacedShard) ProtoMessage() {}
 
 func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5915,7 +5747,7 @@ func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnplacedShard.ProtoReflect.Descriptor instead.
 func (*UnplacedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UnplacedShard) GetType() string {
@@ -5956,7 +5788,7 @@ type PlannedRegion struct {
 
 func (x *PlannedRegion) Reset() {
 	*x = PlannedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5968,7 +5800,7 @@ func (x *PlannedRegion) String() string {
 func (*PlannedRegion) ProtoMessage() {}
 
 func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5981,7 +5813,7 @@ func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedRegion.ProtoReflect.Descriptor instead.
 func (*PlannedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PlannedRegion) GetRegion() string {
@@ -6038,7 +5870,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +5882,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +5895,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TopRequest) GetType() string {
@@ -6099,7 +5931,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6111,7 +5943,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6124,7 +5956,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TopResponse) GetShards() []*TopShard {
@@ -6173,7 +6005,7 @@ type TopShard struct {
 
 func (x *TopShard) Reset() {
 	*x = TopShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6185,7 +6017,7 @@ func (x *TopShard) String() string {
 func (*TopShard) ProtoMessage() {}
 
 func (x *TopShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6198,7 +6030,7 @@ func (x *TopShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopShard.ProtoReflect.Descriptor instead.
 func (*TopShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TopShard) GetType() string {
@@ -6278,7 +6110,7 @@ type TopEntity struct {
 
 func (x *TopEntity) Reset() {
 	*x = TopEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6290,7 +6122,7 @@ func (x *TopEntity) String() string {
 func (*TopEntity) ProtoMessage() {}
 
 func (x *TopEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6303,7 +6135,7 @@ func (x *TopEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopEntity.ProtoReflect.Descriptor instead.
 func (*TopEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TopEntity) GetType() string {
@@ -6366,7 +6198,7 @@ type EntitiesRequest struct {
 
 func (x *EntitiesRequest) Reset() {
 	*x = EntitiesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6378,7 +6210,7 @@ func (x *EntitiesRequest) String() string {
 func (*EntitiesRequest) ProtoMessage() {}
 
 func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6391,7 +6223,7 @@ func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesRequest.ProtoReflect.Descriptor instead.
 func (*EntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *EntitiesRequest) GetType() string {
@@ -6464,7 +6296,7 @@ type EntitiesResponse struct {
 
 func (x *EntitiesResponse) Reset() {
 	*x = EntitiesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6476,7 +6308,7 @@ func (x *EntitiesResponse) String() string {
 func (*EntitiesResponse) ProtoMessage() {}
 
 func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6489,7 +6321,7 @@ func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesResponse.ProtoReflect.Descriptor instead.
 func (*EntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *EntitiesResponse) GetEntities() []*Entity {
@@ -6546,7 +6378,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6390,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6403,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Entity) GetType() string {
@@ -6712,7 +6544,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6724,7 +6556,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6737,7 +6569,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EntityRequest) GetType() string {
@@ -6819,7 +6651,7 @@ type EntityResponse struct {
 
 func (x *EntityResponse) Reset() {
 	*x = EntityResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +6663,7 @@ func (x *EntityResponse) String() string {
 func (*EntityResponse) ProtoMessage() {}
 
 func (x *EntityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +6676,7 @@ func (x *EntityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityResponse.ProtoReflect.Descriptor instead.
 func (*EntityResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *EntityResponse) GetWhere() *WhereResponse {
@@ -6979,7 +6811,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +6823,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +6836,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Timer) GetName() string {
@@ -7052,7 +6884,7 @@ type StoredEntity struct {
 
 func (x *StoredEntity) Reset() {
 	*x = StoredEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7064,7 +6896,7 @@ func (x *StoredEntity) String() string {
 func (*StoredEntity) ProtoMessage() {}
 
 func (x *StoredEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,7 +6909,7 @@ func (x *StoredEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEntity.ProtoReflect.Descriptor instead.
 func (*StoredEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StoredEntity) GetLast() uint64 {
@@ -7149,7 +6981,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7161,7 +6993,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7174,7 +7006,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Record) GetNumber() uint64 {
@@ -7267,7 +7099,7 @@ type StoredEvent struct {
 
 func (x *StoredEvent) Reset() {
 	*x = StoredEvent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7279,7 +7111,7 @@ func (x *StoredEvent) String() string {
 func (*StoredEvent) ProtoMessage() {}
 
 func (x *StoredEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7292,7 +7124,7 @@ func (x *StoredEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEvent.ProtoReflect.Descriptor instead.
 func (*StoredEvent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StoredEvent) GetName() string {
@@ -7341,7 +7173,7 @@ type StoredSend struct {
 
 func (x *StoredSend) Reset() {
 	*x = StoredSend{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7353,7 +7185,7 @@ func (x *StoredSend) String() string {
 func (*StoredSend) ProtoMessage() {}
 
 func (x *StoredSend) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7366,7 +7198,7 @@ func (x *StoredSend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredSend.ProtoReflect.Descriptor instead.
 func (*StoredSend) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StoredSend) GetTargetType() string {
@@ -7403,7 +7235,7 @@ type EntityState struct {
 
 func (x *EntityState) Reset() {
 	*x = EntityState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7247,7 @@ func (x *EntityState) String() string {
 func (*EntityState) ProtoMessage() {}
 
 func (x *EntityState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7260,7 @@ func (x *EntityState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityState.ProtoReflect.Descriptor instead.
 func (*EntityState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EntityState) GetRecord() uint64 {
@@ -7472,7 +7304,7 @@ type RegionsRequest struct {
 
 func (x *RegionsRequest) Reset() {
 	*x = RegionsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7484,7 +7316,7 @@ func (x *RegionsRequest) String() string {
 func (*RegionsRequest) ProtoMessage() {}
 
 func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7497,7 +7329,7 @@ func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionsRequest.ProtoReflect.Descriptor instead.
 func (*RegionsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RegionsRequest) GetType() string {
@@ -7531,7 +7363,7 @@ type RegionsResponse struct {
 
 func (x *RegionsResponse) Reset() {
 	*x = RegionsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7543,7 +7375,7 @@ func (x *RegionsResponse) String() string {
 func (*RegionsResponse) ProtoMessage() {}
 
 func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7556,7 +7388,7 @@ func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionsResponse.ProtoReflect.Descriptor instead.
 func (*RegionsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RegionsResponse) GetRegions() []*RegionState {
@@ -7588,7 +7420,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7600,7 +7432,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7613,7 +7445,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RegionState) GetRegion() string {
@@ -7676,7 +7508,7 @@ type Holdings struct {
 
 func (x *Holdings) Reset() {
 	*x = Holdings{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7688,7 +7520,7 @@ func (x *Holdings) String() string {
 func (*Holdings) ProtoMessage() {}
 
 func (x *Holdings) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7701,7 +7533,7 @@ func (x *Holdings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holdings.ProtoReflect.Descriptor instead.
 func (*Holdings) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Holdings) GetType() string {
@@ -7773,7 +7605,7 @@ type ShardStatesRequest struct {
 
 func (x *ShardStatesRequest) Reset() {
 	*x = ShardStatesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7785,7 +7617,7 @@ func (x *ShardStatesRequest) String() string {
 func (*ShardStatesRequest) ProtoMessage() {}
 
 func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7798,7 +7630,7 @@ func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatesRequest.ProtoReflect.Descriptor instead.
 func (*ShardStatesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{96}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ShardStatesRequest) GetType() string {
@@ -7848,7 +7680,7 @@ type ShardStatesResponse struct {
 
 func (x *ShardStatesResponse) Reset() {
 	*x = ShardStatesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7860,7 +7692,7 @@ func (x *ShardStatesResponse) String() string {
 func (*ShardStatesResponse) ProtoMessage() {}
 
 func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7873,7 +7705,7 @@ func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatesResponse.ProtoReflect.Descriptor instead.
 func (*ShardStatesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{97}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ShardStatesResponse) GetShards() []*ShardState {
@@ -7919,7 +7751,7 @@ type ShardState struct {
 
 func (x *ShardState) Reset() {
 	*x = ShardState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7931,7 +7763,7 @@ func (x *ShardState) String() string {
 func (*ShardState) ProtoMessage() {}
 
 func (x *ShardState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +7776,7 @@ func (x *ShardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
 func (*ShardState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{98}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ShardState) GetShard() *Shard {
@@ -7992,7 +7824,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8004,7 +7836,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8017,7 +7849,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{99}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SlowRequest) GetLimit() uint32 {
@@ -8047,7 +7879,7 @@ type SlowResponse struct {
 
 func (x *SlowResponse) Reset() {
 	*x = SlowResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8059,7 +7891,7 @@ func (x *SlowResponse) String() string {
 func (*SlowResponse) ProtoMessage() {}
 
 func (x *SlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8072,7 +7904,7 @@ func (x *SlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowResponse.ProtoReflect.Descriptor instead.
 func (*SlowResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{100}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SlowResponse) GetCommands() []*SlowCommand {
@@ -8137,7 +7969,7 @@ type SlowCommand struct {
 
 func (x *SlowCommand) Reset() {
 	*x = SlowCommand{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8149,7 +7981,7 @@ func (x *SlowCommand) String() string {
 func (*SlowCommand) ProtoMessage() {}
 
 func (x *SlowCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8162,7 +7994,7 @@ func (x *SlowCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCommand.ProtoReflect.Descriptor instead.
 func (*SlowCommand) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{101}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SlowCommand) GetAtUnixMs() int64 {
@@ -8297,7 +8129,7 @@ type WeighedRegion struct {
 
 func (x *WeighedRegion) Reset() {
 	*x = WeighedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8309,7 +8141,7 @@ func (x *WeighedRegion) String() string {
 func (*WeighedRegion) ProtoMessage() {}
 
 func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8322,7 +8154,7 @@ func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeighedRegion.ProtoReflect.Descriptor instead.
 func (*WeighedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{102}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WeighedRegion) GetRegion() string {
@@ -8361,7 +8193,7 @@ type ExamineRequest struct {
 
 func (x *ExamineRequest) Reset() {
 	*x = ExamineRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8373,7 +8205,7 @@ func (x *ExamineRequest) String() string {
 func (*ExamineRequest) ProtoMessage() {}
 
 func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[103]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8386,7 +8218,7 @@ func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
 func (*ExamineRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{103}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{100}
 }
 
 type ExamineResponse struct {
@@ -8399,7 +8231,7 @@ type ExamineResponse struct {
 
 func (x *ExamineResponse) Reset() {
 	*x = ExamineResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[104]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8411,7 +8243,7 @@ func (x *ExamineResponse) String() string {
 func (*ExamineResponse) ProtoMessage() {}
 
 func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[104]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8424,7 +8256,7 @@ func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExamineResponse.ProtoReflect.Descriptor instead.
 func (*ExamineResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{104}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ExamineResponse) GetAdvice() []*Advice {
@@ -8455,7 +8287,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[105]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8467,7 +8299,7 @@ func (x *Advice) String() string {
 func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[105]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8480,7 +8312,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{105}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Advice) GetName() string {
@@ -8960,7 +8792,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xc9\x02\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xe6\x02\n" +
 	"\vWhyResponse\x12+\n" +
 	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x12\n" +
@@ -8972,7 +8804,8 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04more\x18\b \x01(\bR\x04more\x12\x18\n" +
 	"\adropped\x18\t \x01(\x04R\adropped\x12\x16\n" +
 	"\x06unread\x18\n" +
-	" \x01(\tR\x06unread\"\xd9\x04\n" +
+	" \x01(\tR\x06unread\x12\x1b\n" +
+	"\tshard_key\x18\v \x01(\tR\bshardKey\"\xd9\x04\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x1c\n" +
@@ -9001,32 +8834,17 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\rDecisionLoads\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x01R\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x01R\x02to\"\xba\x01\n" +
+	"\x02to\x18\x03 \x01(\x01R\x02to\"v\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\awithout\x18\x02 \x03(\tR\awithout\x12\x1a\n" +
-	"\bstrategy\x18\x03 \x01(\tR\bstrategy\x12!\n" +
-	"\ras_of_unix_ms\x18\x04 \x01(\x03R\n" +
-	"asOfUnixMs\x12\x1f\n" +
-	"\fas_of_ago_ms\x18\x05 \x01(\x03R\tasOfAgoMs\x12\x1d\n" +
+	"\bstrategy\x18\x03 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x06 \x01(\x03R\ttimeoutMs\"\xf5\x01\n" +
+	"timeout_ms\x18\x04 \x01(\x03R\ttimeoutMs\"\xd2\x01\n" +
 	"\fPlanResponse\x121\n" +
 	"\x05moves\x18\x01 \x03(\v2\x1b.roost.admin.v1.PlannedMoveR\x05moves\x129\n" +
 	"\bunplaced\x18\x02 \x03(\v2\x1d.roost.admin.v1.UnplacedShardR\bunplaced\x127\n" +
 	"\aregions\x18\x03 \x03(\v2\x1d.roost.admin.v1.PlannedRegionR\aregions\x12\x1b\n" +
-	"\theld_back\x18\x04 \x03(\tR\bheldBack\x12!\n" +
-	"\ras_of_unix_ms\x18\x05 \x01(\x03R\n" +
-	"asOfUnixMs\"\x14\n" +
-	"\x12PlanMomentsRequest\"K\n" +
-	"\x13PlanMomentsResponse\x124\n" +
-	"\amoments\x18\x01 \x03(\v2\x1a.roost.admin.v1.PlanMomentR\amoments\"y\n" +
-	"\n" +
-	"PlanMoment\x12\x1c\n" +
-	"\n" +
-	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x18\n" +
-	"\aregions\x18\x02 \x01(\rR\aregions\x12\x16\n" +
-	"\x06shards\x18\x03 \x01(\rR\x06shards\x12\x1b\n" +
 	"\theld_back\x18\x04 \x03(\tR\bheldBack\"\x8b\x01\n" +
 	"\vPlannedMove\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
@@ -9274,7 +9092,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\tR\x04next\x12\x1c\n" +
-	"\tprocesses\x18\x05 \x03(\tR\tprocesses2\x8a\x11\n" +
+	"\tprocesses\x18\x05 \x03(\tR\tprocesses2\xb2\x10\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
@@ -9289,8 +9107,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"Quarantine\x12!.roost.admin.v1.QuarantineRequest\x1a\x1d.roost.admin.v1.SteerResponse\x12V\n" +
 	"\vQuarantines\x12\".roost.admin.v1.QuarantinesRequest\x1a#.roost.admin.v1.QuarantinesResponse\x12>\n" +
 	"\x03Why\x12\x1a.roost.admin.v1.WhyRequest\x1a\x1b.roost.admin.v1.WhyResponse\x12A\n" +
-	"\x04Plan\x12\x1b.roost.admin.v1.PlanRequest\x1a\x1c.roost.admin.v1.PlanResponse\x12V\n" +
-	"\vPlanMoments\x12\".roost.admin.v1.PlanMomentsRequest\x1a#.roost.admin.v1.PlanMomentsResponse\x12>\n" +
+	"\x04Plan\x12\x1b.roost.admin.v1.PlanRequest\x1a\x1c.roost.admin.v1.PlanResponse\x12>\n" +
 	"\x03Top\x12\x1a.roost.admin.v1.TopRequest\x1a\x1b.roost.admin.v1.TopResponse\x12M\n" +
 	"\bEntities\x12\x1f.roost.admin.v1.EntitiesRequest\x1a .roost.admin.v1.EntitiesResponse\x12G\n" +
 	"\x06Entity\x12\x1d.roost.admin.v1.EntityRequest\x1a\x1e.roost.admin.v1.EntityResponse\x12J\n" +
@@ -9328,7 +9145,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),         // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),        // 1: roost.admin.v1.JoinResponse
@@ -9401,42 +9218,39 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*DecisionLoads)(nil),       // 68: roost.admin.v1.DecisionLoads
 	(*PlanRequest)(nil),         // 69: roost.admin.v1.PlanRequest
 	(*PlanResponse)(nil),        // 70: roost.admin.v1.PlanResponse
-	(*PlanMomentsRequest)(nil),  // 71: roost.admin.v1.PlanMomentsRequest
-	(*PlanMomentsResponse)(nil), // 72: roost.admin.v1.PlanMomentsResponse
-	(*PlanMoment)(nil),          // 73: roost.admin.v1.PlanMoment
-	(*PlannedMove)(nil),         // 74: roost.admin.v1.PlannedMove
-	(*UnplacedShard)(nil),       // 75: roost.admin.v1.UnplacedShard
-	(*PlannedRegion)(nil),       // 76: roost.admin.v1.PlannedRegion
-	(*TopRequest)(nil),          // 77: roost.admin.v1.TopRequest
-	(*TopResponse)(nil),         // 78: roost.admin.v1.TopResponse
-	(*TopShard)(nil),            // 79: roost.admin.v1.TopShard
-	(*TopEntity)(nil),           // 80: roost.admin.v1.TopEntity
-	(*EntitiesRequest)(nil),     // 81: roost.admin.v1.EntitiesRequest
-	(*EntitiesResponse)(nil),    // 82: roost.admin.v1.EntitiesResponse
-	(*Entity)(nil),              // 83: roost.admin.v1.Entity
-	(*EntityRequest)(nil),       // 84: roost.admin.v1.EntityRequest
-	(*EntityResponse)(nil),      // 85: roost.admin.v1.EntityResponse
-	(*Timer)(nil),               // 86: roost.admin.v1.Timer
-	(*StoredEntity)(nil),        // 87: roost.admin.v1.StoredEntity
-	(*Record)(nil),              // 88: roost.admin.v1.Record
-	(*StoredEvent)(nil),         // 89: roost.admin.v1.StoredEvent
-	(*StoredSend)(nil),          // 90: roost.admin.v1.StoredSend
-	(*EntityState)(nil),         // 91: roost.admin.v1.EntityState
-	(*RegionsRequest)(nil),      // 92: roost.admin.v1.RegionsRequest
-	(*RegionsResponse)(nil),     // 93: roost.admin.v1.RegionsResponse
-	(*RegionState)(nil),         // 94: roost.admin.v1.RegionState
-	(*Holdings)(nil),            // 95: roost.admin.v1.Holdings
-	(*ShardStatesRequest)(nil),  // 96: roost.admin.v1.ShardStatesRequest
-	(*ShardStatesResponse)(nil), // 97: roost.admin.v1.ShardStatesResponse
-	(*ShardState)(nil),          // 98: roost.admin.v1.ShardState
-	(*SlowRequest)(nil),         // 99: roost.admin.v1.SlowRequest
-	(*SlowResponse)(nil),        // 100: roost.admin.v1.SlowResponse
-	(*SlowCommand)(nil),         // 101: roost.admin.v1.SlowCommand
-	(*WeighedRegion)(nil),       // 102: roost.admin.v1.WeighedRegion
-	(*ExamineRequest)(nil),      // 103: roost.admin.v1.ExamineRequest
-	(*ExamineResponse)(nil),     // 104: roost.admin.v1.ExamineResponse
-	(*Advice)(nil),              // 105: roost.admin.v1.Advice
-	nil,                         // 106: roost.admin.v1.Member.LabelsEntry
+	(*PlannedMove)(nil),         // 71: roost.admin.v1.PlannedMove
+	(*UnplacedShard)(nil),       // 72: roost.admin.v1.UnplacedShard
+	(*PlannedRegion)(nil),       // 73: roost.admin.v1.PlannedRegion
+	(*TopRequest)(nil),          // 74: roost.admin.v1.TopRequest
+	(*TopResponse)(nil),         // 75: roost.admin.v1.TopResponse
+	(*TopShard)(nil),            // 76: roost.admin.v1.TopShard
+	(*TopEntity)(nil),           // 77: roost.admin.v1.TopEntity
+	(*EntitiesRequest)(nil),     // 78: roost.admin.v1.EntitiesRequest
+	(*EntitiesResponse)(nil),    // 79: roost.admin.v1.EntitiesResponse
+	(*Entity)(nil),              // 80: roost.admin.v1.Entity
+	(*EntityRequest)(nil),       // 81: roost.admin.v1.EntityRequest
+	(*EntityResponse)(nil),      // 82: roost.admin.v1.EntityResponse
+	(*Timer)(nil),               // 83: roost.admin.v1.Timer
+	(*StoredEntity)(nil),        // 84: roost.admin.v1.StoredEntity
+	(*Record)(nil),              // 85: roost.admin.v1.Record
+	(*StoredEvent)(nil),         // 86: roost.admin.v1.StoredEvent
+	(*StoredSend)(nil),          // 87: roost.admin.v1.StoredSend
+	(*EntityState)(nil),         // 88: roost.admin.v1.EntityState
+	(*RegionsRequest)(nil),      // 89: roost.admin.v1.RegionsRequest
+	(*RegionsResponse)(nil),     // 90: roost.admin.v1.RegionsResponse
+	(*RegionState)(nil),         // 91: roost.admin.v1.RegionState
+	(*Holdings)(nil),            // 92: roost.admin.v1.Holdings
+	(*ShardStatesRequest)(nil),  // 93: roost.admin.v1.ShardStatesRequest
+	(*ShardStatesResponse)(nil), // 94: roost.admin.v1.ShardStatesResponse
+	(*ShardState)(nil),          // 95: roost.admin.v1.ShardState
+	(*SlowRequest)(nil),         // 96: roost.admin.v1.SlowRequest
+	(*SlowResponse)(nil),        // 97: roost.admin.v1.SlowResponse
+	(*SlowCommand)(nil),         // 98: roost.admin.v1.SlowCommand
+	(*WeighedRegion)(nil),       // 99: roost.admin.v1.WeighedRegion
+	(*ExamineRequest)(nil),      // 100: roost.admin.v1.ExamineRequest
+	(*ExamineResponse)(nil),     // 101: roost.admin.v1.ExamineResponse
+	(*Advice)(nil),              // 102: roost.admin.v1.Advice
+	nil,                         // 103: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	12,  // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -9447,7 +9261,7 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	38,  // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
 	10,  // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
 	9,   // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	106, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	103, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
 	13,  // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
 	17,  // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
 	18,  // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
@@ -9481,114 +9295,111 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	17,  // 39: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
 	40,  // 40: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
 	67,  // 41: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
-	102, // 42: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
-	102, // 43: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
+	99,  // 42: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
+	99,  // 43: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
 	68,  // 44: roost.admin.v1.Decision.loads:type_name -> roost.admin.v1.DecisionLoads
-	74,  // 45: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
-	75,  // 46: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
-	76,  // 47: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
-	73,  // 48: roost.admin.v1.PlanMomentsResponse.moments:type_name -> roost.admin.v1.PlanMoment
-	79,  // 49: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
-	80,  // 50: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
-	54,  // 51: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
-	83,  // 52: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
-	54,  // 53: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
-	21,  // 54: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
-	83,  // 55: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
-	86,  // 56: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
-	54,  // 57: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
-	87,  // 58: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
-	56,  // 59: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
-	61,  // 60: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
-	91,  // 61: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
-	88,  // 62: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
-	89,  // 63: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
-	90,  // 64: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
-	94,  // 65: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
-	54,  // 66: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
-	95,  // 67: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
-	95,  // 68: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
-	98,  // 69: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
-	54,  // 70: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
-	17,  // 71: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
-	95,  // 72: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
-	101, // 73: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
-	54,  // 74: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
-	54,  // 75: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
-	105, // 76: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
-	7,   // 77: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14,  // 78: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	20,  // 79: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	22,  // 80: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	24,  // 81: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	30,  // 82: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	31,  // 83: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	33,  // 84: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	35,  // 85: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	25,  // 86: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
-	26,  // 87: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
-	65,  // 88: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
-	69,  // 89: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
-	71,  // 90: roost.admin.v1.Admin.PlanMoments:input_type -> roost.admin.v1.PlanMomentsRequest
-	77,  // 91: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
-	81,  // 92: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
-	84,  // 93: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
-	92,  // 94: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
-	96,  // 95: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
-	103, // 96: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
-	99,  // 97: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
-	42,  // 98: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	46,  // 99: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	48,  // 100: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	50,  // 101: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	52,  // 102: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	57,  // 103: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	59,  // 104: roost.admin.v1.Admin.RetrySends:input_type -> roost.admin.v1.RetrySendsRequest
-	62,  // 105: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,   // 106: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,   // 107: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,   // 108: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,   // 109: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,   // 110: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,   // 111: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15,  // 112: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	21,  // 113: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	23,  // 114: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	34,  // 115: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	34,  // 116: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	34,  // 117: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	34,  // 118: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	36,  // 119: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	34,  // 120: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
-	27,  // 121: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
-	66,  // 122: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
-	70,  // 123: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
-	72,  // 124: roost.admin.v1.Admin.PlanMoments:output_type -> roost.admin.v1.PlanMomentsResponse
-	78,  // 125: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
-	82,  // 126: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
-	85,  // 127: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
-	93,  // 128: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
-	97,  // 129: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
-	104, // 130: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
-	100, // 131: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
-	43,  // 132: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	47,  // 133: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	49,  // 134: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	51,  // 135: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	53,  // 136: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	58,  // 137: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	60,  // 138: roost.admin.v1.Admin.RetrySends:output_type -> roost.admin.v1.RetrySendsResponse
-	63,  // 139: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,   // 140: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,   // 141: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,   // 142: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,   // 143: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,   // 144: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	111, // [111:145] is the sub-list for method output_type
-	77,  // [77:111] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	71,  // 45: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
+	72,  // 46: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
+	73,  // 47: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
+	76,  // 48: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
+	77,  // 49: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
+	54,  // 50: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
+	80,  // 51: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
+	54,  // 52: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
+	21,  // 53: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
+	80,  // 54: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
+	83,  // 55: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
+	54,  // 56: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
+	84,  // 57: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
+	56,  // 58: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
+	61,  // 59: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
+	88,  // 60: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
+	85,  // 61: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
+	86,  // 62: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
+	87,  // 63: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
+	91,  // 64: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
+	54,  // 65: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
+	92,  // 66: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
+	92,  // 67: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
+	95,  // 68: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
+	54,  // 69: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
+	17,  // 70: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
+	92,  // 71: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
+	98,  // 72: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
+	54,  // 73: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
+	54,  // 74: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
+	102, // 75: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
+	7,   // 76: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	14,  // 77: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	20,  // 78: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	22,  // 79: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	24,  // 80: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	30,  // 81: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	31,  // 82: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	33,  // 83: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	35,  // 84: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	25,  // 85: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
+	26,  // 86: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
+	65,  // 87: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	69,  // 88: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
+	74,  // 89: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
+	78,  // 90: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
+	81,  // 91: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
+	89,  // 92: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
+	93,  // 93: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
+	100, // 94: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
+	96,  // 95: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
+	42,  // 96: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	46,  // 97: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	48,  // 98: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	50,  // 99: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	52,  // 100: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	57,  // 101: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	59,  // 102: roost.admin.v1.Admin.RetrySends:input_type -> roost.admin.v1.RetrySendsRequest
+	62,  // 103: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	0,   // 104: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,   // 105: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,   // 106: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,   // 107: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,   // 108: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,   // 109: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	15,  // 110: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	21,  // 111: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	23,  // 112: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	34,  // 113: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	34,  // 114: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	34,  // 115: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	34,  // 116: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	36,  // 117: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	34,  // 118: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
+	27,  // 119: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
+	66,  // 120: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	70,  // 121: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
+	75,  // 122: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
+	79,  // 123: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
+	82,  // 124: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
+	90,  // 125: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
+	94,  // 126: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
+	101, // 127: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
+	97,  // 128: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
+	43,  // 129: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	47,  // 130: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	49,  // 131: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	51,  // 132: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	53,  // 133: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	58,  // 134: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	60,  // 135: roost.admin.v1.Admin.RetrySends:output_type -> roost.admin.v1.RetrySendsResponse
+	63,  // 136: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	1,   // 137: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,   // 138: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,   // 139: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,   // 140: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,   // 141: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	109, // [109:142] is the sub-list for method output_type
+	76,  // [76:109] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -9596,14 +9407,14 @@ func file_roost_admin_v1_admin_proto_init() {
 	if File_roost_admin_v1_admin_proto != nil {
 		return
 	}
-	file_roost_admin_v1_admin_proto_msgTypes[81].OneofWrappers = []any{}
+	file_roost_admin_v1_admin_proto_msgTypes[78].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   107,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

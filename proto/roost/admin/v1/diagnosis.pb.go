@@ -95,7 +95,7 @@ type ExplainResponse struct {
 	TookUs   int64      `protobuf:"varint,6,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"`
 	By       string     `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`       // name of the process that answers
 	Stack    string     `protobuf:"bytes,8,opt,name=stack,proto3" json:"stack,omitempty"` // of the turn that runs, if it was asked for and found
-	// What the entity waits for, as roost explain follows it: its asks and its sends that fail. A process that is asked
+	// What the entity waits for, as roost entity explain follows it: its asks and its sends that fail. A process that is asked
 	// leaves it empty.
 	Followed      []*Followed `protobuf:"bytes,9,rep,name=followed,proto3" json:"followed,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -138,7 +138,7 @@ func (d *Dashboard) mayRead(w http.ResponseWriter, r *http.Request) bool {
 	if a.status != http.StatusUnauthorized && a.status != http.StatusForbidden {
 		return true
 	}
-	refuse(w, a.status, "this cluster wants a management token: open the dashboard with roost dashboard")
+	refuse(w, a.status, "this cluster wants a management token: open the dashboard with roost cluster dashboard")
 	return false
 }
 

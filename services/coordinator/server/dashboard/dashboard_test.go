@@ -197,7 +197,7 @@ func TestCall(t *testing.T) {
 	if w := do(d, http.MethodPost, Prefix+"ticket", ""); w.Code != http.StatusUnauthorized {
 		t.Errorf("a ticket for nothing: %d", w.Code)
 	}
-	if w := do(d, http.MethodGet, Prefix+"events", ""); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "roost dashboard") {
+	if w := do(d, http.MethodGet, Prefix+"events", ""); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "roost cluster dashboard") {
 		t.Errorf("events without a session: %d %s", w.Code, w.Body)
 	}
 }

@@ -134,7 +134,7 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	if !ok {
-		refuse(w, http.StatusUnauthorized, "this link was used already, or is too old; roost dashboard prints another one")
+		refuse(w, http.StatusUnauthorized, "this link was used already, or is too old; roost cluster dashboard prints another one")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{

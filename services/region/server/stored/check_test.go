@@ -241,12 +241,12 @@ func TestCheckFinds(t *testing.T) {
 		{"a damaged record", v1(), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`), event("put", `{"Count":1}`))
 			s.damage("a", 2)
-		}, [3]string{"Box, stored data", "damaged", "roost repair record"}, []string{"a 0"}, false},
+		}, [3]string{"Box, stored data", "damaged", "roost journal repair record"}, []string{"a 0"}, false},
 		{"a damaged record before a snapshot", v1(), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`), event("put", `{"Count":1}`))
 			s.snapshot("a", 1, form(t, v1()), `{"Sum":1}`)
 			s.damage("a", 1)
-		}, [3]string{"Box, stored data", "damaged", "roost repair record"}, []string{"a 0"}, true},
+		}, [3]string{"Box, stored data", "damaged", "roost journal repair record"}, []string{"a 0"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newStore(t)

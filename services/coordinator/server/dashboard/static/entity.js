@@ -21,7 +21,7 @@ export function entityPage(main, [type, id], _, cluster) {
   return { stop: asked.stop };
 }
 
-/** Why a command for the entity waits or fails now: roost explain, on demand, because it asks many processes. */
+/** Why a command for the entity waits or fails now: roost entity explain, on demand, because it asks many processes. */
 function whyBox(type, id) {
   const out = el("div", { role: "status" });
   const button = el("button", { type: "button" }, "Explain");
@@ -54,7 +54,7 @@ function placeBox(res, cluster) {
 
 function memoryBox(res) {
   const m = res.memory;
-  if (!m) return box("In memory", el("p", { class: "dim" }, res.silent.length ? "Not known, or not in memory." : res.quarantined ? "It is quarantined, and does not run: roost quarantine release." : "It is not in memory. Its next command loads it."));
+  if (!m) return box("In memory", el("p", { class: "dim" }, res.silent.length ? "Not known, or not in memory." : res.quarantined ? "It is quarantined, and does not run: roost entity quarantine --undo." : "It is not in memory. Its next command loads it."));
   return box("In memory", facts([
     ["State", m.state], ["Mailbox", number(m.mailbox) + (Number(m.oldest_ms) ? " commands, the oldest for " + millis(m.oldest_ms) : " commands")], ["Running", m.running ? running(m) : "nothing"],
     ["Idle", Number(m.idle_ms) ? millis(m.idle_ms) : ""], ["Newest record", number(m.record) + (BigInt(m.staged || 0) > BigInt(m.record || 0) ? ", up to " + number(m.staged) + " are being written" : "")], ["Size", Number(m.bytes) ? size(m.bytes) : ""],
@@ -72,8 +72,8 @@ function stateBox(res) {
 function standingBox(res) {
   const failure = (f) => f && el("div", { class: "bad" }, "✕ failed " + number(f.times) + " times: " + f.code + ": " + f.message);
   return [
-    box("Reminders", res.reminders.length ? res.reminders.map((r) => el("p", {}, short(r.name) + " runs " + short(r.command || "–") + " at ", moment(r.due_unix_ms), Number(r.period_ms) ? ", then every " + millis(r.period_ms) : "", failure(r.failure))) : el("p", { class: "dim" }, "none"), res.more_reminders ? el("p", { class: "dim" }, "and more: roost reminders") : null),
-    box("Sends that have not ended", res.sends.length ? res.sends.map((s) => el("p", {}, short(s.command) + " to ", entityLink(s.target_type, s.target_id), ", " + s.state + " since ", moment(s.sent_unix_ms), failure(s.failure))) : el("p", { class: "dim" }, "none"), res.more_sends ? el("p", { class: "dim" }, "and more: roost sends") : null),
+    box("Reminders", res.reminders.length ? res.reminders.map((r) => el("p", {}, short(r.name) + " runs " + short(r.command || "–") + " at ", moment(r.due_unix_ms), Number(r.period_ms) ? ", then every " + millis(r.period_ms) : "", failure(r.failure))) : el("p", { class: "dim" }, "none"), res.more_reminders ? el("p", { class: "dim" }, "and more: roost entity reminders") : null),
+    box("Sends that have not ended", res.sends.length ? res.sends.map((s) => el("p", {}, short(s.command) + " to ", entityLink(s.target_type, s.target_id), ", " + s.state + " since ", moment(s.sent_unix_ms), failure(s.failure))) : el("p", { class: "dim" }, "none"), res.more_sends ? el("p", { class: "dim" }, "and more: roost entity sends") : null),
     Number(res.remembered_unix_ms) ? box("Remembered", el("p", {}, "It comes to life whenever its shard starts.")) : null,
   ];
 }

@@ -131,7 +131,7 @@ function decisions(main) {
   fill(main, el("h1", {}, "Decisions of the coordinator"), body);
   return poll(main, 3000, () => call("Why", { limit: 100 }), (res) => {
     fill(body, Number(res.dropped) ? el("p", { class: "warn-text" }, number(res.dropped) + " decisions could not be kept.") : null, res.unread ? el("p", { class: "bad" }, "What is stored could not be read: " + res.unread) : null,
-      box(null, decisionTable(res.decisions), res.more ? el("p", { class: "dim" }, "There are older ones: roost why") : null));
+      box(null, decisionTable(res.decisions), res.more ? el("p", { class: "dim" }, "There are older ones: roost shard show") : null));
   });
 }
 

@@ -1,0 +1,66 @@
+package journal
+
+import (
+	"github.com/spf13/cobra"
+)
+
+const journalCheckHelp = `Reads everything that is stored with the code of a region binary, and says what that
+code cannot read: the snapshots as a region would, and all events. Run it with a
+new version of your region before you roll that out. It also compares the forms that
+the code reads with those that the coordinators have noted for each shard, because a
+region is given only shards of which it reads all forms. It only reads, claims
+nothing, and can run beside the cluster.
+
+The binary does the work ("BINARY journal check" is the same), with its own code.
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
+of --config, or of the cluster that "roost dev" runs in --dir. A user of PostgreSQL
+needs no more than the role roost_reader.
+
+It also says what of the coordinators' facts is damaged. With --facts it does only that, and
+needs no region binary; "roost journal repair facts" puts that right.
+
+If the journal is in SQLite, it reads every page of the file besides, and names those that do
+not match their checksums: also free pages, and those of indexes.
+
+The report names the events, versions and entities that cannot be read, and what to
+do; it is bounded, and counts the rest. A snapshot of a form that the binary does not
+read is no mistake: it is ignored, the entity is rebuilt from its events, and the
+report counts it.
+
+Exit codes: 0 the code reads everything, 1 it does not: it cannot read something that is
+stored, would not be given a shard, or lacks a type (--type leaves types out), or facts or pages are damaged, 2 the check
+could not be done, or not to its end, or the binary is no region.`
+
+func (a *group) checkCommand() *cobra.Command {
+	var f toolFlags
+	var types []string
+	var sample int
+	var seed uint64
+	var facts bool
+	check := &cobra.Command{
+		Use: "check", Short: "Check whether a region binary reads all data", Long: journalCheckHelp, Args: cobra.NoArgs,
+		Example: "  roost journal check --region ./bin/shop-region\n" +
+			"  roost journal check --region ./bin/shop-region --journal.url postgres://checker@db/roost --sample 1000",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if facts {
+				return a.journalCheckFacts(cmd.Context(), &f.journal)
+			}
+			args := []string{"journal", "check"}
+			for _, t := range types {
+				args = append(args, "--type="+t)
+			}
+			for _, name := range []string{"sample", "seed"} {
+				if g := cmd.Flags().Lookup(name); g.Changed {
+					args = append(args, "--"+name+"="+g.Value.String())
+				}
+			}
+			return a.withPages(cmd.Context(), f, a.withFacts(cmd.Context(), f, a.runTool(cmd.Context(), f, args)))
+		},
+	}
+	f.add(check)
+	check.Flags().BoolVar(&facts, "facts", false, "check only the facts of the coordinators")
+	check.Flags().StringSliceVar(&types, "type", nil, "check this entity type only; may be given several times")
+	check.Flags().IntVar(&sample, "sample", 0, "check so many entities of each type, chosen at random; 0: all")
+	check.Flags().Uint64Var(&seed, "seed", 0, "choose the same sample again: the seed that was printed")
+	return check
+}
