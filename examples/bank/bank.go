@@ -355,9 +355,9 @@ func (a *Account) settled(ctx *entity.Ctx, d Debited) error {
 
 // Resolve ends a transfer whose result will not reach the account any more, as the caller has seen it at
 // the target: it is settled, or the money comes back. That is a transfer in doubt, or one whose credit an
-// operator has dropped (roost sends drop). Nothing here can tell the latter from one that is on the way,
+// operator has dropped (roost entity sends drop). Nothing here can tell the latter from one that is on the way,
 // and a refund of that would be paid twice: so the caller makes sure first that no credit of it is pending
-// (roost sends).
+// (roost entity sends).
 func (a *Account) Resolve(ctx *entity.Ctx, in Resolution) (Status, error) {
 	d, unused := a.find(in.ID)
 	var err error

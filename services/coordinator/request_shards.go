@@ -129,7 +129,7 @@ func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 	case !o.registered:
 		return "has not registered yet; try again in a moment"
 	case o.joining:
-		return "is not up yet; try again when roost members says that it is"
+		return "is not up yet; try again when roost cluster status says that it is"
 	case o.leaving(): // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
 	case m.holder(o) != nil:

@@ -105,7 +105,7 @@ func (s *Server) journalReadiness() error {
 	return nil
 }
 
-// deletedShown bounds the time that readiness and "roost doctor" report deleted rows: long enough for an operator to
+// deletedShown bounds the time that readiness and "roost cluster doctor" report deleted rows: long enough for an operator to
 // see it after the take-over, which takes seconds.
 const deletedShown = time.Hour
 
