@@ -80,10 +80,10 @@ func TestProposeRefuses(t *testing.T) {
 	w := newPlanWorld(t)
 	w.run(Member{Node: node(t, "r3"), Name: "r3", Reachable: true})
 	for want, q := range map[string]PlanQuery{
-		"no entity type X; declared are T":                                             {Type: "X"},
+		"no entity type X; declared are T":                                                    {Type: "X"},
 		"no region r9; see roost cluster status":                                              {Without: []string{"r1", "r9"}},
 		"region is empty; give the name or the address of a region, see roost cluster status": {Without: []string{""}},
-		"r3 has not registered yet":                                                    {Without: []string{"r3"}},
+		"r3 has not registered yet":                                                           {Without: []string{"r3"}},
 	} { // order-free
 		var r *Refusal
 		if _, err := w.m.Propose(q); !errors.As(err, &r) || !strings.Contains(r.Text, want) {
