@@ -22,13 +22,13 @@ func TestHouse(t *testing.T) {
 			// The real core, and the real encoding to measure it.
 			"membership": {"libs/sharding", "libs/gossip", "libs/gossip/agent", "libs/gossip/gossiptest"},
 			// A region as users build theirs.
-			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history", "e2e/cluster/lists"},
+			"cluster/cmd/...": {"libs/backends/all", "sdk/entity/...", "services/region/server", "e2e/cluster/history", "e2e/cluster/lists"},
 			"cluster/lists":   {"sdk/entity", "e2e/cluster/history"},
-			"attack/cmd/...":  {"sdk/entity", "services/region/server"},
+			"attack/cmd/...":  {"libs/backends/all", "sdk/entity", "services/region/server"},
 			// What is measured is the real thing; what it is compared with knows
 			// nothing of it but a message.
 			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "services/coordinator", "cli/cluster", "e2e/bench/...", "e2e/cluster/history", "e2e/cluster/netns"},
-			"bench/cmd/...":  {"libs/node", "services/region/server", "e2e/bench/..."},
+			"bench/cmd/...":  {"libs/backends/all", "libs/node", "services/region/server", "e2e/bench/..."},
 			"bench/entities": {"sdk/entity"},
 			"bench/baseline": {"proto/...", "e2e/bench/measure"},
 			"bench/report":   {},

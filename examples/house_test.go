@@ -8,7 +8,7 @@ import (
 
 func TestHouse(t *testing.T) {
 	// An example imports what a user may import, and no more.
-	user := []string{"proto/...", "sdk/...", "services/region/server", "examples/..."}
+	user := []string{"libs/backends/all", "proto/...", "sdk/...", "services/region/server", "examples/..."}
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"...": user,
@@ -16,7 +16,7 @@ func TestHouse(t *testing.T) {
 			"flights/cmd/flights": append([]string{"cli/cluster"}, user...),
 			// A strategy for coordinators is not an entity.
 			"pack":                      {"libs/allocation", "libs/sharding"},
-			"pack/cmd/pack-coordinator": {"examples/pack", "services/coordinator/server"},
+			"pack/cmd/pack-coordinator": {"examples/pack", "libs/backends/all", "services/coordinator/server"},
 		},
 		Never: []string{"services/coordinator", "services/coordinator/operate", "services/gateway/...", "e2e/..."},
 	})

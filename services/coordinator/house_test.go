@@ -12,7 +12,7 @@ func TestHouse(t *testing.T) {
 			".":          {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace"},
 			"operate":    {"libs/sharding", "libs/mutant"},
 			"server/...": {"libs/...", "proto/...", "services/coordinator/..."},
-			"cmd/...":    {"services/coordinator/server/..."},
+			"cmd/...":    {"libs/backends/all", "services/coordinator/server/..."},
 		},
 		Never: []string{"services/region/...", "services/gateway/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure:  []string{".", "operate"},

@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			".":          {"libs/sharding", "libs/router"},
 			"server/...": {"libs/...", "proto/...", "services/gateway/..."},
-			"cmd/...":    {"services/gateway/server/..."},
+			"cmd/...":    {"libs/backends/all", "services/gateway/server/..."},
 		},
 		Never: []string{"services/coordinator/...", "services/region/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure:  []string{"."},

@@ -13,7 +13,7 @@ func TestHouse(t *testing.T) {
 			"reads":      {"libs/journal", "libs/mutant", "libs/outbox", "libs/purge", "libs/sharding", "libs/turn", "libs/wakeup"},
 			"suspects":   {"libs/control", "libs/mutant", "libs/sharding"},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
-			"cmd/...":    {"sdk/...", "services/region/server/..."},
+			"cmd/...":    {"libs/backends/all", "sdk/...", "services/region/server/..."},
 		},
 		Never: []string{"services/coordinator/...", "services/gateway/...", "cli/...", "examples/...", "e2e/..."},
 		Pure:  []string{".", "reads", "suspects"},
