@@ -13,6 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -28,7 +29,7 @@ type Config struct {
 	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
 	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"number of regions that must have registered before the coordinator allocates the first shard"`
 	// Allocation holds the default strategy and the limits of all strategies.
-	Allocation allocation.Config
+	Allocation allocation.Config `key:"allocation"`
 	Types      map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
 	// Budget limits how many shards may move at a time.
 	Budget
@@ -97,7 +98,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	core := coordinator.DefaultConfig()
 	strategy, err := allocation.New(c.Allocation)
 	if err != nil {
-		return core, err
+		return core, setting.Prefix("allocation", err)
 	}
 	core.Strategy = strategy
 	if core.Strategies, err = c.strategies(); err != nil {
@@ -147,7 +148,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("coordinator.decisions_mib is %d, must be 1 to %d: roost why reads all of them", c.DecisionsMiB, maxDecisionsMiB))
 	}
 	_, err := allocation.New(c.Allocation)
-	errs = append(errs, err)
+	errs = append(errs, setting.Prefix("allocation", err))
 	_, err = c.strategies()
 	return errors.Join(append(errs, err)...)
 }
@@ -172,11 +173,12 @@ func (c *Config) strategyOf(text string) (allocation.Strategy, error) {
 		text = "strategy=" + text
 	}
 	own := c.Allocation
-	if err := node.SetWords(&own, "allocation", text); err != nil {
+	if err := node.SetWords(&own, text); err != nil {
 		return nil, err
 	}
 	if own.LoadCooldown != c.Allocation.LoadCooldown || own.Weights() != c.Allocation.Weights() {
 		return nil, errors.New("allocation.cooldown, allocation.command_cost and the weights are for all types: a region has one load; set them in the section allocation")
 	}
-	return allocation.New(own)
+	strategy, err := allocation.New(own)
+	return strategy, setting.Prefix("allocation", err)
 }

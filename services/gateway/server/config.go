@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -24,14 +25,14 @@ type Config struct {
 	// Auth says how the senders of commands are authenticated, and what they may do.
 	Auth         auth.Config   `key:"auth"`
 	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time that a command may have. If a client names a longer time, the command has this time"`
-	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
+	MaxPayload   setting.Bytes `key:"gateway.max_body" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
 	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"the most commands in one AskMany request. The gateway answers a request with more commands with 413, before it decodes the request"`
 	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted"`
 	Commands     int           `key:"gateway.commands" unit:"commands" help:"the most commands in progress in the whole gateway. The gateway refuses further commands as resource_exhausted"`
-	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"the largest total size of the commands in progress in the whole gateway. The gateway refuses further commands as resource_exhausted"`
-	ReplyBytes   node.Bytes    `key:"gateway.reply_bytes" help:"the largest total size of replies: replies that clients have not taken yet, and expected replies to commands in progress. The gateway refuses further commands as resource_exhausted"`
+	CommandBytes setting.Bytes `key:"gateway.command_bytes" help:"the largest total size of the commands in progress in the whole gateway. The gateway refuses further commands as resource_exhausted"`
+	ReplyBytes   setting.Bytes `key:"gateway.reply_bytes" help:"the largest total size of replies: replies that clients have not taken yet, and expected replies to commands in progress. The gateway refuses further commands as resource_exhausted"`
 	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"the most commands in progress to one shard. So one hot or moving shard cannot use up gateway.commands. The gateway refuses further commands to that shard as resource_exhausted"`
-	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"the largest total size of the commands in progress to one shard. The gateway refuses further commands to that shard as resource_exhausted"`
+	ShardBytes   setting.Bytes `key:"gateway.shard_bytes" help:"the largest total size of the commands in progress to one shard. The gateway refuses further commands to that shard as resource_exhausted"`
 	Deferred     float64       `key:"gateway.deferred_share" help:"share (0 to 1) of gateway.commands, gateway.command_bytes, gateway.shard_commands and gateway.shard_bytes that deferred commands may use. A deferred command waits until its shard has moved, because the present region runs a version without that command. The gateway refuses further such commands at once. 0: no command is deferred"`
 	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none"`
 	// What one principal may send.
@@ -78,10 +79,10 @@ func DefaultConfig() Config {
 		MaxItems:     1000,
 		Inbox:        65536,
 		Commands:     core.MaxTotal,
-		CommandBytes: node.Bytes(core.MaxTotalBytes),
-		ReplyBytes:   node.Bytes(core.MaxReplyBytes),
+		CommandBytes: setting.Bytes(core.MaxTotalBytes),
+		ReplyBytes:   setting.Bytes(core.MaxReplyBytes),
 		ShardMax:     core.MaxWaiting,
-		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
+		ShardBytes:   setting.Bytes(core.MaxWaitingBytes),
 		Deferred:     core.DeferredShare,
 		Principals:   16_384, // these take some 4 MiB
 		Refusals:     1024,   // these take some 200 KiB; fewer entities than this are overloaded at a time
@@ -126,7 +127,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s must be above 0", l.key))
 		}
 	}
-	if least := node.Bytes(2 * link.DefaultConfig().MaxPayload); c.ReplyBytes < least {
+	if least := setting.Bytes(2 * link.DefaultConfig().MaxPayload); c.ReplyBytes < least {
 		errs = append(errs, fmt.Errorf("gateway.reply_bytes %s must be at least %s, twice the longest reply, or large ones never find room", c.ReplyBytes, least))
 	}
 	if !(c.Deferred >= 0 && c.Deferred <= 1) {
@@ -138,7 +139,7 @@ func (c *Config) Validate() error {
 	if c.Refusals < 0 {
 		errs = append(errs, errors.New("gateway.refusals must not be below 0"))
 	}
-	errs = append(errs, c.Auth.Validate())
+	errs = append(errs, setting.Prefix("auth", c.Auth.Validate()))
 	if c.Public.Plain && (c.Public.Cert != "" || c.Public.Key != "" || c.Public.CA != "") {
 		errs = append(errs, errors.New("public.plain is set, and so are files of public; set either"))
 	}
@@ -161,7 +162,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("gateway.commands and gateway.command_bytes must not be below gateway.shard_commands and gateway.shard_bytes"))
 	}
 	if c.MaxPayload > sharding.MaxPayload {
-		errs = append(errs, fmt.Errorf("gateway.max_body %s is above %s, the longest payload that regions take", c.MaxPayload, node.Bytes(sharding.MaxPayload)))
+		errs = append(errs, fmt.Errorf("gateway.max_body %s is above %s, the longest payload that regions take", c.MaxPayload, setting.Bytes(sharding.MaxPayload)))
 	}
 	if c.MaxPayload > c.MaxBody {
 		errs = append(errs, fmt.Errorf("service.max_body %s must not be below gateway.max_body %s", c.MaxBody, c.MaxPayload))

@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/suspects"
@@ -41,13 +42,13 @@ type Config struct {
 	Mailbox      int               `key:"region.mailbox" unit:"commands" help:"the most commands that one entity may have accepted and not yet answered. The region refuses further commands as resource_exhausted"`
 	MailboxShare float64           `key:"region.mailbox_share" help:"share (above 0, at most 1) of a command's time that the command may wait for earlier turns of its entity. The region estimates the wait from the entity's recent turns. If the estimate is longer than this share, the region refuses the command at once as resource_exhausted"`
 	Commands     int               `key:"region.commands" unit:"commands" help:"the most commands that all entities together may have accepted and not yet answered. A fifth of this limit is reserved for commands whose sender is a waiting entity. The region refuses further commands as resource_exhausted"`
-	CommandBytes node.Bytes        `key:"region.command_bytes" help:"the largest total size of the commands that all entities have accepted and not yet answered. A fifth of this limit is reserved for commands whose sender is a waiting entity. The region refuses further commands as resource_exhausted"`
-	ReplyBytes   node.Bytes        `key:"region.reply_bytes" help:"the largest total size of unsent replies: replies that gateways have not taken yet, and expected replies of accepted commands. A command without room for its reply waits; after half of its time, the region refuses the command as resource_exhausted"`
-	LinkReplies  node.Bytes        `key:"region.link_reply_bytes" help:"the largest total size of unsent replies on one connection of a gateway: replies that the gateway has not taken yet, and expected replies of accepted commands. A command without room for its reply waits; after half of its time, the region refuses the command as resource_exhausted. At most half of region.reply_bytes"`
+	CommandBytes setting.Bytes     `key:"region.command_bytes" help:"the largest total size of the commands that all entities have accepted and not yet answered. A fifth of this limit is reserved for commands whose sender is a waiting entity. The region refuses further commands as resource_exhausted"`
+	ReplyBytes   setting.Bytes     `key:"region.reply_bytes" help:"the largest total size of unsent replies: replies that gateways have not taken yet, and expected replies of accepted commands. A command without room for its reply waits; after half of its time, the region refuses the command as resource_exhausted"`
+	LinkReplies  setting.Bytes     `key:"region.link_reply_bytes" help:"the largest total size of unsent replies on one connection of a gateway: replies that the gateway has not taken yet, and expected replies of accepted commands. A command without room for its reply waits; after half of its time, the region refuses the command as resource_exhausted. At most half of region.reply_bytes"`
 	DrainTimeout time.Duration     `key:"region.drain_timeout" help:"time that a shard has to finish its accepted commands when it is handed off. After this time, the region cancels the running turns of the shard"`
 	LeaveTimeout time.Duration     `key:"region.leave_timeout" help:"longest time for which a stopping region waits until its shards have been handed off. After this time, the region stops even if it still has shards"`
 	KeptWait     time.Duration     `key:"region.kept_wait" help:"for volatile types with KeepOnMoves: longest time for which a moved shard, and its commands, wait for the states that the previous owner has kept. After this time, the entities begin empty"`
-	KeptBytes    node.Bytes        `key:"region.kept_bytes" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the state of an entity, the entity begins empty at the next owner"`
+	KeptBytes    setting.Bytes     `key:"region.kept_bytes" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the state of an entity, the entity begins empty at the next owner"`
 	LoadInterval time.Duration     `key:"region.load_interval" help:"time between two reports of the load of this region's shards (handler time, memory and so on). Coordinators with allocation.strategy load, and roost members, use the reports. 0: the region neither measures nor reports load. See docs/placement.md"`
 	LoadHalfLife time.Duration     `key:"region.load_half_life" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement"`
 	ShowPayloads bool              `key:"region.show_payloads" help:"whether operators may see the state of entities (roost entity show --state). coordinator.show_payloads must be set too. See docs/operating.md"`
@@ -62,13 +63,13 @@ type Config struct {
 	WaitingTurns  int           `key:"region.waiting_turns" unit:"turns" help:"the most turns that may wait for answers of other entities. Each waiting turn holds a goroutine with its stack. Each shard core has an equal part of this limit. While the part is used up, the region refuses further asks of its entities as resource_exhausted"`
 	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"longest time for which a repeated command waits until the journal reports whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command"`
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"number of recent command ids that the region keeps in memory, for all entities together. Each id takes eight bytes. If the id of a repeated command is in memory, the journal answers the command. Any other repeated command costs a turn and a reload. 0: the region keeps no ids"`
-	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time"`
+	SnapshotBytes setting.Bytes `key:"region.snapshot_bytes" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time"`
 	// The next keys limit the commands that entities of this region send to other entities.
 	Routed           int           `key:"region.routed_commands" unit:"commands" help:"the most unanswered commands that entities of this region have sent to other entities, in this region or elsewhere. The region refuses further commands of its entities as resource_exhausted"`
-	RoutedBytes      node.Bytes    `key:"region.routed_command_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to other entities. The region refuses further commands of its entities as resource_exhausted"`
-	RoutedReplies    node.Bytes    `key:"region.routed_reply_bytes" help:"the largest total size of the expected replies to commands that entities of this region have sent to other entities. The region refuses further commands of its entities as resource_exhausted"`
+	RoutedBytes      setting.Bytes `key:"region.routed_command_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to other entities. The region refuses further commands of its entities as resource_exhausted"`
+	RoutedReplies    setting.Bytes `key:"region.routed_reply_bytes" help:"the largest total size of the expected replies to commands that entities of this region have sent to other entities. The region refuses further commands of its entities as resource_exhausted"`
 	RoutedShard      int           `key:"region.routed_shard_commands" unit:"commands" help:"the most unanswered commands that entities of this region have sent to one shard. So one hot or moving shard cannot use up region.routed_commands. The region refuses further commands to that shard as resource_exhausted"`
-	RoutedShardBytes node.Bytes    `key:"region.routed_shard_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to one shard. The region refuses further commands to that shard as resource_exhausted"`
+	RoutedShardBytes setting.Bytes `key:"region.routed_shard_bytes" help:"the largest total size of the unanswered commands that entities of this region have sent to one shard. The region refuses further commands to that shard as resource_exhausted"`
 	RoutedLinkIdle   time.Duration `key:"region.routed_link_idle" help:"if no entity of this region has sent a command over a link for this time, the region closes the link. Must be above 1m, the longest time that a command has"`
 	SendsMaxAge      time.Duration `key:"region.sends_max_age" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
 	SendsTimeout     time.Duration `key:"region.sends_timeout" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)"`
@@ -119,8 +120,8 @@ func DefaultConfig() Config {
 		MailboxShare: 0.5,
 		Commands:     100_000,
 		CommandBytes: 256 << 20,
-		ReplyBytes:   node.Bytes(replies.DefaultConfig().Total),
-		LinkReplies:  node.Bytes(replies.DefaultConfig().Connection),
+		ReplyBytes:   setting.Bytes(replies.DefaultConfig().Total),
+		LinkReplies:  setting.Bytes(replies.DefaultConfig().Connection),
 		DrainTimeout: 10 * time.Second,
 		LeaveTimeout: 20 * time.Second,
 		KeptWait:     time.Second,
@@ -258,11 +259,11 @@ func (c *Config) Validate() error {
 	if c.RecentIDs < 0 {
 		errs = append(errs, fmt.Errorf("region.recent_ids is %d, must not be negative; 0 remembers none", c.RecentIDs))
 	}
-	if least := node.Bytes(2 * sharding.MaxPayload); c.RoutedReplies < least {
+	if least := setting.Bytes(2 * sharding.MaxPayload); c.RoutedReplies < least {
 		errs = append(errs, fmt.Errorf("region.routed_reply_bytes %s must be at least %s, twice the longest reply, or large ones never find room", c.RoutedReplies, least))
 	}
 	if c.RoutedShard <= 0 || c.RoutedShardBytes <= sharding.MaxPayload {
-		errs = append(errs, fmt.Errorf("region.routed_shard_commands must be above 0, and region.routed_shard_bytes above %s, or the longest command never finds room", node.Bytes(sharding.MaxPayload)))
+		errs = append(errs, fmt.Errorf("region.routed_shard_commands must be above 0, and region.routed_shard_bytes above %s, or the longest command never finds room", setting.Bytes(sharding.MaxPayload)))
 	}
 	if c.Routed < c.RoutedShard || c.RoutedBytes < c.RoutedShardBytes {
 		errs = append(errs, errors.New("region.routed_commands and region.routed_command_bytes must not be below region.routed_shard_commands and region.routed_shard_bytes"))
