@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"...":    layer,
-			"joiner": append([]string{"libs/bootstrap", "libs/gossip", "libs/setting"}, layer...), // a driver
+			"joiner": append([]string{"libs/bootstrap", "libs/gossip"}, layer...), // a driver
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 	})

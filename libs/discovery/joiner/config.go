@@ -2,6 +2,7 @@ package joiner
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -18,20 +18,20 @@ import (
 // discovery.url. A service embeds them in its own configuration.
 type Settings struct {
 	Seeds      []string      `key:"cluster.seeds" help:"coordinators through which this node joins, as host:port, instead of the coordinators that discovery.url lists. If there is no cluster, the first seed forms one"`
-	Required   int           `key:"discovery.required_contacts" unit:"coordinators" range:"1.." help:"number of coordinators that must have answered before a cluster is formed. Set it to the number of coordinators that start together"`
-	StableFor  time.Duration `key:"discovery.stable_for" range:"0.." help:"time for which discovery must have listed the same coordinators before a cluster is formed"`
+	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"number of coordinators that must have answered before a cluster is formed. Set it to the number of coordinators that start together"`
+	StableFor  time.Duration `key:"discovery.stable_for" help:"time for which discovery must have listed the same coordinators before a cluster is formed"`
 	ContactAll bool          `key:"discovery.contact_all" help:"true: a cluster is formed only when every listed coordinator has answered"`
 	FormNew    bool          `key:"discovery.form_new_cluster" help:"true: this process may form a cluster; false: the process waits for a cluster that it can join"`
-	GiveUp     time.Duration `key:"discovery.give_up" range:"0.." help:"if the process is in no cluster after this time, the process exits. 0: the process never exits for this reason"`
-	Interval   time.Duration `key:"discovery.interval" range:"10ms.." why:"a mistake in the unit would cause load" help:"time between two lookups, and between two requests to one contact point"`
-	Timeout    time.Duration `key:"discovery.timeout" range:">0..1m" help:"time that a lookup, or the answer of a contact point, may take. An answer that is older than this time does not count"`
-	Port       int           `key:"discovery.port" range:"0..65535" help:"if discovery lists a host with several ports, this process uses only this port. 0: all listed ports"`
+	GiveUp     time.Duration `key:"discovery.give_up" help:"if the process is in no cluster after this time, the process exits. 0: the process never exits for this reason"`
+	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two requests to one contact point"`
+	Timeout    time.Duration `key:"discovery.timeout" help:"time that a lookup, or the answer of a contact point, may take. An answer that is older than this time does not count"`
+	Port       int           `key:"discovery.port" help:"if discovery lists a host with several ports, this process uses only this port. 0: all listed ports"`
 	// Decider, if set, decides which members to join and which node forms a cluster,
 	// instead of the rule that the keys above configure. It has no key: the main of
 	// your own binary sets it.
 	Decider bootstrap.JoinDecider
 	// A management listener has no TLS, so this must be set explicitly.
-	ContactPort int `key:"discovery.contact_port" range:"0..65535" help:"port at which this process asks contact points by plain HTTP, such as their management port. 0: the listed address of each contact point"`
+	ContactPort int `key:"discovery.contact_port" help:"port at which this process asks contact points by plain HTTP, such as their management port. 0: the listed address of each contact point"`
 }
 
 // DefaultSettings returns the defaults. [bootstrap.Config] gives the reasons for them.
@@ -45,26 +45,32 @@ func DefaultSettings() Settings {
 
 // Validate returns an error that names every invalid key and how to correct it.
 func (s *Settings) Validate() error {
-	errs := []error{setting.Ranges(s)}
-	bad := func(key setting.Key, format string, args ...any) {
-		errs = append(errs, setting.Errorf(key, format, args...))
-	}
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, seed := range s.Seeds {
 		if _, ok := bootstrap.ParseContactPoint(seed); !ok {
-			bad("cluster.seeds", "names %.80q, which is no host:port", seed)
+			bad("cluster.seeds names %.80q, which is no host:port", seed)
 		}
 	}
-	if most := bootstrap.DefaultConfig().MaxContacts; s.Required > most {
-		bad("discovery.required_contacts", "is %d; choose from 1 to %d", s.Required, most)
+	if most := bootstrap.DefaultConfig().MaxContacts; s.Required < 1 || s.Required > most {
+		bad("discovery.required_contacts is %d; choose from 1 to %d", s.Required, most)
 	}
-	if s.GiveUp > 0 && s.GiveUp <= s.StableFor {
-		bad("discovery.give_up", "is %v, must be above %s (%v), or 0 for never", s.GiveUp, setting.Key("discovery.stable_for"), s.StableFor)
+	if s.StableFor < 0 || s.GiveUp < 0 || s.GiveUp > 0 && s.GiveUp <= s.StableFor {
+		bad("discovery.stable_for %v must not be negative, and discovery.give_up %v must be above it, or 0 for never", s.StableFor, s.GiveUp)
 	}
-	if s.Timeout < s.Interval {
-		bad("discovery.timeout", "is %v, must be at least %s (%v)", s.Timeout, setting.Key("discovery.interval"), s.Interval)
+	if s.Interval < minInterval || s.Timeout < s.Interval || s.Timeout > time.Minute {
+		bad("discovery.interval %v must be at least %v and at most discovery.timeout %v, and that at most 1m", s.Interval, minInterval, s.Timeout)
+	}
+	for key, port := range map[string]int{"discovery.port": s.Port, "discovery.contact_port": s.ContactPort} {
+		if port < 0 || port > 65535 {
+			bad("%s is %d; choose a port, or 0", key, port)
+		}
 	}
 	return errors.Join(errs...)
 }
+
+// minInterval keeps a mistake in the unit from causing load.
+const minInterval = 10 * time.Millisecond
 
 // Config configures a Joiner.
 type Config struct {

@@ -113,7 +113,7 @@ func (j *Joiner) Run(ctx context.Context) (err error) {
 			}
 		})
 	})
-	ticker := time.NewTicker(min(max(j.cfg.Interval/4, 5*time.Millisecond), 100*time.Millisecond))
+	ticker := time.NewTicker(min(max(j.cfg.Interval/4, minInterval/2), 100*time.Millisecond))
 	defer ticker.Stop()
 	j.step(ctx, m, bootstrap.Start{})
 	for j.err == nil && !j.done {
