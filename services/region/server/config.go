@@ -168,9 +168,9 @@ func (c *Config) router() router.Config {
 	core.Process, core.ReplyKey, core.Fed = "region", "region.routed_reply_bytes", true
 	core.LinkIdle = c.RoutedLinkIdle
 	core.AnswerReserve = 0 // an ask already has an earlier deadline than its turn
-	core.MaxTotal, core.MaxTotalBytes = c.Routed, int(c.RoutedBytes)
-	core.MaxWaiting, core.MaxWaitingBytes = c.RoutedShard, int(c.RoutedShardBytes)
-	core.MaxReplyBytes = int(c.RoutedReplies)
+	core.MaxTotal, core.MaxTotalBytes = c.Routed, c.RoutedBytes
+	core.MaxWaiting, core.MaxWaitingBytes = c.RoutedShard, c.RoutedShardBytes
+	core.MaxReplyBytes = c.RoutedReplies
 	return core
 }
 
