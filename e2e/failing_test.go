@@ -125,7 +125,7 @@ func TestWhatFails(t *testing.T) {
 	startRegion := func() (stop func()) {
 		rc := regionserver.DefaultConfig()
 		rc.Listen, rc.Management, rc.Advertise, rc.LogLevel = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1", slog.LevelError+1
-		rc.Journal, rc.Seeds, rc.Name = cc.Journal, []string{addr}, "region-1"
+		rc.Journal.URL, rc.Seeds, rc.Name = cc.Journal, []string{addr}, "region-1"
 		_, stop = serve(t, "region", &rc, func(n *node.Node) error { _, err := regionserver.New(n, &rc, shops()); return err })
 		return stop
 	}

@@ -15,6 +15,7 @@ func TestHouse(t *testing.T) {
 			"mutant":         {},
 			"sharding":       {},
 			"setting":        {},
+			"setting/...":    {"libs/setting"},
 			"sharding/...":   {"libs/sharding"},
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
