@@ -56,12 +56,12 @@ type Config struct {
 	// VirtualNodes is how many points each region has on the ring of ConsistentHashing.
 	// Default 100: the parts of regions then differ by a tenth; with the 10 of Akka, by a
 	// third.
-	VirtualNodes int `key:"virtual_nodes" range:"1..10000" why:"each of them is computed whenever a shard is allocated" unit:"points" help:"with consistent-hashing, the number of points that each region has on the ring. With more points, the regions have more equal parts, but each choice of a region is slower"`
+	VirtualNodes int `key:"virtual_nodes" range:"1..10000" why:"each of them is computed whenever a shard is allocated" unit:"points" help:"with consistent-hashing, the number of points that each region has on the ring. With more points, the regions have more equal parts, but each choice of a region is slower" expert:"true"`
 	// BoundedLoad is how much more than the average number of a type's shards a region
 	// may get by ConsistentHashing, as a part of it, in [0, 10]; 0: there is no bound.
 	// Default 0.25: few shards are not at their first region, and none has much more than
 	// the others.
-	BoundedLoad float64 `key:"bounded_load" range:"0..10" help:"with consistent-hashing, how far the shards of a type at one region may exceed the average, as a part of the average (0.25: by a quarter). The next region on the ring gets further shards. 0: not limited, so that shards with the same index are always at one region"`
+	BoundedLoad float64 `key:"bounded_load" range:"0..10" help:"with consistent-hashing, how far the shards of a type at one region may exceed the average, as a part of the average (0.25: by a quarter). The next region on the ring gets further shards. 0: not limited, so that shards with the same index are always at one region" expert:"true"`
 
 	// LoadTolerance is how much more load than the average a region may have before
 	// LeastLoad moves shards, as a part of the average, in (0, 10]. Default 0.1: closer
@@ -70,31 +70,31 @@ type Config struct {
 	// LoadHysteresis is how far below the tolerated load a region is brought, as a part of
 	// the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
 	// changes.
-	LoadHysteresis float64 `key:"hysteresis" range:"0.." help:"with load, how far below the tolerated load the strategy brings an overloaded region, as a part of the average. At most {.tolerance}"`
+	LoadHysteresis float64 `key:"hysteresis" range:"0.." help:"with load, how far below the tolerated load the strategy brings an overloaded region, as a part of the average. At most {.tolerance}" expert:"true"`
 	// LoadFloor is the load above the average, in processors, that is always tolerated.
 	// Default 0.05: an idle cluster is left alone, whatever part of nearly nothing a
 	// region has.
-	LoadFloor float64 `key:"floor" range:"0..1000000" unit:"processors" help:"with load, the load above the average that the strategy always tolerates"`
+	LoadFloor float64 `key:"floor" range:"0..1000000" unit:"processors" help:"with load, the load above the average that the strategy always tolerates" expert:"true"`
 	// LoadCooldown is how long a shard that has moved does not move again because of its
 	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
 	// shard follows a load that comes and goes.
-	LoadCooldown time.Duration `key:"cooldown" range:"0.." help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load"`
+	LoadCooldown time.Duration `key:"cooldown" range:"0.." help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load" expert:"true"`
 	// LoadMoveMiB is the largest size of entities in memory whose shards, of one type, are on the move
 	// at a time when the strategy adds a shard to them. A shard may move alone whatever its size.
 	// Default 1024: what is loaded again in a few seconds.
-	LoadMoveMiB int `key:"move_mib" range:"1.." unit:"MiB" help:"with load, the strategy moves a further shard of a type only if the entities in memory of all its shards on the move then have at most this size. A single shard may move whatever its size"`
+	LoadMoveMiB int `key:"move_mib" range:"1.." unit:"MiB" help:"with load, the strategy moves a further shard of a type only if the entities in memory of all its shards on the move then have at most this size. A single shard may move whatever its size" expert:"true"`
 	// LoadCommand is the processor time that a command costs besides its handler.
 	// Default 20 µs: what routing, its record and its answer take.
-	LoadCommand time.Duration `key:"command_cost" range:"0.." help:"with load, the processor time that each command counts in addition to the time of its handler"`
+	LoadCommand time.Duration `key:"command_cost" range:"0.." help:"with load, the processor time that each command counts in addition to the time of its handler" expert:"true"`
 	// LoadJournalMiB is how many processors 1 MiB per second of journal is counted as.
 	// Default 0.01: 100 MiB/s are as much as a processor.
-	LoadJournalMiB float64 `key:"journal_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1MiB of journal records per second counts"`
+	LoadJournalMiB float64 `key:"journal_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1MiB of journal records per second counts" expert:"true"`
 	// LoadEntities is how many processors a million entities in memory are counted as.
 	// Default 0.1.
-	LoadEntities float64 `key:"entity_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which a million entities in memory count"`
+	LoadEntities float64 `key:"entity_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which a million entities in memory count" expert:"true"`
 	// LoadGiB is how many processors 1 GiB of entities in memory is counted as. Default
 	// 0.25: machines have about 4 GiB for each processor.
-	LoadGiB float64 `key:"memory_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count"`
+	LoadGiB float64 `key:"memory_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count" expert:"true"`
 }
 
 // DefaultConfig returns the defaults named at the fields.

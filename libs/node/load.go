@@ -82,8 +82,8 @@ func isAlias(prefix, value string) bool {
 // its own keys.
 type Configured interface {
 	Common() *Config
-	// Validate returns all errors, joined, each with the key and how to correct it: those of
-	// [setting.Ranges], which checks the embedded Config, too, and of the service's own conditions.
+	// Validate returns all errors, joined, each with the key and how to correct it. It calls
+	// [setting.Ranges], which checks the embedded Config, too, and adds the service's own conditions.
 	Validate() error
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
-// Config holds the limits of a [Dispatcher]. The keys are those of the settings for sends.
+// Config holds the limits of a [Dispatcher]. The keys belong to the settings for sends.
 type Config struct {
 	// Page is how many records of a shard are read at a time. Default 64: records with their inputs
 	// are the largest part of what a page costs.
@@ -33,7 +33,7 @@ type Config struct {
 	// AttemptTimeout is how long a target has to answer, before the same command is sent
 	// again. Default 10 s: longer than a handoff of its shard. It is for sends that have no Timeout of their own, as
 	// MaxAge, RetryMin and RetryMax are for those without the same options, see [sharding.SendOptions].
-	AttemptTimeout time.Duration `key:"timeout" range:">0..1m" why:"a command has no longer time" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)"`
+	AttemptTimeout time.Duration `key:"timeout" range:">0..1m" why:"a command has no longer time" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)" expert:"true"`
 	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
 	// target remembers keys: later a repeat might have its effect a second time.
 	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below the time for which targets remember executed commands (region.dedupe_age) by at least an hour, or by half of that time if that is less"`
@@ -62,8 +62,8 @@ type Config struct {
 	// RetryMin is the pause after the first failure of a pair of sender and target, or of a
 	// read; it doubles with each failure up to RetryMax. A random part of up to a half is
 	// subtracted. Defaults 1 s and 1 min.
-	RetryMin time.Duration `key:"retry_min" range:">0" help:"pause after the first failed attempt to deliver a send. The pause doubles with each further failure. A random part of at most half is subtracted. A command may have its own (Retry)"`
-	RetryMax time.Duration `key:"retry_max" help:"longest pause between two attempts to deliver a send. Attempts come earlier when the shard of the target is served anew, when the target is released from quarantine, and by roost sends retry. A command may have its own (Retry)"`
+	RetryMin time.Duration `key:"retry_min" range:">0" help:"pause after the first failed attempt to deliver a send. The pause doubles with each further failure. A random part of at most half is subtracted. A command may have its own (Retry)" expert:"true"`
+	RetryMax time.Duration `key:"retry_max" help:"longest pause between two attempts to deliver a send. Attempts come earlier when the shard of the target is served anew, when the target is released from quarantine, and by roost sends retry. A command may have its own (Retry)" expert:"true"`
 	// Seed is the seed of the random part.
 	Seed uint64
 }

@@ -815,6 +815,7 @@ func TestBounds(t *testing.T) {
 // TestRefusesConfig: each limit is checked.
 func TestRefusesConfig(t *testing.T) {
 	good := outbox.DefaultConfig()
+	good.AttemptTimeout = sharding.MaxSendTimeout
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -823,6 +824,7 @@ func TestRefusesConfig(t *testing.T) {
 		"Sends":     func(c *outbox.Config) { c.Sends = 999 },
 		"TakeGrace": func(c *outbox.Config) { c.TakeGrace = 0 },
 		"AckDelay":  func(c *outbox.Config) { c.AckDelay = time.Second },
+		"timeout":   func(c *outbox.Config) { c.AttemptTimeout = sharding.MaxSendTimeout + 1 },
 		"retry_max": func(c *outbox.Config) { c.RetryMax = time.Millisecond },
 	} {
 		bad := good

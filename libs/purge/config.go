@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
-// Config holds the limits of a purger. The keys are those of the settings for purges.
+// Config holds the limits of a purger. The keys belong to the settings for purges.
 type Config struct {
 	// Rate is how many purges begin in a second at most. Default 500: a small part of what a
 	// disk commits in a group. Eight looks for each deleted entity are 5 million entities in a day;

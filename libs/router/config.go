@@ -62,7 +62,7 @@ type Config struct {
 	// MaxReplyBytes bounds the replies that clients have not received, and the
 	// expected replies to commands in progress: a command without room is refused.
 	// Default 256 MiB: several AskMany with the largest replies.
-	MaxReplyBytes setting.Bytes `key:"reply_bytes" help:"the largest total size of replies: replies that were not taken yet, and expected replies to commands that are not yet answered. Further commands are refused as resource_exhausted" range:">0"`
+	MaxReplyBytes setting.Bytes `key:"reply_bytes" help:"the largest total size of replies: replies that were not taken yet, and expected replies to commands that are not yet answered. Further commands are refused as resource_exhausted" range:">0" expert:"true"`
 	// UnknownReply is the expected size for a kind of command without a reply so far.
 	// Default 16 KiB: there is room for thousands.
 	UnknownReply int
@@ -143,8 +143,11 @@ func (c *Config) Validate() error {
 	if c.MaxTotalBytes < c.MaxWaitingBytes {
 		bad("command_bytes", "is %s, must not be below %s (%s)", c.MaxTotalBytes, setting.Key("shard_bytes"), c.MaxWaitingBytes)
 	}
-	if c.UnknownReply < replies.Overhead || int(c.MaxReplyBytes) < c.UnknownReply {
-		bad("reply_bytes", "is %d, must be at least %d, the expected size of an unknown reply, and that at least %d", c.MaxReplyBytes, c.UnknownReply, replies.Overhead)
+	if c.UnknownReply < replies.Overhead {
+		errs = append(errs, fmt.Errorf("router: UnknownReply is %d, must be at least %d", c.UnknownReply, replies.Overhead))
+	}
+	if least := setting.Bytes(c.UnknownReply); c.MaxReplyBytes < least {
+		bad("reply_bytes", "is %s, must be at least %s, the expected size of an unknown reply", c.MaxReplyBytes, least)
 	}
 	return errors.Join(errs...)
 }

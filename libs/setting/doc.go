@@ -3,7 +3,7 @@
 //
 // # Tags
 //
-//	key:"mailbox"          the name, relative to that of the struct; without it, the field is not a setting
+//	key:"mailbox"          the name, relative to the struct; without it, the field is not a setting
 //	help:"…"               one line for --help; {.mailbox} is the full key of another field of the same struct
 //	unit:"commands"        optional, for --help; durations and sizes name theirs
 //	range:"1.."            the allowed values, see below; also on fields without a key
@@ -12,6 +12,7 @@
 //	secret:"url"           optional: a URL that may hold a secret, which can be read from a file too
 //	nested:"true"          optional, for a map: in a configuration file, each value can be a section
 //	expert:"true"          optional: listed apart, because few operators need it; on a struct, for all of its fields
+//	expert:"idle,unit"     on a struct: for these keys, relative to the struct
 //	omit:"timeout,idle"    on a struct: these keys, relative to the struct, are not settings here
 //
 // A struct field with a key prefixes the keys of its own fields ("region.routed" and "commands" make
@@ -23,7 +24,8 @@
 //
 // A range is `low..high`, `low..`, or with an excluded lower bound `>low` and `>low..high`. The bounds are written
 // as values of the field: 1, 0.5, 250ms, 64KiB. [Ranges] checks them. Conditions between fields are code: the Validate
-// method of a Config calls Ranges and adds problems made by [Errorf]. Whoever embeds a Config adds the prefix.
+// method of a Config calls Ranges and adds problems made by [Errorf]. The struct that embeds a Config
+// adds the prefix.
 //
 // # What this does not do
 //

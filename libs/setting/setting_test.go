@@ -40,7 +40,7 @@ func TestFields(t *testing.T) {
 	type plain struct {
 		Front  limits `key:"gateway" omit:"wait"`
 		Routed limits `key:"region.routed" omit:"timeout,wait" expert:"true"`
-		Rest   middle
+		Rest   middle `expert:"port,url"`
 	}
 	fields, err := Fields(&plain{})
 	if err != nil {
@@ -49,16 +49,19 @@ func TestFields(t *testing.T) {
 	var got []string
 	for _, f := range fields {
 		text := f.Key
-		for name, is := range map[string]bool{"expert": f.Expert, "secret": f.Secret, "file": f.File, "nested": f.Nested} { // at most one of them
-			if is {
-				text += " " + name
+		for _, flag := range []struct {
+			name string
+			set  bool
+		}{{"expert", f.Expert}, {"secret", f.Secret}, {"file", f.File}, {"nested", f.Nested}} {
+			if flag.set {
+				text += " " + flag.name
 			}
 		}
 		got = append(got, text)
 	}
 	want := "gateway.commands|gateway.share|gateway.size|gateway.port|gateway.timeout|" +
 		"region.routed.commands expert|region.routed.share expert|region.routed.size expert|region.routed.port expert|" +
-		"commands|share|size|wait expert|port|timeout|url file|types nested|level"
+		"commands|share|size|wait expert|port expert|timeout|url expert file|types nested|level"
 	if strings.Join(got, "|") != want {
 		t.Errorf("got %s\nwant %s", strings.Join(got, "|"), want)
 	}
@@ -76,13 +79,17 @@ func TestFieldsRefuses(t *testing.T) {
 		A int `key:"a.b"`
 		B int `key:"a_b"`
 	}
+	type experts struct {
+		A limits `key:"a" expert:"wait,patience"`
+	}
 	type omits struct {
 		A limits `key:"a" omit:"wait,patience"`
 	}
 	for text, config := range map[string]any{
 		"field a is not exported":               &hidden{},
 		"the same name in the environment":      &twice{},
-		"omits a.patience":                      &omits{},
+		"omits.A names a.patience":              &omits{},
+		"experts.A names a.patience":            &experts{},
 		"want a pointer to a struct":            limits{},
 		"of type *int: want a pointer to a str": new(int),
 	} {

@@ -73,17 +73,39 @@ func structOf(config any) (reflect.Value, error) {
 	return pointer.Elem(), nil
 }
 
-// at is where the walk is.
+// at is the position of the walk.
 type at struct {
 	prefix string // of the keys
 	expert bool
-	omit   []*omitted
+	omit   []*named
+	rare   []*named // like expert, for some keys
 }
 
-// omitted is a key that an omit tag names.
-type omitted struct {
+// named is a key that a tag of an enclosing struct names.
+type named struct {
 	key  string // complete
 	used bool
+}
+
+// uses reports whether a list has a key, and marks it.
+func uses(list []*named, key string) (found bool) {
+	for _, n := range list {
+		if n.key == key {
+			n.used, found = true, true
+		}
+	}
+	return found
+}
+
+// namesIn returns the keys in a tag, which are relative to prefix.
+func namesIn(tag, prefix string) (list []*named) {
+	if tag == "" || tag == "true" {
+		return nil
+	}
+	for key := range strings.SplitSeq(tag, ",") {
+		list = append(list, &named{key: join(prefix, key)})
+	}
+	return list
 }
 
 // leaf is a field that is not a struct, or a struct that is read from text.
@@ -125,13 +147,12 @@ func (w *walk) field(here at, owner reflect.Type, declared reflect.StructField, 
 		}
 		return nil
 	}
-	below := at{here.prefix, here.expert || declared.Tag.Get("expert") == "true", here.omit}
+	below := at{here.prefix, here.expert || declared.Tag.Get("expert") == "true", here.omit, here.rare}
 	if !isStruct {
 		l := leaf{at: below, below: here.prefix, key: key, declared: declared, owner: owner, value: value}
-		for _, o := range here.omit {
-			if tagged && o.key == key {
-				o.used, l.omitted = true, true
-			}
+		if tagged {
+			l.omitted = uses(here.omit, key)
+			l.expert = uses(here.rare, key) || l.expert
 		}
 		return w.leaf(l)
 	}
@@ -141,22 +162,20 @@ func (w *walk) field(here at, owner reflect.Type, declared reflect.StructField, 
 	if w.inner != nil && w.inner(below.prefix, value) {
 		return nil
 	}
-	var own []*omitted
-	if names := declared.Tag.Get("omit"); names != "" {
-		for name := range strings.SplitSeq(names, ",") {
-			own = append(own, &omitted{key: join(below.prefix, name)})
+	omit, rare := namesIn(declared.Tag.Get("omit"), below.prefix), namesIn(declared.Tag.Get("expert"), below.prefix)
+	if own := slices.Concat(omit, rare); len(own) > 0 {
+		below.omit, below.rare = slices.Concat(here.omit, omit), slices.Concat(here.rare, rare)
+		if err := w.structure(below, value); err != nil || w.inner != nil { // with inner, the walk does not enter each struct
+			return err
 		}
-		below.omit = slices.Concat(here.omit, own)
-	}
-	if err := w.structure(below, value); err != nil {
-		return err
-	}
-	for _, o := range own {
-		if !o.used && w.inner == nil { // with inner, the walk does not enter each struct
-			return fmt.Errorf("%v.%s omits %s, which is not a key below it", owner, declared.Name, o.key)
+		for _, n := range own {
+			if !n.used {
+				return fmt.Errorf("a tag of %v.%s names %s, which is not a key below it", owner, declared.Name, n.key)
+			}
 		}
+		return nil
 	}
-	return nil
+	return w.structure(below, value)
 }
 
 // readsText reports whether a value implements [encoding.TextUnmarshaler].

@@ -27,8 +27,8 @@ const (
 var names = []string{leaseMajorityName, keepMajorityName, keepOldestName, staticQuorumName, downAllName, autoDownName, offName}
 
 // Config chooses a strategy. All members of a cluster must use the same one
-// with the same settings, or both sides of a partition may stay. The tags are
-// those of package setting.
+// with the same settings, or both sides of a partition may stay. The tags belong
+// to package setting.
 type Config struct {
 	// Strategy is lease-majority, keep-majority, keep-oldest, static-quorum or
 	// down-all. [Config.Open] knows two more: auto-down is [gossip.AutoDown],
@@ -44,32 +44,32 @@ type Config struct {
 	// Then all members down themselves, because none of them can know what the others
 	// see. With lease-majority, the lease decides then, and the side that holds it
 	// stays. Default [On]: three quarters of StableAfter, at least 4 s.
-	DownAllWhenUnstable Span `key:"down_all_when_unstable" help:"if reachability keeps changing for {.stable_after} plus this duration, all members go down; with lease-majority, the lease decides instead. on: 3/4 of {.stable_after}, at least 4s. off: members do not go down for this reason"`
+	DownAllWhenUnstable Span `key:"down_all_when_unstable" help:"if reachability keeps changing for {.stable_after} plus this duration, all members go down; with lease-majority, the lease decides instead. on: 3/4 of {.stable_after}, at least 4s. off: members do not go down for this reason" expert:"true"`
 	// Role restricts the members that are counted, or of which the oldest is chosen, to
 	// those with this role. All members of a losing side are downed, whatever their
 	// roles. Default "": all members. Not for lease-majority and down-all, where nobody
 	// is counted.
-	Role string `key:"downing_role" help:"role of the members that the downing strategy counts. Empty: the strategy counts all members"`
+	Role string `key:"downing_role" help:"role of the members that the downing strategy counts. Empty: the strategy counts all members" expert:"true"`
 	// QuorumSize is, for static-quorum, how many members a side needs to stay:
 	// more than half of all that there will ever be. No default.
 	QuorumSize int `key:"quorum_size" range:"0.." unit:"members" help:"with static-quorum, the number of members that a side needs to stay. Must be more than half of all members"`
 	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
 	// against two or more. Default true.
-	DownIfAlone bool `key:"down_if_alone" help:"with keep-oldest, true: the oldest member goes down if it is alone against two or more members"`
+	DownIfAlone bool `key:"down_if_alone" help:"with keep-oldest, true: the oldest member goes down if it is alone against two or more members" expert:"true"`
 	// LeasePatience is how long a side waits before it downs itself, if it cannot learn
 	// who holds the lease: because no member that can see the lease is reachable, or
 	// because nobody holds it. Default 5 min: longer than it takes to restart all members
 	// that can see the lease. Nothing durable is at stake meanwhile.
-	LeasePatience time.Duration `key:"lease_patience" range:">0" help:"with lease-majority, time after which a side without coordinators stops. Until then, the side serves the shards that it has"`
+	LeasePatience time.Duration `key:"lease_patience" range:">0" help:"with lease-majority, time after which a side without coordinators stops. Until then, the side serves the shards that it has" expert:"true"`
 	// YieldLeaseAfter is for how long the holder of the lease keeps it after it fell
 	// into a minority, if there are candidates on the other side. Then it gives the lease
 	// up, one of the candidates takes over, and the larger side stays. It must be less
 	// than StableAfter, when sides decide. 0: the holder keeps the lease and its side
 	// stays, however small. Default [On], a quarter of StableAfter: longer than most short
 	// troubles, and early enough for the lease to have moved when the sides decide.
-	YieldLeaseAfter Span `key:"yield_lease_after" help:"with lease-majority, time after which an active coordinator in a minority gives up the lease, if the other side has a coordinator. A duration must be below {.stable_after}. on: a quarter of {.stable_after}. off: the coordinator keeps the lease, and its side stays"`
+	YieldLeaseAfter Span `key:"yield_lease_after" help:"with lease-majority, time after which an active coordinator in a minority gives up the lease, if the other side has a coordinator. A duration must be below {.stable_after}. on: a quarter of {.stable_after}. off: the coordinator keeps the lease, and its side stays" expert:"true"`
 	// DownAfter is for auto-down. Default 10 s.
-	DownAfter time.Duration `key:"down_after" range:">0" help:"with auto-down, time after which an unreachable member is declared down"`
+	DownAfter time.Duration `key:"down_after" range:">0" help:"with auto-down, time after which an unreachable member is declared down" expert:"true"`
 
 	// LeaseRole is the role of the members that can see the lease. Required for
 	// lease-majority.

@@ -59,7 +59,7 @@ func (t *Type) cut(seq uint64) uint64 {
 	return seq - keep
 }
 
-// Config holds the entity types and the limits of the core. The keys are those of the settings of a region.
+// Config holds the entity types and the limits of the core. The keys belong to the settings of a region.
 type Config struct {
 	Types []Type
 	// Program names this program in the refusal of a command that it does not have, such
@@ -76,7 +76,7 @@ type Config struct {
 	// too late, and its turn would be wasted. The other part is left for its own
 	// turn and for turns slower than recent ones. Above 0, at most 1; 1 leaves
 	// nothing for them. Default 0.5.
-	MailboxShare float64 `key:"mailbox_share" range:">0..1" help:"share (above 0, at most 1) of a command's time that the command may wait for earlier turns of its entity. The region estimates the wait from the entity's recent turns. If the estimate is longer than this share, the region refuses the command at once as resource_exhausted"`
+	MailboxShare float64 `key:"mailbox_share" range:">0..1" help:"share (above 0, at most 1) of a command's time that the command may wait for earlier turns of its entity. The region estimates the wait from the entity's recent turns. If the estimate is longer than this share, the region refuses the command at once as resource_exhausted" expert:"true"`
 	// TotalCommands and TotalBytes bound the commands of all entities. A fifth of them, as of
 	// TotalLoads and WaitingTurns, is for commands that entities wait for ([ReservedShare]).
 	// Defaults 100,000 and 256 MiB.
@@ -100,13 +100,13 @@ type Config struct {
 	// SnapshotBytes is how much a replay may have to read before a type that has
 	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
 	// largest snapshot, so that large states are not written all the time.
-	SnapshotBytes setting.Bytes `key:"snapshot_bytes" range:">0" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time"`
+	SnapshotBytes setting.Bytes `key:"snapshot_bytes" range:">0" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time" expert:"true"`
 	// RecentIDs is how many ids of recorded commands are remembered, for all live
 	// entities together, so that a repeat is answered from the journal without
 	// reloading the entity. A repeat that is not remembered costs a turn and a
 	// reload. Eight bytes each. Default 65,536: a minute of retries at 1,000
 	// commands per second; 0: none.
-	RecentIDs int `key:"recent_ids" unit:"ids" range:"0.." help:"number of recent command ids that the region keeps in memory, for all entities together. Each id takes eight bytes. If the id of a repeated command is in memory, the journal answers the command. Any other repeated command costs a turn and a reload. 0: the region keeps no ids"`
+	RecentIDs int `key:"recent_ids" unit:"ids" range:"0.." help:"number of recent command ids that the region keeps in memory, for all entities together. Each id takes eight bytes. If the id of a repeated command is in memory, the journal answers the command. Any other repeated command costs a turn and a reload. 0: the region keeps no ids" expert:"true"`
 	// TimersPerEntity bounds the volatile timers of one entity. A timer beyond the
 	// bound is not set, and is counted as a lost tell. Default 32.
 	TimersPerEntity int `range:"1.."`
@@ -116,7 +116,7 @@ type Config struct {
 	RemindersPerEntity int `key:"reminders.per_entity" unit:"reminders" range:"1.." help:"the most reminders that one entity may have set. If a command would set more, the region refuses the command as resource_exhausted"`
 	// TimerTimeout is how long after a firing the timer's command has its deadline:
 	// a turn that hangs must not block its entity forever. Default 30 s. See also Type.Timeouts.
-	TimerTimeout time.Duration `key:"firing_timeout" range:">0" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone. A command may have its own (Timeout)"`
+	TimerTimeout time.Duration `key:"firing_timeout" range:">0" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone. A command may have its own (Timeout)" expert:"true"`
 	// KeptEntities and KeptBytes bound the states of one shard that are kept for its next
 	// owner. Entities beyond the bounds begin empty there. Defaults 100,000, and 64 MiB: what
 	// a network of 1 Gbit/s carries within the second for which commands wait.
@@ -134,7 +134,7 @@ type Config struct {
 	AsksPerTurn int `range:"1.."`
 	// WaitingTurns bounds the turns that wait for answers of other entities: each of them
 	// keeps a goroutine with its stack. Default 10,000.
-	WaitingTurns int `key:"waiting_turns" unit:"turns" range:"1.." help:"the most turns that may wait for answers of other entities. Each waiting turn holds a goroutine with its stack. Each shard core has an equal part of this limit. While the part is used up, the region refuses further asks of its entities as resource_exhausted"`
+	WaitingTurns int `key:"waiting_turns" unit:"turns" range:"1.." help:"the most turns that may wait for answers of other entities. Each waiting turn holds a goroutine with its stack. Each shard core has an equal part of this limit. While the part is used up, the region refuses further asks of its entities as resource_exhausted" expert:"true"`
 	// ProbeAfter is how long a turn waits for an answer before it finds out whether it waits
 	// in a circle. After that it does so at intervals that double, up to eight times as long.
 	// Default 500 ms: longer than most answers take, and a small part of a usual deadline.
@@ -162,10 +162,10 @@ type Config struct {
 	// is refused as unavailable. More than 1, so that one load that hangs does not
 	// make the entity unavailable; few, because each costs a goroutine until it ends,
 	// and a start hook that ignores its context may never end. Default 4.
-	EntityLoads int `key:"entity_loads" unit:"loads" range:"1.." help:"the most loads of one entity that may run at a time. Abandoned loads count until they end, because each running load may hold a goroutine, and a start hook that ignores its context may never end. If a command needs one more load, the region refuses the command as unavailable"`
+	EntityLoads int `key:"entity_loads" unit:"loads" range:"1.." help:"the most loads of one entity that may run at a time. Abandoned loads count until they end, because each running load may hold a goroutine, and a start hook that ignores its context may never end. If a command needs one more load, the region refuses the command as unavailable" expert:"true"`
 	// TotalLoads bounds the loads of all entities in the same way. Default 20,000:
 	// enough for all entities of a region that have commands when its shards arrive.
-	TotalLoads int `key:"loads" unit:"loads" range:"1.." help:"the most loads of all entities together that may run at a time. When many shards arrive at once, each entity with waiting commands needs one load. A fifth of this limit is reserved for commands whose sender is a waiting entity. If a command needs one more load, the region refuses the command as unavailable"`
+	TotalLoads int `key:"loads" unit:"loads" range:"1.." help:"the most loads of all entities together that may run at a time. When many shards arrive at once, each entity with waiting commands needs one load. A fifth of this limit is reserved for commands whose sender is a waiting entity. If a command needs one more load, the region refuses the command as unavailable" expert:"true"`
 	// DeadlineCheck is how often the commands that wait for a load, or for the turns
 	// ahead of them, are checked for expired deadlines at least. They are checked at the
 	// first of these deadlines too, with a tenth of this time between two checks. Default
@@ -174,7 +174,7 @@ type Config struct {
 	// LookupTimeout is how long a repeat of a recent command, and the commands behind
 	// it, wait for the journal's answer about it. Then it has a turn like any other
 	// command. Default 1 s: a lookup takes some milliseconds.
-	LookupTimeout time.Duration `key:"lookup_timeout" range:">0" help:"longest time for which a repeated command waits until the journal reports whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command"`
+	LookupTimeout time.Duration `key:"lookup_timeout" range:">0" help:"longest time for which a repeated command waits until the journal reports whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command" expert:"true"`
 	// Hot bounds what is kept of the entities that take most. Nothing is decided by it. HotSeed
 	// decides which turns are sampled.
 	Hot     heavyhitters.Config

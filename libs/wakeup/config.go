@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
-// Config holds the limits of a [Keeper]. The keys are those of the settings for reminders.
+// Config holds the limits of a [Keeper]. The keys belong to the settings for reminders.
 type Config struct {
 	// Page is how many wake-ups of a shard are read at a time. Default 128: a busy shard fires as
 	// many in a tenth of a second.

@@ -18,7 +18,7 @@ const (
 	StartConstant Strategy = "constant"
 )
 
-// StartConfig holds the limits of a [Starter]. The keys are those of the settings for remembered entities.
+// StartConfig holds the limits of a [Starter]. The keys belong to the settings for remembered entities.
 type StartConfig struct {
 	// Strategy is StartConstant by default, so that commands are not slowed down much.
 	Strategy Strategy `key:"strategy" help:"how fast remembered entities are started. all: as fast as {.limit} allows. constant: {.number} entities of each type in every {.frequency}. With both strategies, the entities that were active last are started first"`
@@ -31,7 +31,7 @@ type StartConfig struct {
 	// Limit is how many entities of a type are being started at a time, with either strategy.
 	// Default 32: a command for one of them waits for few loads, and a start hook that hangs
 	// stops only a few others.
-	Limit int `key:"limit" unit:"entities" range:"1.." help:"with either strategy, the most remembered entities of a type that are being started at a time; further entities wait. So that commands go first, the starts use at most half of the loads that the journal and the region allow"`
+	Limit int `key:"limit" unit:"entities" range:"1.." help:"with either strategy, the most remembered entities of a type that are being started at a time; further entities wait. So that commands go first, the starts use at most half of the loads that the journal and the region allow" expert:"true"`
 	// Page is how many wake-ups of a shard are read at a time. Default 16. It is small because the
 	// Starter holds a page of every shard, to find the entity that was active last.
 	Page int `range:"1.."`
@@ -39,15 +39,15 @@ type StartConfig struct {
 	ReadShards int `range:"1.."`
 	// Wakes is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
 	// Each wake-up takes some 150 bytes.
-	Wakes int `key:"held" unit:"entities" help:"the most remembered entities in memory that wait for their start. Each takes some 150 bytes. The region reads further entities from the journal later"`
+	Wakes int `key:"held" unit:"entities" help:"the most remembered entities in memory that wait for their start. Each takes some 150 bytes. The region reads further entities from the journal later" expert:"true"`
 	// Failing is how many entities that could not be started are held in memory until they are
 	// tried again. Default 10,000. If there are more, their shards are read again later.
-	Failing int `key:"failing" unit:"entities" range:"1.." help:"the most remembered entities in memory that could not be started and wait for the next attempt. The region reads further entities from the journal again after {.backoff_max}"`
+	Failing int `key:"failing" unit:"entities" range:"1.." help:"the most remembered entities in memory that could not be started and wait for the next attempt. The region reads further entities from the journal again after {.backoff_max}" expert:"true"`
 	// BackOff is the pause after an entity could not be started, or has died. The pause doubles with
 	// each failure, up to BackOffMax. From each pause but the first, a random part of up to a half is
 	// subtracted. Defaults 10 s and 5 min.
-	BackOff    time.Duration `key:"backoff" range:">0" help:"time until the region starts a remembered entity again after the first failure: the entity could not be started, or it has died. The time doubles with each failure"`
-	BackOffMax time.Duration `key:"backoff_max" help:"longest time until the region tries again to start a remembered entity that could not be started"`
+	BackOff    time.Duration `key:"backoff" range:">0" help:"time until the region starts a remembered entity again after the first failure: the entity could not be started, or it has died. The time doubles with each failure" expert:"true"`
+	BackOffMax time.Duration `key:"backoff_max" help:"longest time until the region tries again to start a remembered entity that could not be started" expert:"true"`
 	// ReadRetry is the pause after a read has failed. It is also the pause after the limits have left
 	// no room for an entity. Default 1 s.
 	ReadRetry time.Duration `range:">0"`

@@ -25,7 +25,7 @@ type Config struct {
 	Version string
 	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores], and
 	// not more than the limits allow, see [Config.FitShardCores]. Default 1.
-	ShardCores int `key:"region.shard_cores" unit:"shard cores" range:"1..64" help:"number of shard cores, among which the shards of this process are divided. The default is a quarter of the processors, at least 1 and at most 64. A shard core does the work outside of entities (admission, mailboxes, deduplication, gates) for its shards, in one thread at a time. More than one core helps only if this work keeps many processors busy. All cores share the limits of the region. If the share of one core would be less than 5 commands, 10MiB of commands or 5 loads, the region uses fewer cores"`
+	ShardCores int `key:"region.shard_cores" unit:"shard cores" range:"1..64" help:"number of shard cores, among which the shards of this process are divided. The default is a quarter of the processors, at least 1 and at most 64. A shard core does the work outside of entities (admission, mailboxes, deduplication, gates) for its shards, in one thread at a time. More than one core helps only if this work keeps many processors busy. All cores share the limits of the region. If the share of one core would be less than 5 commands, 10MiB of commands or 5 loads, the region uses fewer cores" expert:"true"`
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
 	// however many shard cores there are. Each shard core has an equal part of these limits:
@@ -35,9 +35,9 @@ type Config struct {
 	Turn turn.Config `key:"region"`
 	// Wakeups bounds and times the firings of wake-ups. Each shard core has an equal part of
 	// Wakes, FailingWakes, BlockedWakes and Firings.
-	Wakeups wakeup.Config `key:"region.reminders"`
+	Wakeups wakeup.Config `key:"region.reminders" expert:"true"`
 	// Purge bounds and times the purges of deleted entities, for all shard cores together.
-	Purge purge.Config `key:"region.purge"`
+	Purge purge.Config `key:"region.purge" expert:"true"`
 	// Sends bounds and times the delivery of sends. Each shard core has an equal part of Sends,
 	// Bytes, Deliveries and DeadLetters.
 	Sends outbox.Config `key:"region.sends"`
@@ -53,17 +53,17 @@ type Config struct {
 	BufferBytes    int `range:"1.."`
 	// Replies bounds the memory of replies that are expected or not yet sent. Commands
 	// beyond this bound wait with their connection, see [replies.Queue].
-	Replies replies.Config `key:"region"`
+	Replies replies.Config `key:"region" expert:"true"`
 	// KeptWait is how long a moved shard waits for the states of its entities, if its type is
 	// volatile and keeps states on moves. After this time, the entities begin empty. Default
 	// 1 s: commands wait for the same time, and the coordinator waits only for its HostTimeout
 	// of 2 s.
-	KeptWait time.Duration `key:"region.kept_wait" range:">0..1500ms" why:"a shard that is not served for longer goes to another region" help:"for volatile types with KeepOnMoves: longest time for which a moved shard, and its commands, wait for the states that the previous owner has kept. After this time, the entities begin empty"`
+	KeptWait time.Duration `key:"region.kept_wait" range:">0..1500ms" why:"a shard that is not served for longer goes to another region" help:"for volatile types with KeepOnMoves: longest time for which a moved shard, and its commands, wait for the states that the previous owner has kept. After this time, the entities begin empty" expert:"true"`
 	// KeptBytes bounds the states that the region keeps for the next owners of all shards. Each
 	// shard core has an equal part of this bound. The region keeps a state for LeaveTimeout at
 	// most. Turn bounds the states of one shard. Default 256 MiB: a region that leaves has freed
 	// more memory.
-	KeptBytes setting.Bytes `key:"region.kept_bytes" range:">0" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the state of an entity, the entity begins empty at the next owner"`
+	KeptBytes setting.Bytes `key:"region.kept_bytes" range:">0" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the state of an entity, the entity begins empty at the next owner" expert:"true"`
 	// Resend is the pause before an unanswered message to the coordinator, or an
 	// unanswered claim, is repeated. Default 200 ms.
 	Resend time.Duration `range:">0"`
@@ -83,15 +83,15 @@ type Config struct {
 	// JournalRecovery is how long the journal must answer again before the region
 	// is given shards. Default 10 s: a connection that comes and goes must not
 	// move shards back and forth.
-	JournalRecovery time.Duration `key:"journal.recovery" range:">0" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again"`
+	JournalRecovery time.Duration `key:"journal.recovery" range:">0" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again" expert:"true"`
 	// LoadInterval is the time between two reports of the loads of the shards, and between two
 	// measurements of the loads. 0: the region measures nothing. Default 5 s: a move because of
 	// load should be right for minutes.
-	LoadInterval time.Duration `key:"region.load_interval" range:"0..20s" why:"a report counts for a minute, and two may get lost" help:"time between two reports of the load of this region's shards (handler time, memory and so on). Coordinators with allocation.strategy load, and roost members, use the reports. 0: the region neither measures nor reports load. See docs/placement.md"`
+	LoadInterval time.Duration `key:"region.load_interval" range:"0..20s" why:"a report counts for a minute, and two may get lost" help:"time between two reports of the load of this region's shards (handler time, memory and so on). Coordinators with allocation.strategy load, and roost members, use the reports. 0: the region neither measures nor reports load. See docs/placement.md" expert:"true"`
 	// LoadHalfLife is the half-life of measurements: in the rates that are reported, a measurement
 	// of this age has half the weight of a new measurement. Default 15 s: a burst of a few seconds
 	// moves nothing, and half a minute shows a lasting change.
-	LoadHalfLife time.Duration `key:"region.load_half_life" range:">0" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement"`
+	LoadHalfLife time.Duration `key:"region.load_half_life" range:">0" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement" expert:"true"`
 	// LoadShards is how many shards a report lists one by one: the shards with the most load. A report also
 	// lists shards that were among them before, and no longer are, so it lists at most twice as many.
 	// Default 256: some more than move at a time. Such a report has 100 kB.

@@ -18,11 +18,11 @@ type Joining struct {
 	Zone       string `key:"node.zone" help:"zone in which this node runs, such as a data center or an availability zone. Placement spreads shards over zones, and operators see the zone"`
 	MinMembers int    `key:"gossip.min_members" range:"1.." unit:"members" help:"number of members that must have joined before the first member comes up. Must be the same on all nodes"`
 	// MinOfRole are numbers of members by role.
-	MinOfRole      map[string]string `key:"gossip.min_of_role" unit:"role=members list" help:"by role, the number of members that must have joined before the first member comes up, such as coordinator=2,region=3. Must be the same on all nodes"`
-	WeaklyUpAfter  time.Duration     `key:"gossip.weakly_up_after" range:"0.." help:"while a member is unreachable, a joining member becomes weakly up after this time. A weakly up member hosts nothing. 0: joining members never become weakly up"`
-	GiveUp         time.Duration     `key:"gossip.join_give_up" range:"0.." help:"if no cluster has admitted this node within this time, the process exits. 0: the process keeps trying"`
-	RetryRefused   bool              `key:"gossip.retry_refused" help:"true: after a final refusal, such as one because of different settings, this node keeps asking to join; false: the process exits"`
-	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"names of settings, such as downing, that may differ between this node and the cluster. Use it while you change a setting node by node"`
+	MinOfRole      map[string]string `key:"gossip.min_of_role" unit:"role=members list" help:"by role, the number of members that must have joined before the first member comes up, such as coordinator=2,region=3. Must be the same on all nodes" expert:"true"`
+	WeaklyUpAfter  time.Duration     `key:"gossip.weakly_up_after" range:"0.." help:"while a member is unreachable, a joining member becomes weakly up after this time. A weakly up member hosts nothing. 0: joining members never become weakly up" expert:"true"`
+	GiveUp         time.Duration     `key:"gossip.join_give_up" range:"0.." help:"if no cluster has admitted this node within this time, the process exits. 0: the process keeps trying" expert:"true"`
+	RetryRefused   bool              `key:"gossip.retry_refused" help:"true: after a final refusal, such as one because of different settings, this node keeps asking to join; false: the process exits" expert:"true"`
+	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"names of settings, such as downing, that may differ between this node and the cluster. Use it while you change a setting node by node" expert:"true"`
 }
 
 // DefaultJoining are the defaults, those of the core.

@@ -14,9 +14,9 @@ type Config struct {
 	JWTKeys     string        `key:"jwt_keys" help:"public keys of the issuer of JSON Web Tokens, as a JSON Web Key Set: a file, or an https:// URL. Clients send the token in the header Authorization: Bearer. Empty: no tokens are accepted"`
 	JWTIssuer   string        `key:"jwt_issuer" help:"the issuer (iss) that tokens must have"`
 	JWTAudience string        `key:"jwt_audience" help:"the audience (aud) that tokens must have"`
-	JWTSkew     time.Duration `key:"jwt_skew" range:"0..10m" why:"a larger one would make the end of a token meaningless" help:"by how much the clocks of the issuer and of this gateway may differ when the times in a token are checked"`
-	JWTRefresh  time.Duration `key:"jwt_refresh" range:">0" help:"least time between two requests to the URL in {.jwt_keys}. A token with an unknown key causes such a request"`
-	JWTMaxAge   time.Duration `key:"jwt_max_age" help:"time after which keys from the URL in {.jwt_keys} are no longer used, if the URL has not answered since. Half of this time after an answer, the keys are requested again"`
+	JWTSkew     time.Duration `key:"jwt_skew" range:"0..10m" why:"a larger one would make the end of a token meaningless" help:"by how much the clocks of the issuer and of this gateway may differ when the times in a token are checked" expert:"true"`
+	JWTRefresh  time.Duration `key:"jwt_refresh" range:">0" help:"least time between two requests to the URL in {.jwt_keys}. A token with an unknown key causes such a request" expert:"true"`
+	JWTMaxAge   time.Duration `key:"jwt_max_age" help:"time after which keys from the URL in {.jwt_keys} are no longer used, if the URL has not answered since. Half of this time after an answer, the keys are requested again" expert:"true"`
 	APIKeys     string        `key:"api_keys" help:"file with the names of API keys and the SHA-256 hashes of the keys, one pair in each line. roost key new writes such a line. Clients send the key in the header Authorization: Bearer. The file is read again when it changes. Empty: no API keys are accepted"`
 	// ClientCertificates needs a TLS listener that asks for certificates.
 	ClientCertificates bool   `key:"client_certificates" help:"whether the certificate that a client presents says who it is. Needs public.ca with public.client_auth, or tls.ca"`

@@ -25,16 +25,16 @@ type Config struct {
 	// Auth says how the senders of commands are authenticated, and what they may do.
 	Auth       auth.Config   `key:"auth"`
 	MaxPayload setting.Bytes `key:"gateway.max_body" range:">0..1MiB" why:"it is the longest payload that regions take" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
-	MaxItems   int           `key:"gateway.max_items" unit:"commands" range:"1.." help:"the most commands in one AskMany request. The gateway answers a request with more commands with 413, before it decodes the request"`
-	Inbox      int           `key:"gateway.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted"`
-	Refusals   int           `key:"gateway.refusals" unit:"entities" range:"0.." help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none"`
+	MaxItems   int           `key:"gateway.max_items" unit:"commands" range:"1.." help:"the most commands in one AskMany request. The gateway answers a request with more commands with 413, before it decodes the request" expert:"true"`
+	Inbox      int           `key:"gateway.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted" expert:"true"`
+	Refusals   int           `key:"gateway.refusals" unit:"entities" range:"0.." help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none" expert:"true"`
 	// What one principal may send.
 	PrincipalRate  float64  `key:"gateway.principal_rate" unit:"commands per second" range:"0..100000000" help:"the most commands that one principal may send to this gateway per second. The gateway refuses further commands as resource_exhausted, and says when to send them again. Senders without a principal are counted by their address. 0: no limit"`
-	PrincipalBurst int      `key:"gateway.principal_burst" unit:"commands" range:"0.." help:"the most commands that a principal may send at once, if it has sent few for a while. 0: as many as in a second"`
-	Principals     int      `key:"gateway.principals" unit:"principals" range:"1.." help:"the most principals whose commands are counted for gateway.principal_rate. If there are more, those that have sent nothing for longest begin anew"`
-	TellRegion     bool     `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network"`
+	PrincipalBurst int      `key:"gateway.principal_burst" unit:"commands" range:"0.." help:"the most commands that a principal may send at once, if it has sent few for a while. 0: as many as in a second" expert:"true"`
+	Principals     int      `key:"gateway.principals" unit:"principals" range:"1.." help:"the most principals whose commands are counted for gateway.principal_rate. If there are more, those that have sent nothing for longest begin anew" expert:"true"`
+	TellRegion     bool     `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network" expert:"true"`
 	Required       []string `key:"gateway.required_types" help:"entity types that a region must have registered before the gateway is ready, such as Cart,Order. Empty: one type of any name is enough"`
-	Lanes          int      `key:"gateway.lanes" unit:"connections" range:"1.." help:"number of connections to each region. The default is a quarter of the processors, at least 1 and at most 4. More than one connection helps only on machines with many processors"`
+	Lanes          int      `key:"gateway.lanes" unit:"connections" range:"1.." help:"number of connections to each region. The default is a quarter of the processors, at least 1 and at most 4. More than one connection helps only on machines with many processors" expert:"true"`
 }
 
 // Public names the files that secure the public listener of a gateway. Its clients are no peers, so it can
@@ -45,7 +45,7 @@ type Public struct {
 	Key        string `key:"key" help:"file with the private key of the certificate of public.cert"`
 	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of clients"`
 	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: each client must, if public.ca is set. request: a client may, so that others can use tokens. none: clients are not asked"`
-	Deny       string `key:"deny" help:"file with certificates of clients that are refused, as for tls.deny"`
+	Deny       string `key:"deny" help:"file with certificates of clients that are refused, as for tls.deny" expert:"true"`
 }
 
 // Common returns the configuration that every service has.

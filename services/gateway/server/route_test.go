@@ -15,6 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/setting/settingtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
@@ -270,6 +271,11 @@ func TestDrainOutOfTime(t *testing.T) {
 	if a := <-got; a.status != 503 || !strings.Contains(a.body, `"executed":"unknown"`) {
 		t.Errorf("%+v", a)
 	}
+}
+
+// TestSettings: a value outside of its range is refused, and the error names the key.
+func TestSettings(t *testing.T) {
+	settingtest.Run(t, func() settingtest.Config { return new(DefaultConfig()) })
 }
 
 func TestConfig(t *testing.T) {

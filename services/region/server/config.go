@@ -27,7 +27,7 @@ type Config struct {
 	// Core has the settings of the cores. Some of its fields are computed, see [Config.core].
 	Core region.Config
 	// Routed limits the commands that entities of this region send to other entities.
-	Routed router.Config `key:"region.routed" omit:"timeout,max_timeout,deferred_share"`
+	Routed router.Config `key:"region.routed" omit:"timeout,max_timeout,deferred_share" expert:"true"`
 	// Journal is the address of the journal; Stored limits what it keeps of commands.
 	Journal journalopen.At `key:"journal"`
 	Stored  journal.Config `key:"region"`
@@ -38,12 +38,12 @@ type Config struct {
 	HeapShare    float64           `key:"region.heap_share" range:"0..1" help:"share (0 to 1) of the memory limit that the live heap may use. The memory limit is GOMEMLIMIT, or 90% of the container's memory limit. If the live heap is larger, the region stops entities to free memory, even if their strategies would keep them. The region never stops entities of a type with the strategy none. 0: the live heap is not limited; without a memory limit, it is not limited either. See docs/memory.md"`
 	Policy       string            `key:"auth.policy" help:"file that says which principals may send which commands to which entities, as the gateways have it. The region checks each command from a gateway again. The file is read again when it changes. Empty: the gateways alone decide. See docs/security.md"`
 	Labels       map[string]string `key:"region.labels" help:"labels that tell operators and placement about this region, such as disk=ssd. roost members -o json shows the labels"`
-	Inbox        int               `key:"region.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the region's shard cores. Each shard core has an equal part of this limit. While the part of a core is full, the region reads no more commands for that core from its connections"`
+	Inbox        int               `key:"region.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the region's shard cores. Each shard core has an equal part of this limit. While the part of a core is full, the region reads no more commands for that core from its connections" expert:"true"`
 	ShowPayloads bool              `key:"region.show_payloads" help:"whether operators may see the state of entities (roost entity show --state). coordinator.show_payloads must be set too. See docs/operating.md"`
-	CrashDir     string            `key:"region.crash_dir" help:"directory of the files in which the region notes the turns that run. If the process ends without leaving, the next process of the same name reads there which entity may have ended it. The directory should outlive the process, such as an emptyDir volume in Kubernetes. Empty: roost-UID within the system's directory for temporary files. See docs/repair.md"`
-	LastExit     string            `key:"region.last_exit" help:"how the process before this one has ended, from a parent that waits for processes, such as roost dev or systemd (a region in a container is its own parent): exit status 3, signal: killed, exited 3 or killed KILL. A process that was killed from outside has no culprit. Empty: nobody knows. See docs/repair.md"`
-	StopTimeout  time.Duration     `key:"region.stop_timeout" range:">0" help:"time that the stop hook of an entity has"`
-	Failures     int               `key:"region.failure_log" unit:"lines/s" range:"1.." help:"the most log lines per second about failed turns, tells, loads and snapshots. The region leaves out further lines, and the next line says how many were left out"`
+	CrashDir     string            `key:"region.crash_dir" help:"directory of the files in which the region notes the turns that run. If the process ends without leaving, the next process of the same name reads there which entity may have ended it. The directory should outlive the process, such as an emptyDir volume in Kubernetes. Empty: roost-UID within the system's directory for temporary files. See docs/repair.md" expert:"true"`
+	LastExit     string            `key:"region.last_exit" help:"how the process before this one has ended, from a parent that waits for processes, such as roost dev or systemd (a region in a container is its own parent): exit status 3, signal: killed, exited 3 or killed KILL. A process that was killed from outside has no culprit. Empty: nobody knows. See docs/repair.md" expert:"true"`
+	StopTimeout  time.Duration     `key:"region.stop_timeout" range:">0" help:"time that the stop hook of an entity has" expert:"true"`
+	Failures     int               `key:"region.failure_log" unit:"lines/s" range:"1.." help:"the most log lines per second about failed turns, tells, loads and snapshots. The region leaves out further lines, and the next line says how many were left out" expert:"true"`
 }
 
 // maxLabels is the most labels that a coordinator accepts from one region.

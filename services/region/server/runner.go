@@ -38,7 +38,7 @@ type RunnerConfig struct {
 	Types []entity.Definition
 	// Core configures the cores; nil: as by default. Self, Name and Types above are set in it.
 	Core *region.Config
-	// Passivation has the strategies of types that do not have that of their code.
+	// Passivation overrides the strategies in the code of types.
 	Passivation map[sharding.EntityType]passivation.Strategy
 	// Inbox is how many messages may wait for the shard cores before [Runner.Submit]
 	// waits.

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// TestSendAgeLimit: how old a send may become by its own option depends on the time for which keys are remembered.
+// TestSendAgeLimit: the largest age of a send by its own option follows from the age of remembered keys.
 func TestSendAgeLimit(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Stored.DedupeAge = 50 * time.Hour
