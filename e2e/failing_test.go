@@ -119,13 +119,13 @@ func TestWhatFails(t *testing.T) {
 	cc := coordinatorserver.DefaultConfig()
 	cc.Listen, cc.Management, cc.Discovery, cc.LogLevel = addr, "127.0.0.1:0", "static://"+addr, slog.LevelError+1
 	cc.StableFor, cc.Interval = 100*time.Millisecond, 20*time.Millisecond
-	cc.Journal, cc.Lease = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db"
+	cc.Journal.URL, cc.Lease = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db"
 	coordinator, _ := serve(t, "coordinator", &cc, func(n *node.Node) error { _, err := coordinatorserver.New(n, &cc); return err })
 
 	startRegion := func() (stop func()) {
 		rc := regionserver.DefaultConfig()
 		rc.Listen, rc.Management, rc.Advertise, rc.LogLevel = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1", slog.LevelError+1
-		rc.Journal, rc.Seeds, rc.Name = cc.Journal, []string{addr}, "region-1"
+		rc.Journal.URL, rc.Seeds, rc.Name = cc.Journal.URL, []string{addr}, "region-1"
 		_, stop = serve(t, "region", &rc, func(n *node.Node) error { _, err := regionserver.New(n, &rc, shops()); return err })
 		return stop
 	}

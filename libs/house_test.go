@@ -7,13 +7,15 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	nouns := []string{"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/latency"}
+	nouns := []string{"libs/setting", "libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/latency"}
 	with := func(more ...string) []string { return append(more, nouns...) }
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"archtest":       {},
 			"mutant":         {},
 			"sharding":       {},
+			"setting":        {},
+			"setting/...":    {"libs/setting"},
 			"sharding/...":   {"libs/sharding"},
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
@@ -65,9 +67,9 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream",
+			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream", "setting",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream"},
+		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream", "setting"},
 	})
 }

@@ -60,7 +60,7 @@ var livings = []living{
 	{name: "repair-record", play: playRepairRecord},
 	{name: "rows-deleted", play: playRowsDeleted},
 	{name: "deletion", on: files, regions: 2, play: playDeletion, args: []string{
-		"--region.dedupe_age=1m", "--region.sends_max_age=30s", "--region.purge_interval=5s"}},
+		"--region.dedupe_age=1m", "--region.sends.max_age=30s", "--region.purge.interval=5s"}},
 }
 
 // TestEntities runs the scenarios of reminders, remembered entities, deletes, asks and sends.

@@ -121,18 +121,20 @@ func (p *process) config(t *testing.T) (text string, ok bool) {
 	return string(out), true
 }
 
-// helps are the texts of --help that were asked for.
+// helps has the help of services, with the part for experts.
 var helps = map[string]string{}
 
-// help is what --help lists.
+// help returns the flags and variables that the help of a service lists.
 func help(t *testing.T, service string) (flags, variables []string) {
 	t.Helper()
 	if helps[service] == "" {
-		out, err := exec.Command(binary(t, service), "--help").Output()
-		if err != nil {
-			t.Fatal(err)
+		for _, part := range []string{"--help", "--help-expert"} {
+			out, err := exec.Command(binary(t, service), part).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			helps[service] += string(out)
 		}
-		helps[service] = string(out)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^  (--[a-z.-]+), (ROOST_[A-Z_]+)$`).FindAllStringSubmatch(helps[service], -1) {
 		flags, variables = append(flags, m[1]), append(variables, m[2])

@@ -220,7 +220,7 @@ func (n *regionNode) checkLimits() {
 	for _, s := range n.shards {
 		all.Add(s.core.Stats())
 	}
-	if limits := &n.cfg.Turn; all.Commands > limits.TotalCommands || all.Bytes > limits.TotalBytes || all.Loads > limits.TotalLoads {
+	if limits := &n.cfg.Turn; all.Commands > limits.TotalCommands || all.Bytes > int(limits.TotalBytes) || all.Loads > limits.TotalLoads {
 		n.w.violate("limits hold for the whole region", "%s: %d commands with %d bytes wait, and %d loads", n.p.name, all.Commands, all.Bytes, all.Loads)
 	}
 }

@@ -166,7 +166,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 	for _, l := range n.links {
 		held += l.buffer.unsent
 	}
-	if held > replyLimits.Total || l.buffer.unsent > replyLimits.Connection {
+	if held > int(replyLimits.Total) || l.buffer.unsent > int(replyLimits.Connection) {
 		n.w.violate("replies are bounded", "%s holds %d bytes of replies, and %d of one link; at most %d and %d are allowed", n.p.name, held, l.buffer.unsent, replyLimits.Total, replyLimits.Connection)
 	}
 	n.readAll()

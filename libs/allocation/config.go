@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -27,10 +28,10 @@ var Names = []string{NameLeastShards, NameThreshold, NameConsistentHashing, Name
 var ErrConfig = errors.New("bad allocation config")
 
 // Config names a strategy and has the limits of all of them; each uses its own.
-// Errors name the coordinator's configuration keys.
+// Its tags are settings of the coordinator, see package setting.
 type Config struct {
 	// Strategy is one of the names above. Default least-shards.
-	Strategy string `key:"allocation.strategy" help:"strategy that decides which region gets a shard, and which shards move. least-shards: evens out the numbers of shards. threshold: evens out the numbers too, but moves a few shards at a time. consistent-hashing: puts shards of all types with the same index on one region. load: evens out the load that shards cause. external: a program decides, by pinning shards"`
+	Strategy string `key:"strategy" help:"strategy that decides which region gets a shard, and which shards move. least-shards: evens out the numbers of shards. threshold: evens out the numbers too, but moves a few shards at a time. consistent-hashing: puts shards of all types with the same index on one region. load: evens out the load that shards cause. external: a program decides, by pinning shards"`
 	// Own are strategies of one's own, by the names that Strategy may have besides. They
 	// are registered by the program of a coordinator, not configured.
 	Own map[string]Strategy
@@ -40,60 +41,60 @@ type Config struct {
 	// RelativeLimit is the largest part of a type's shards that LeastShards
 	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
 	// in one round.
-	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part (above 0, at most 1) of a type's shards that moves in one round"`
+	RelativeLimit float64 `key:"relative_limit" range:">0..1" help:"with least-shards, the largest part (above 0, at most 1) of a type's shards that moves in one round"`
 	// AbsoluteLimit is the largest number of shards of a type that LeastShards,
 	// ConsistentHashing and LeastLoad move in one round. Default 256: a round of hand-offs stays short however
 	// many shards there are.
-	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with least-shards, consistent-hashing and load, the most shards of a type that move for balance in one round"`
+	AbsoluteLimit int `key:"absolute_limit" range:"1.." unit:"shards" help:"with least-shards, consistent-hashing and load, the most shards of a type that move for balance in one round"`
 	// Threshold is the difference in shards that the strategy of that name
 	// tolerates, and the most it moves at once. Default 1.
-	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the largest difference in shards between two regions that the strategy tolerates. The number is also the most shards of a type that begin to move at once"`
+	Threshold int `key:"threshold" range:"1.." unit:"shards" help:"with threshold, the largest difference in shards between two regions that the strategy tolerates. The number is also the most shards of a type that begin to move at once"`
 	// MaxSimultaneous is the number of shards of a type that Threshold keeps
 	// on the move. Default 3.
-	MaxSimultaneous int `key:"allocation.max_simultaneous" unit:"shards" help:"with threshold, the most shards of a type that are moving at a time"`
+	MaxSimultaneous int `key:"max_simultaneous" range:"1.." unit:"shards" help:"with threshold, the most shards of a type that are moving at a time"`
 
 	// VirtualNodes is how many points each region has on the ring of ConsistentHashing.
 	// Default 100: the parts of regions then differ by a tenth; with the 10 of Akka, by a
 	// third.
-	VirtualNodes int `key:"allocation.virtual_nodes" unit:"points" help:"with consistent-hashing, the number of points that each region has on the ring. With more points, the regions have more equal parts, but each choice of a region is slower"`
+	VirtualNodes int `key:"virtual_nodes" range:"1..10000" why:"each of them is computed whenever a shard is allocated" unit:"points" help:"with consistent-hashing, the number of points that each region has on the ring. With more points, the regions have more equal parts, but each choice of a region is slower" expert:"true"`
 	// BoundedLoad is how much more than the average number of a type's shards a region
 	// may get by ConsistentHashing, as a part of it, in [0, 10]; 0: there is no bound.
 	// Default 0.25: few shards are not at their first region, and none has much more than
 	// the others.
-	BoundedLoad float64 `key:"allocation.bounded_load" help:"with consistent-hashing, how far the shards of a type at one region may exceed the average, as a part of the average (0.25: by a quarter). The next region on the ring gets further shards. 0: not limited, so that shards with the same index are always at one region"`
+	BoundedLoad float64 `key:"bounded_load" range:"0..10" help:"with consistent-hashing, how far the shards of a type at one region may exceed the average, as a part of the average (0.25: by a quarter). The next region on the ring gets further shards. 0: not limited, so that shards with the same index are always at one region" expert:"true"`
 
 	// LoadTolerance is how much more load than the average a region may have before
 	// LeastLoad moves shards, as a part of the average, in (0, 10]. Default 0.1: closer
 	// than what is measured of shards is true for the next minute.
-	LoadTolerance float64 `key:"allocation.tolerance" help:"with load, how far the load of a region may exceed the average before shards move, as a part of the average (0.1: by a tenth)"`
+	LoadTolerance float64 `key:"tolerance" range:">0..10" help:"with load, how far the load of a region may exceed the average before shards move, as a part of the average (0.1: by a tenth)"`
 	// LoadHysteresis is how far below the tolerated load a region is brought, as a part of
 	// the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
 	// changes.
-	LoadHysteresis float64 `key:"allocation.hysteresis" help:"with load, how far below the tolerated load the strategy brings an overloaded region, as a part of the average. At most allocation.tolerance"`
+	LoadHysteresis float64 `key:"hysteresis" range:"0.." help:"with load, how far below the tolerated load the strategy brings an overloaded region, as a part of the average. At most {.tolerance}" expert:"true"`
 	// LoadFloor is the load above the average, in processors, that is always tolerated.
 	// Default 0.05: an idle cluster is left alone, whatever part of nearly nothing a
 	// region has.
-	LoadFloor float64 `key:"allocation.floor" unit:"processors" help:"with load, the load above the average that the strategy always tolerates"`
+	LoadFloor float64 `key:"floor" range:"0..1000000" unit:"processors" help:"with load, the load above the average that the strategy always tolerates" expert:"true"`
 	// LoadCooldown is how long a shard that has moved does not move again because of its
 	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
 	// shard follows a load that comes and goes.
-	LoadCooldown time.Duration `key:"allocation.cooldown" help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load"`
+	LoadCooldown time.Duration `key:"cooldown" range:"0.." help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load" expert:"true"`
 	// LoadMoveMiB is the largest size of entities in memory whose shards, of one type, are on the move
 	// at a time when the strategy adds a shard to them. A shard may move alone whatever its size.
 	// Default 1024: what is loaded again in a few seconds.
-	LoadMoveMiB int `key:"allocation.move_mib" unit:"MiB" help:"with load, the strategy moves a further shard of a type only if the entities in memory of all its shards on the move then have at most this size. A single shard may move whatever its size"`
+	LoadMoveMiB int `key:"move_mib" range:"1.." unit:"MiB" help:"with load, the strategy moves a further shard of a type only if the entities in memory of all its shards on the move then have at most this size. A single shard may move whatever its size" expert:"true"`
 	// LoadCommand is the processor time that a command costs besides its handler.
 	// Default 20 µs: what routing, its record and its answer take.
-	LoadCommand time.Duration `key:"allocation.command_cost" help:"with load, the processor time that each command counts in addition to the time of its handler"`
+	LoadCommand time.Duration `key:"command_cost" range:"0.." help:"with load, the processor time that each command counts in addition to the time of its handler" expert:"true"`
 	// LoadJournalMiB is how many processors 1 MiB per second of journal is counted as.
 	// Default 0.01: 100 MiB/s are as much as a processor.
-	LoadJournalMiB float64 `key:"allocation.journal_weight" unit:"processors" help:"with load, the number of processors as which 1MiB of journal records per second counts"`
+	LoadJournalMiB float64 `key:"journal_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1MiB of journal records per second counts" expert:"true"`
 	// LoadEntities is how many processors a million entities in memory are counted as.
 	// Default 0.1.
-	LoadEntities float64 `key:"allocation.entity_weight" unit:"processors" help:"with load, the number of processors as which a million entities in memory count"`
+	LoadEntities float64 `key:"entity_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which a million entities in memory count" expert:"true"`
 	// LoadGiB is how many processors 1 GiB of entities in memory is counted as. Default
 	// 0.25: machines have about 4 GiB for each processor.
-	LoadGiB float64 `key:"allocation.memory_weight" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count"`
+	LoadGiB float64 `key:"memory_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count" expert:"true"`
 }
 
 // DefaultConfig returns the defaults named at the fields.
@@ -111,71 +112,30 @@ func (c Config) Weights() Weights {
 	return Weights{Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB}
 }
 
-// maxVirtualNodes bounds the time in which a shard is allocated.
-const maxVirtualNodes = 10_000
-
 // Validate returns an error that names every invalid key and how to correct it.
 func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	errs := []error{setting.Ranges(&c)}
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
 	}
 	names := slices.Concat(Names, slices.Sorted(maps.Keys(c.Own)))
 	if !slices.Contains(names, c.Strategy) {
-		bad("allocation.strategy is %q; use one of %s", c.Strategy, strings.Join(names, ", "))
+		bad("strategy", "is %q; use one of %s", c.Strategy, strings.Join(names, ", "))
 	}
 	for _, name := range names[len(Names):] {
 		switch {
 		case name == "" || strings.ContainsAny(name, " ,=\t\n"):
-			bad("a strategy of this coordinator is registered as %q; choose a name without spaces, commas and equals signs", name)
+			bad("strategy", "cannot name a strategy of this coordinator that is registered as %q; choose a name without spaces, commas and equals signs", name)
 		case slices.Contains(Names, name):
-			bad("a strategy of this coordinator is registered as %q, which is one of Roost's; choose another name", name)
+			bad("strategy", "cannot name a strategy of this coordinator that is registered as %q, which is one of Roost's; choose another name", name)
 		case c.Own[name] == nil:
-			bad("the strategy %q of this coordinator is nil; register a value", name)
+			bad("strategy", "cannot name the strategy %q of this coordinator, which is nil; register a value", name)
 		}
 	}
-	if !(c.RelativeLimit > 0 && c.RelativeLimit <= 1) {
-		bad("allocation.relative_limit is %v, must be above 0 and at most 1", c.RelativeLimit)
+	if !(c.LoadHysteresis <= c.LoadTolerance) {
+		bad("hysteresis", "is %v, must be at most %s (%v): below the average there is no room", c.LoadHysteresis, setting.Key("tolerance"), c.LoadTolerance)
 	}
-	for _, f := range []struct {
-		key   string
-		value int
-	}{
-		{"allocation.absolute_limit", c.AbsoluteLimit}, {"allocation.threshold", c.Threshold},
-		{"allocation.max_simultaneous", c.MaxSimultaneous}, {"allocation.virtual_nodes", c.VirtualNodes},
-		{"allocation.move_mib", c.LoadMoveMiB},
-	} {
-		if f.value < 1 {
-			bad("%s is %d, must be at least 1", f.key, f.value)
-		}
-	}
-	if c.VirtualNodes > maxVirtualNodes {
-		bad("allocation.virtual_nodes is %d, must be at most %d: each of them is computed whenever a shard is allocated", c.VirtualNodes, maxVirtualNodes)
-	}
-	if !(c.BoundedLoad >= 0 && c.BoundedLoad <= 10) {
-		bad("allocation.bounded_load is %v, must be 0 (no bound) to 10", c.BoundedLoad)
-	}
-	if !(c.LoadTolerance > 0 && c.LoadTolerance <= 10) {
-		bad("allocation.tolerance is %v, must be above 0 and at most 10", c.LoadTolerance)
-	}
-	if !(c.LoadHysteresis >= 0 && c.LoadHysteresis <= c.LoadTolerance) {
-		bad("allocation.hysteresis is %v, must be 0 to allocation.tolerance (%v): below the average there is no room", c.LoadHysteresis, c.LoadTolerance)
-	}
-	if c.LoadCooldown < 0 || c.LoadCommand < 0 {
-		bad("allocation.cooldown is %v and allocation.command_cost %v, must not be below 0", c.LoadCooldown, c.LoadCommand)
-	}
-	for _, f := range []struct {
-		key   string
-		value float64
-	}{
-		{"allocation.floor", c.LoadFloor}, {"allocation.journal_weight", c.LoadJournalMiB},
-		{"allocation.entity_weight", c.LoadEntities}, {"allocation.memory_weight", c.LoadGiB},
-	} {
-		if !(f.value >= 0 && f.value <= 1e6) {
-			bad("%s is %v, must be 0 to 1000000", f.key, f.value)
-		}
-	}
-	return errors.Join(errs...)
+	return setting.Wrap(ErrConfig, errors.Join(errs...))
 }
 
 // New returns the strategy that a config names. All strategies of Roost are listed here.

@@ -250,7 +250,7 @@ func TestConfig(t *testing.T) {
 	}
 	var none journal.Config
 	err := none.Validate()
-	for _, field := range []string{"DedupeAge", "BatchOps", "BatchBytes", "QueueOps", "QueueBytes", "OpBytes", "PageBytes", "Loads", "CommitTimeout", "RetryFor", "RetryDelay"} {
+	for _, field := range []string{"dedupe_age", "BatchOps", "BatchBytes", "QueueOps", "QueueBytes", "OpBytes", "PageBytes", "Loads", "CommitTimeout", "RetryFor", "RetryDelay"} {
 		if err == nil || !bytes.Contains([]byte(err.Error()), []byte(field)) {
 			t.Errorf("%s is not named in: %v", field, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // smallestHeap is the heap size below which the runtime does not collect at 100 %; it is
@@ -32,7 +34,7 @@ const quietFrees = 4
 //
 // Nothing is changed if minHeap is 0 or GOGC is set in the environment. The returned
 // function restores the previous setting.
-func CollectFrom(minHeap Bytes) (undo func()) {
+func CollectFrom(minHeap setting.Bytes) (undo func()) {
 	if minHeap <= 0 || os.Getenv("GOGC") != "" {
 		return func() {}
 	}

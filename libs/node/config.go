@@ -6,45 +6,36 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Config is the part of the configuration that every service has. A service
-// embeds it in a struct of its own and adds fields with the tags
-//
-//	key:"region.passivate_after"  the name; see [Load] for how it is spelled where
-//	help:"…"                      one line for --help
-//	unit:"messages"               optional, for --help; durations and sizes name theirs
-//	secret:"true"                 optional: never printed, and can be read from a file
-//	secret:"url"                  optional: a URL that may hold a secret, which can be read from a file too
-//	nested:"true"                 optional, for a map whose values are words for [SetWords]: in the file each can be a section
-//
-// A struct field with a key prefixes the keys of its own fields; one without is
-// flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],
-// []string, map[string]string, and types that implement [encoding.TextUnmarshaler].
+// Config is the part of the configuration that every service has. A service embeds it in a struct of its own and adds
+// fields with the tags of package setting; see [Load] for how their keys are spelled where. Fields with keys are
+// strings, booleans, numbers, [time.Duration], [setting.Bytes], []string, map[string]string, and types that implement
+// [encoding.TextUnmarshaler]. The values of a map with the tag nested are words for [SetWords].
 type Config struct {
 	ClusterName    string `key:"cluster.name" help:"name of the cluster. This node refuses nodes of clusters with another name. At most 63 letters, digits, '_', '-' and '.'; the first must be a letter"`
 	Name           string `key:"node.name" help:"stable name of this node, which is shown everywhere. Empty: the host's name"`
 	Advertise      string `key:"node.advertise" help:"host[:port] at which peers reach this node. Empty: the address comes from service.listen"`
-	AddressFile    string `key:"node.address_file" help:"file into which the process writes its pid and addresses, as JSON, once both listeners are bound"`
-	ExitWithParent bool   `key:"node.exit_with_parent" help:"whether the process exits at once when its parent process ends, however the parent ends"`
+	AddressFile    string `key:"node.address_file" help:"file into which the process writes its pid and addresses, as JSON, once both listeners are bound" expert:"true"`
+	ExitWithParent bool   `key:"node.exit_with_parent" help:"whether the process exits at once when its parent process ends, however the parent ends" expert:"true"`
 
 	Listen        string        `key:"service.listen" help:"host:port of the service listener. Port 0: any free port"`
-	MaxBody       Bytes         `key:"service.max_body" help:"the longest request body. A request with a longer body is answered 413"`
-	MaxHeader     Bytes         `key:"service.max_header" help:"the longest request header. A request with a longer header is answered 431"`
-	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time that a client has to send the header of a request"`
-	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time that a request has from its first byte to its answer"`
-	BodyTimeout   time.Duration `key:"service.body_timeout" help:"longest time for which no byte of a request's body may arrive. After this time, the request is answered 408"`
-	WriteTimeout  time.Duration `key:"service.write_timeout" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that continues reading is served"`
-	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"time after which a connection without requests is closed. A load balancer must close it sooner, or requests that it sends at this moment are in doubt"`
-	Connections   int           `key:"service.connections" unit:"connections" help:"the most open connections of clients and peers. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, their requests are answered 503"`
-	BodyBytes     Bytes         `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered, with the buffers for them, and of what Twirp requests take when they are decoded; at most a quarter of the memory limit (GOMEMLIMIT, or 90% of that of the container). A request beyond this size is answered 429"`
-	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time that this node has to connect to a peer, including the TLS handshake"`
-	MaxAnswer     Bytes         `key:"peer.max_answer" help:"the longest answer of a peer. If an answer is longer, the request has failed"`
+	MaxBody       setting.Bytes `key:"service.max_body" range:">0" help:"the longest request body. A request with a longer body is answered 413" expert:"true"`
+	MaxHeader     setting.Bytes `key:"service.max_header" range:">0" help:"the longest request header. A request with a longer header is answered 431" expert:"true"`
+	HeaderTimeout time.Duration `key:"service.header_timeout" range:">0" help:"time that a client has to send the header of a request" expert:"true"`
+	ReadTimeout   time.Duration `key:"service.read_timeout" range:">0" help:"time that a request has from its first byte to its answer" expert:"true"`
+	BodyTimeout   time.Duration `key:"service.body_timeout" range:">0" help:"longest time for which no byte of a request's body may arrive. After this time, the request is answered 408" expert:"true"`
+	WriteTimeout  time.Duration `key:"service.write_timeout" range:">0" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that continues reading is served" expert:"true"`
+	IdleTimeout   time.Duration `key:"service.idle_timeout" range:">0" help:"time after which a connection without requests is closed. A load balancer must close it sooner, or requests that it sends at this moment are in doubt" expert:"true"`
+	Connections   int           `key:"service.connections" range:"1.." unit:"connections" help:"the most open connections of clients and peers. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, their requests are answered 503" expert:"true"`
+	BodyBytes     setting.Bytes `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered, with the buffers for them, and of what Twirp requests take when they are decoded; at most a quarter of the memory limit (GOMEMLIMIT, or 90% of that of the container). A request beyond this size is answered 429" expert:"true"`
+	DialTimeout   time.Duration `key:"peer.dial_timeout" range:">0" help:"time that this node has to connect to a peer, including the TLS handshake" expert:"true"`
+	MaxAnswer     setting.Bytes `key:"peer.max_answer" range:">0" help:"the longest answer of a peer. If an answer is longer, the request has failed" expert:"true"`
 
 	Management     string `key:"management.listen" help:"host:port of the management listener, for health, metrics and administration"`
 	Tokens         string `key:"management.tokens" help:"file with the names of management tokens and the SHA-256 hashes of the tokens, one pair in each line. roost auth key new writes such a line. A line that ends with the word read is for a token that changes nothing. Operators send the token in the header Authorization: Bearer. The file is read again when it changes. Empty: nobody is authenticated at the management listener"`
@@ -53,8 +44,8 @@ type Config struct {
 	ManagementCert string `key:"management.cert" help:"file with the certificate chain of the management listener. Empty: plain TCP"`
 	ManagementKey  string `key:"management.key" help:"file with the private key of the certificate of management.cert"`
 	ManagementCA   string `key:"management.ca" help:"file with the authorities one of which must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
-	Pprof          bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof"`
-	Managing       int    `key:"management.connections" unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them"`
+	Pprof          bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof" expert:"true"`
+	Managing       int    `key:"management.connections" range:"1.." unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them" expert:"true"`
 
 	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener. Requests from pages of other origins are refused"`
 	TrustedProxies []string `key:"http.trusted_proxies" help:"addresses and networks of proxies in front of the listeners, such as 10.1.0.0/16. A request from one of them counts as one from the last address in X-Forwarded-For that is not one of them: for gateway.principal_rate, the slow list, the audit and the log. Empty: X-Forwarded-For is ignored"`
@@ -63,7 +54,7 @@ type Config struct {
 	TLS TLS `key:"tls"`
 	// Roles and Identity are about the certificates of peers.
 	Roles    string `key:"tls.roles" help:"whether the certificate of a peer must name its role. A peer whose certificate names a role can do only what that role does. require: a peer whose certificate names none is refused. accept: such a peer can be in any role"`
-	Identity string `key:"tls.identity" help:"form of the URI in the certificate of a peer that names its role. {role} is coordinator, region or gateway. {cluster}, if it is there, must be cluster.name. {node}, if it is there, must be node.name of a coordinator or region; at the end, /{node} may be missing in a certificate, which is then for all processes of the role"`
+	Identity string `key:"tls.identity" help:"form of the URI in the certificate of a peer that names its role. {role} is coordinator, region or gateway. {cluster}, if it is there, must be cluster.name. {node}, if it is there, must be node.name of a coordinator or region; at the end, /{node} may be missing in a certificate, which is then for all processes of the role" expert:"true"`
 	// PublicClients says that the clients of the service listener are no peers. It has no key: gateways
 	// set it.
 	PublicClients bool
@@ -77,14 +68,14 @@ type Config struct {
 	LogLevel  slog.Level `key:"log.level" help:"lowest level of log lines that are written: debug, info, warn or error"`
 	LogFormat string     `key:"log.format" help:"format of log lines: text or json"`
 
-	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of this size is live. A process that does nothing collects as by default, and gives memory that it does not need back to the system after half a minute. 0, or GOGC set in the environment: the Go runtime's default decides"`
+	CollectFrom setting.Bytes `key:"memory.gc_floor" range:"0.." help:"size that the heap may reach before garbage is collected, while less than half of this size is live. A process that does nothing collects as by default, and gives memory that it does not need back to the system after half a minute. 0, or GOGC set in the environment: the Go runtime's default decides" expert:"true"`
 
-	StalledAfter  time.Duration `key:"health.stalled_after" help:"if a loop of the process has stood still for this time, /livez answers 503, so that a supervisor restarts the process"`
-	HealthTimeout time.Duration `key:"health.timeout" help:"time that each readiness check has. After this time, the check has failed. Should be shorter than the time that your prober waits"`
-	HealthExclude []string      `key:"health.exclude" help:"names of readiness checks that /readyz lists, but that do not make it answer 503"`
+	StalledAfter  time.Duration `key:"health.stalled_after" range:">0" help:"if a loop of the process has stood still for this time, /livez answers 503, so that a supervisor restarts the process" expert:"true"`
+	HealthTimeout time.Duration `key:"health.timeout" range:">0" help:"time that each readiness check has. After this time, the check has failed. Should be shorter than the time that your prober waits" expert:"true"`
+	HealthExclude []string      `key:"health.exclude" help:"names of readiness checks that /readyz lists, but that do not make it answer 503" expert:"true"`
 
-	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between the moment when /readyz turns 503 and the moment when the first stage stops. In this time, load balancers notice the shutdown"`
-	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time that all stages together have to stop. Give the supervisor of the process a limit that is 5 s longer"`
+	ShutdownDelay   time.Duration `key:"shutdown.delay" range:"0.." help:"time between the moment when /readyz turns 503 and the moment when the first stage stops. In this time, load balancers notice the shutdown"`
+	ShutdownTimeout time.Duration `key:"shutdown.timeout" range:">0" help:"time that all stages together have to stop. Give the supervisor of the process a limit that is 5 s longer"`
 }
 
 // TLS names the files that secure the service listener and the connections to
@@ -94,7 +85,7 @@ type TLS struct {
 	Key        string `key:"key" help:"file with the private key of the certificate"`
 	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of peers. Empty: the authorities of the system"`
 	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: if tls.ca is set, a client must present a certificate signed by one of its authorities. none: a client need not present a certificate"`
-	Deny       string `key:"deny" help:"file with certificates that are refused although an authority in tls.ca has signed them. Each line has the URI of a certificate, or serial: or sha256: and hexadecimal digits. The file is read again when it changes, and open connections with such certificates are closed. Empty: none"`
+	Deny       string `key:"deny" help:"file with certificates that are refused although an authority in tls.ca has signed them. Each line has the URI of a certificate, or serial: or sha256: and hexadecimal digits. The file is read again when it changes, and open connections with such certificates are closed. Empty: none" expert:"true"`
 }
 
 // tokenForAll is the value of management.token_for by which every request needs a token.
@@ -179,9 +170,9 @@ func DefaultConfig(listen string) Config {
 // and has a Validate method is a [Configured].
 func (c *Config) Common() *Config { return c }
 
-// check returns every error in the common part.
-func (c *Config) check() error {
-	var problems []error
+// Validate returns every error in the common part.
+func (c *Config) Validate() error {
+	problems := []error{setting.Ranges(c)}
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if err := sharding.CheckCluster("cluster.name", c.ClusterName); err != nil {
 		problems = append(problems, err)
@@ -189,22 +180,6 @@ func (c *Config) check() error {
 	for _, listener := range []struct{ key, addr string }{{"service.listen", c.Listen}, {"management.listen", c.Management}} {
 		if _, _, err := net.SplitHostPort(listener.addr); err != nil {
 			bad("%s %q is not an address: write host:port or :port", listener.key, listener.addr)
-		}
-	}
-	for _, limit := range []struct {
-		key   string
-		value int64
-	}{
-		{"service.max_body", int64(c.MaxBody)}, {"service.max_header", int64(c.MaxHeader)},
-		{"service.header_timeout", int64(c.HeaderTimeout)}, {"service.read_timeout", int64(c.ReadTimeout)},
-		{"service.body_timeout", int64(c.BodyTimeout)}, {"service.write_timeout", int64(c.WriteTimeout)},
-		{"service.connections", int64(c.Connections)}, {"management.connections", int64(c.Managing)},
-		{"service.idle_timeout", int64(c.IdleTimeout)}, {"peer.dial_timeout", int64(c.DialTimeout)}, {"peer.max_answer", int64(c.MaxAnswer)},
-		{"shutdown.timeout", int64(c.ShutdownTimeout)},
-		{"health.stalled_after", int64(c.StalledAfter)}, {"health.timeout", int64(c.HealthTimeout)},
-	} {
-		if limit.value <= 0 {
-			bad("%s must be above 0", limit.key)
 		}
 	}
 	if c.BodyBytes < c.MaxBody {
@@ -215,12 +190,6 @@ func (c *Config) check() error {
 	}
 	if _, err := parseProxies(c.TrustedProxies); err != nil {
 		problems = append(problems, err)
-	}
-	if c.CollectFrom < 0 {
-		bad("memory.gc_floor must not be negative")
-	}
-	if c.ShutdownDelay < 0 {
-		bad("shutdown.delay must not be negative")
 	}
 	problems = append(problems, c.TLS.check("tls", "require", "none")...)
 	if c.TokenFor != "writes" && c.TokenFor != tokenForAll {
@@ -247,46 +216,4 @@ func (c *Config) check() error {
 		bad("log.format %q: write text or json", c.LogFormat)
 	}
 	return errors.Join(problems...)
-}
-
-// Bytes is a size in bytes, written 512, 64KiB, 16MiB or 2GiB (powers of 1024),
-// or 64kB, 16MB, 2GB (powers of 1000).
-type Bytes int64
-
-var byteUnits = []struct {
-	suffix string
-	size   int64
-}{
-	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
-}
-
-// UnmarshalText parses a size.
-func (b *Bytes) UnmarshalText(text []byte) error {
-	for _, unit := range byteUnits {
-		digits, ok := strings.CutSuffix(string(text), unit.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		if err != nil || n < 0 || n > (1<<63-1)/unit.size {
-			break
-		}
-		*b = Bytes(n * unit.size)
-		return nil
-	}
-	return errors.New("not a size: write it like 512, 64KiB or 16MiB")
-}
-
-// MarshalText returns the size as String does.
-func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
-
-// String returns the size in the largest unit of 1024 that divides it.
-func (b Bytes) String() string {
-	for _, unit := range byteUnits[:3] {
-		if b != 0 && int64(b)%unit.size == 0 {
-			return strconv.FormatInt(int64(b)/unit.size, 10) + unit.suffix
-		}
-	}
-	return strconv.FormatInt(int64(b), 10)
 }

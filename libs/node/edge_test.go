@@ -24,6 +24,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // serve runs a node until the test ends.
@@ -33,7 +34,7 @@ func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
 	if change != nil {
 		change(config)
 	}
-	if err := config.check(); err != nil {
+	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -313,7 +314,7 @@ func TestBodiesAndMemory(t *testing.T) {
 		{4 << 20, 128 << 20, math.MaxInt64, 128 << 20}, {4 << 20, 128 << 20, 1 << 30, 128 << 20},
 		{4 << 20, 128 << 20, 224 << 20, 56 << 20}, {4 << 20, 8 << 20, 224 << 20, 8 << 20}, {4 << 20, 128 << 20, 8 << 20, 4 << 20},
 	} {
-		if got := bodyBytes(&Config{MaxBody: Bytes(c.body), BodyBytes: Bytes(c.all)}, c.limit); got != c.want {
+		if got := bodyBytes(&Config{MaxBody: setting.Bytes(c.body), BodyBytes: setting.Bytes(c.all)}, c.limit); got != c.want {
 			t.Errorf("of %d bytes for bodies, with a memory limit of %d, there are %d, want %d", c.all, c.limit, got, c.want)
 		}
 	}

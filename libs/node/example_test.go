@@ -2,28 +2,23 @@ package node_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"os"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // counterConfig is the whole configuration of a service.
 type counterConfig struct {
 	node.Config
 	Step     int           `key:"counter.step" help:"what one request adds"`
-	Interval time.Duration `key:"counter.interval" help:"time between two reports"`
+	Interval time.Duration `key:"counter.interval" help:"time between two reports" range:">0"`
 }
 
-// Validate checks what the types do not.
-func (c *counterConfig) Validate() error {
-	if c.Interval <= 0 {
-		return errors.New("counter.interval must be above 0: it is the time between two reports")
-	}
-	return nil
-}
+// Validate checks the ranges, as there are no conditions between settings.
+func (c *counterConfig) Validate() error { return setting.Ranges(c) }
 
 // The main of a service: defaults, handlers, a check, a stage.
 func Example() {

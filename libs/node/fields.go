@@ -12,151 +12,99 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // field is one key of the configuration.
 type field struct {
-	key    string
-	help   string
-	unit   string
-	secret bool          // the whole value is secret and never shown
-	file   bool          // the value can be the content of a file
-	nested bool          // the values of the map can be sections of the file
-	value  reflect.Value // the field in the service's struct
-	preset string        // the default, as text
-	source string        // where the value is from, such as "default" or "roost.yaml:12"
+	*setting.Field
+	preset string // the default, as text
+	source string // where the value is from, such as "default" or "roost.yaml:12"
 }
 
 // env returns the name in the environment: ROOST_REGION_PASSIVATE_AFTER.
 func (f *field) env() string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.Key, ".", "_"))
 }
 
 // flag returns the name on the command line: --region.passivate-after.
-func (f *field) flag() string { return "--" + strings.ReplaceAll(f.key, "_", "-") }
+func (f *field) flag() string { return "--" + strings.ReplaceAll(f.Key, "_", "-") }
 
 // fieldsOf returns the keys of the struct that config points to, in the order of its
 // fields.
 func fieldsOf(config any) ([]*field, error) {
-	pointer := reflect.ValueOf(config)
-	if pointer.Kind() != reflect.Pointer || pointer.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("configuration of type %T: want a pointer to a struct", config)
-	}
-	fields, err := appendFields(nil, "", pointer.Elem())
+	settings, err := setting.Fields(config)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]string{}
-	for _, f := range fields {
-		if other, taken := seen[f.env()]; taken {
-			return nil, fmt.Errorf("keys %s and %s have the same name in the environment", other, f.key)
-		}
-		seen[f.env()] = f.key
+	fields := make([]*field, len(settings))
+	for i, s := range settings {
+		fields[i] = &field{Field: s, source: "default"}
+		fields[i].preset = fields[i].text()
 	}
 	return fields, nil
-}
-
-func appendFields(fields []*field, prefix string, structure reflect.Value) ([]*field, error) {
-	for i := range structure.NumField() {
-		declared, value := structure.Type().Field(i), structure.Field(i)
-		key, tagged := declared.Tag.Lookup("key")
-		if !declared.IsExported() && !(declared.Anonymous && value.Kind() == reflect.Struct) {
-			if tagged {
-				return nil, fmt.Errorf("key %s: field %s is not exported", prefix+key, declared.Name)
-			}
-			continue
-		}
-		if value.Kind() == reflect.Struct && !readsText(value) {
-			below := prefix
-			if tagged {
-				below += key + "."
-			}
-			var err error
-			if fields, err = appendFields(fields, below, value); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if !tagged {
-			continue
-		}
-		f := &field{
-			key: prefix + key, help: declared.Tag.Get("help"), unit: declared.Tag.Get("unit"),
-			secret: declared.Tag.Get("secret") == "true", file: declared.Tag.Get("secret") != "",
-			nested: declared.Tag.Get("nested") == "true",
-			value:  value, source: "default",
-		}
-		f.preset = f.text()
-		fields = append(fields, f)
-	}
-	return fields, nil
-}
-
-// readsText reports whether a value implements [encoding.TextUnmarshaler].
-func readsText(value reflect.Value) bool {
-	return value.CanInterface() && value.Addr().Type().Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // set parses the value from text.
 func (f *field) set(text, source string) error {
 	if err := f.parse(text); err != nil {
 		shown := strconv.Quote(backendurl.Redact(text))
-		if f.secret {
+		if f.Secret {
 			shown = "the value"
 		}
-		return fmt.Errorf("%s: %s from %s is %w", f.key, shown, source, err)
+		return fmt.Errorf("%s: %s from %s is %w", f.Key, shown, source, err)
 	}
 	f.source = source
 	return nil
 }
 
 func (f *field) parse(text string) error {
-	if reader, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if reader, ok := f.Value.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		err := reader.UnmarshalText([]byte(text))
 		if _, isLevel := reader.(*slog.Level); isLevel && err != nil {
 			return errors.New("not a level: write debug, info, warn or error")
 		}
 		return err
 	}
-	if f.value.Type() == reflect.TypeFor[time.Duration]() {
+	if f.Value.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := time.ParseDuration(text)
 		if err != nil {
 			return errors.New("not a duration: write it like 250ms, 90s or 2m")
 		}
-		f.value.SetInt(int64(d))
+		f.Value.SetInt(int64(d))
 		return nil
 	}
-	switch f.value.Kind() {
+	switch f.Value.Kind() {
 	case reflect.String:
-		f.value.SetString(text)
+		f.Value.SetString(text)
 	case reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
 			return errors.New("not a truth value: write true or false")
 		}
-		f.value.SetBool(b)
+		f.Value.SetBool(b)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		n, err := strconv.ParseInt(text, 10, f.value.Type().Bits())
+		n, err := strconv.ParseInt(text, 10, f.Value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("not a whole number of %d bits: write it like 512", f.value.Type().Bits())
+			return fmt.Errorf("not a whole number of %d bits: write it like 512", f.Value.Type().Bits())
 		}
-		f.value.SetInt(n)
+		f.Value.SetInt(n)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		n, err := strconv.ParseUint(text, 10, f.value.Type().Bits())
+		n, err := strconv.ParseUint(text, 10, f.Value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("not a whole number from 0 of %d bits: write it like 512", f.value.Type().Bits())
+			return fmt.Errorf("not a whole number from 0 of %d bits: write it like 512", f.Value.Type().Bits())
 		}
-		f.value.SetUint(n)
+		f.Value.SetUint(n)
 	case reflect.Float32, reflect.Float64:
-		x, err := strconv.ParseFloat(text, f.value.Type().Bits())
+		x, err := strconv.ParseFloat(text, f.Value.Type().Bits())
 		if err != nil {
 			return errors.New("not a number: write it like 0.1")
 		}
-		f.value.SetFloat(x)
+		f.Value.SetFloat(x)
 	case reflect.Slice, reflect.Map:
 		return f.parseList(splitList(text))
 	default:
-		return fmt.Errorf("of type %s, which cannot be read from text", f.value.Type())
+		return fmt.Errorf("of type %s, which cannot be read from text", f.Value.Type())
 	}
 	return nil
 }
@@ -164,9 +112,9 @@ func (f *field) parse(text string) error {
 // parseList sets a []string to the items, or a map[string]string from items of the form
 // key=value.
 func (f *field) parseList(items []string) error {
-	switch f.value.Interface().(type) {
+	switch f.Value.Interface().(type) {
 	case []string:
-		f.value.Set(reflect.ValueOf(items))
+		f.Value.Set(reflect.ValueOf(items))
 	case map[string]string:
 		pairs := map[string]string{}
 		for _, item := range items {
@@ -179,7 +127,7 @@ func (f *field) parseList(items []string) error {
 			}
 			pairs[key] = value
 		}
-		f.value.Set(reflect.ValueOf(pairs))
+		f.Value.Set(reflect.ValueOf(pairs))
 	default:
 		return errors.New("a list, where a single value is required")
 	}
@@ -187,8 +135,8 @@ func (f *field) parseList(items []string) error {
 }
 
 // SetWords sets keys of the struct that config points to from words such as limit=5, with the
-// names that the keys have below the section.
-func SetWords(config any, section, words string) error {
+// names that the keys have in the struct.
+func SetWords(config any, words string) error {
 	fields, err := fieldsOf(config)
 	if err != nil {
 		return err
@@ -199,10 +147,9 @@ func SetWords(config any, section, words string) error {
 		if !ok {
 			return fmt.Errorf("wrong at %q: write it like key=value", word)
 		}
-		below := func(f *field) string { return strings.TrimPrefix(f.key, section+".") }
-		f := s.field(section + "." + name)
+		f := s.field(name)
 		if f == nil {
-			return fmt.Errorf("%s is unknown%s", name, s.suggest(section+"."+name, below))
+			return fmt.Errorf("%s is unknown%s", name, s.suggest(name, func(f *field) string { return f.Key }))
 		}
 		if err := f.parse(value); err != nil {
 			return fmt.Errorf("%s: %q is %w", name, value, err)
@@ -223,7 +170,7 @@ func splitList(text string) []string {
 
 // text returns the value in the form in which it can be read.
 func (f *field) text() string {
-	switch v := f.value.Interface().(type) {
+	switch v := f.Value.Interface().(type) {
 	case []string:
 		return strings.Join(v, ",")
 	case map[string]string:
@@ -248,13 +195,13 @@ func (f *field) text() string {
 
 // unitText returns the unit for the help.
 func (f *field) unitText() string {
-	if f.unit != "" {
-		return f.unit
+	if f.Unit != "" {
+		return f.Unit
 	}
-	switch f.value.Interface().(type) {
+	switch f.Value.Interface().(type) {
 	case time.Duration:
 		return "duration"
-	case Bytes:
+	case setting.Bytes:
 		return "bytes"
 	case bool:
 		return "true or false"

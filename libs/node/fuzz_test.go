@@ -79,7 +79,7 @@ func asFlags(s *Sources) (flags []string, ok bool) {
 	for _, f := range s.fields {
 		text := f.text()
 		var items []string
-		switch v := f.value.Interface().(type) {
+		switch v := f.Value.Interface().(type) {
 		case []string:
 			items = v
 		case map[string]string:
@@ -104,7 +104,7 @@ func same(a, b *exampleConfig) bool {
 	x, err := fieldsOf(a)
 	y, err2 := fieldsOf(b)
 	return err == nil && err2 == nil && slices.EqualFunc(x, y, func(f, g *field) bool {
-		return f.text() == g.text() && (f.value.CanFloat() || f.value.Kind() == reflect.Slice || f.value.Kind() == reflect.Map ||
-			reflect.DeepEqual(f.value.Interface(), g.value.Interface()))
+		return f.text() == g.text() && (f.Value.CanFloat() || f.Value.Kind() == reflect.Slice || f.Value.Kind() == reflect.Map ||
+			reflect.DeepEqual(f.Value.Interface(), g.Value.Interface()))
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 const (
@@ -81,8 +82,8 @@ func isAlias(prefix, value string) bool {
 // its own keys.
 type Configured interface {
 	Common() *Config
-	// Validate returns all errors in the service's own part, joined, each with the
-	// key and how to correct it.
+	// Validate returns all errors, joined, each with the key and how to correct it. It calls
+	// [setting.Ranges], which checks the embedded Config, too, and adds the service's own conditions.
 	Validate() error
 }
 
@@ -101,7 +102,7 @@ type Sources struct {
 	args    []string
 	environ []string
 	fields  []*field
-	asked   string // what the command line asks for instead of a start: help, version or print_config; or ""
+	asked   string // what the command line asks for instead of a start: help, help_expert, version or print_config; or ""
 }
 
 // Load fills config, which holds the defaults, from the YAML file that --config
@@ -123,7 +124,7 @@ func Load(config Configured, args, environ []string) (*Sources, error) {
 	}
 	s := &Sources{args: args, environ: environ, fields: fields}
 	flags, err := s.parseArgs(args)
-	if err != nil || s.asked == "help" || s.asked == "version" {
+	if err != nil || strings.HasPrefix(s.asked, "help") || s.asked == "version" {
 		return s, err
 	}
 	env := map[string]string{}
@@ -147,7 +148,12 @@ func Load(config Configured, args, environ []string) (*Sources, error) {
 	if err := errors.Join(problems...); err != nil {
 		return s, err
 	}
-	return s, s.explain(errors.Join(config.Common().check(), config.Validate()))
+	common := config.Common()
+	err = config.Validate()
+	if err == nil { // Validate may have left out setting.Ranges
+		err = common.Validate()
+	}
+	return s, s.explain(err)
 }
 
 // explain adds the sources of the values that a validation error names.
@@ -156,8 +162,8 @@ func (s *Sources) explain(err error) error {
 		return nil
 	}
 	for _, f := range s.fields {
-		if f.source != "default" && strings.Contains(err.Error(), f.key) {
-			err = fmt.Errorf("%w\n%s is set by %s", err, f.key, f.source)
+		if f.source != "default" && strings.Contains(err.Error(), f.Key) {
+			err = fmt.Errorf("%w\n%s is set by %s", err, f.Key, f.source)
 		}
 	}
 	return err
@@ -188,7 +194,7 @@ func (s *Sources) parseArgs(args []string) ([]given, error) {
 		case key == "h" || key == "help":
 			s.asked = "help"
 			continue
-		case key == "version" || key == "print_config":
+		case key == "version" || key == "print_config" || key == "help_expert":
 			s.asked = key
 			continue
 		case key != "config" && f == nil:
@@ -211,7 +217,7 @@ func (s *Sources) parseArgs(args []string) ([]given, error) {
 
 func (s *Sources) field(key string) *field {
 	for _, f := range s.fields {
-		if f.key == key {
+		if f.Key == key {
 			return f
 		}
 	}
@@ -225,7 +231,7 @@ func (s *Sources) foreign(key string) bool {
 	}
 	section, _, _ := strings.Cut(key, ".")
 	return slices.Contains(sections, section) && !slices.ContainsFunc(s.fields, func(f *field) bool {
-		return strings.HasPrefix(f.key, section+".")
+		return strings.HasPrefix(f.Key, section+".")
 	})
 }
 
@@ -239,7 +245,7 @@ func (s *Sources) readEnv(env map[string]string) error {
 		if set {
 			problems = append(problems, f.set(value, name))
 		}
-		if !f.file {
+		if !f.File {
 			continue
 		}
 		fileName := name + "_FILE"
@@ -249,12 +255,12 @@ func (s *Sources) readEnv(env map[string]string) error {
 			continue
 		}
 		if set {
-			problems = append(problems, fmt.Errorf("%s: both %s and %s are set; unset one", f.key, name, fileName))
+			problems = append(problems, fmt.Errorf("%s: both %s and %s are set; unset one", f.Key, name, fileName))
 			continue
 		}
 		content, err := readBounded(path, maxFile)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %s: %w", f.key, fileName, err))
+			problems = append(problems, fmt.Errorf("%s: %s: %w", f.Key, fileName, err))
 			continue
 		}
 		problems = append(problems, f.set(strings.TrimSpace(string(content)), fileName))
@@ -335,12 +341,12 @@ func (s *Sources) readNode(key string, node *yaml.Node, lines map[string]int, pr
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!null" && s.hasSection(key):
 		// a section with all its lines commented out
 	default:
-		bad("%s is unknown%s", key, s.suggest(key, func(f *field) string { return f.key }))
+		bad("%s is unknown%s", key, s.suggest(key, func(f *field) string { return f.Key }))
 	}
 }
 
 func (s *Sources) hasSection(key string) bool {
-	return slices.ContainsFunc(s.fields, func(f *field) bool { return strings.HasPrefix(f.key, key+".") })
+	return slices.ContainsFunc(s.fields, func(f *field) bool { return strings.HasPrefix(f.Key, key+".") })
 }
 
 // setNode parses the value from a node of the file.
@@ -349,7 +355,7 @@ func (f *field) setNode(node *yaml.Node, where string) error {
 	switch node.Kind {
 	case yaml.ScalarNode:
 		if node.Tag == "!!null" {
-			return fmt.Errorf("%s: %s has no value: give one or remove the line", where, f.key)
+			return fmt.Errorf("%s: %s has no value: give one or remove the line", where, f.Key)
 		}
 		return f.set(node.Value, where)
 	case yaml.SequenceNode:
@@ -359,20 +365,20 @@ func (f *field) setNode(node *yaml.Node, where string) error {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			value := node.Content[i+1]
-			if value.Kind != yaml.ScalarNode && !f.nested {
-				return fmt.Errorf("%s: %s of %s is not a single value", where, node.Content[i].Value, f.key)
+			if value.Kind != yaml.ScalarNode && !f.Nested {
+				return fmt.Errorf("%s: %s of %s is not a single value", where, node.Content[i].Value, f.Key)
 			}
 			text, err := words(value)
 			if err != nil {
-				return fmt.Errorf("%s: %s of %s is %w", where, node.Content[i].Value, f.key, err)
+				return fmt.Errorf("%s: %s of %s is %w", where, node.Content[i].Value, f.Key, err)
 			}
 			items = append(items, node.Content[i].Value+"="+text)
 		}
 	default:
-		return fmt.Errorf("%s: %s: anchors and aliases are not supported", where, f.key)
+		return fmt.Errorf("%s: %s: anchors and aliases are not supported", where, f.Key)
 	}
 	if err := f.parseList(items); err != nil {
-		return fmt.Errorf("%s: %s is %w", where, f.key, err)
+		return fmt.Errorf("%s: %s is %w", where, f.Key, err)
 	}
 	f.source = where
 	return nil
@@ -405,7 +411,7 @@ func readBounded(path string, most int64) ([]byte, error) {
 	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(content)) > most {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %v", Bytes(most))}
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %v", setting.Bytes(most))}
 	}
 	return content, err
 }
@@ -416,8 +422,8 @@ func (s *Sources) suggest(key string, spell func(*field) string) string {
 	nearest := max(2, len(key)/4) + 1
 	suffix := "." + key // once: it may be long
 	for _, f := range s.fields {
-		d := min(distance(f.key, key), distance(strings.ReplaceAll(f.key, ".", "_"), key))
-		if strings.HasSuffix(f.key, suffix) {
+		d := min(distance(f.Key, key), distance(strings.ReplaceAll(f.Key, ".", "_"), key))
+		if strings.HasSuffix(f.Key, suffix) {
 			d = 1 // the section is missing
 		}
 		if d < nearest {

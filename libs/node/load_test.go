@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // exampleConfig is a service's configuration with a key of every kind.
@@ -18,10 +20,10 @@ type exampleConfig struct {
 	Config
 	Region struct {
 		PassivateAfter time.Duration     `key:"passivate_after" help:"idle time"`
-		Mailbox        int               `key:"mailbox" help:"commands waiting per entity" unit:"commands"`
-		Small          uint8             `key:"small"`
+		Mailbox        int               `key:"mailbox" help:"commands waiting per entity" unit:"commands" range:"1.."`
+		Small          uint8             `key:"small" help:"for experts" expert:"true"`
 		Share          float64           `key:"share"`
-		Buffer         Bytes             `key:"buffer"`
+		Buffer         setting.Bytes     `key:"buffer"`
 		Seeds          []string          `key:"seeds"`
 		Labels         map[string]string `key:"labels"`
 		Types          map[string]string `key:"types" nested:"true"`
@@ -30,12 +32,7 @@ type exampleConfig struct {
 	Untagged string
 }
 
-func (c *exampleConfig) Validate() error {
-	if c.Region.Mailbox <= 0 {
-		return errors.New("region.mailbox must be above 0")
-	}
-	return nil
-}
+func (c *exampleConfig) Validate() error { return setting.Ranges(c) }
 
 func newExample() *exampleConfig {
 	c := &exampleConfig{Config: DefaultConfig("127.0.0.1:0")}
@@ -103,7 +100,7 @@ func TestNested(t *testing.T) {
 	if !maps.Equal(c.Region.Types, map[string]string{"Cart": "mailbox=7 share=0.5", "Order": "lru small=3"}) {
 		t.Fatalf("got %v", c.Region.Types)
 	}
-	if err := SetWords(c, "region", c.Region.Types["Cart"]); err != nil || c.Region.Mailbox != 7 || c.Region.Share != 0.5 {
+	if err := SetWords(&c.Region, c.Region.Types["Cart"]); err != nil || c.Region.Mailbox != 7 || c.Region.Share != 0.5 {
 		t.Errorf("got %+v, %v", c.Region, err)
 	}
 	for words, says := range map[string]string{
@@ -111,7 +108,7 @@ func TestNested(t *testing.T) {
 		"mailbx=1":    "mailbx is unknown: did you mean mailbox?",
 		"mailbox=few": `mailbox: "few" is not a whole number`,
 	} {
-		if err := SetWords(c, "region", words); err == nil || !strings.Contains(err.Error(), says) {
+		if err := SetWords(&c.Region, words); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", words, err, says)
 		}
 	}
@@ -166,7 +163,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "alias", file: "region: {mailbox: &a 3, small: *a}\n", want: []string{"alias"}},
 		{name: "many problems", file: manyKeys(), want: []string{"k0 is unknown", "the rest was not read"}},
 		{name: "too long", file: long, want: []string{"longer than 64KiB"}},
-		{name: "invalid, own part", file: "region: {mailbox: 0}\n", want: []string{"region.mailbox must be above 0", "region.mailbox is set by", "roost.yaml:1"}},
+		{name: "invalid, own part", file: "region: {mailbox: 0}\n", want: []string{"region.mailbox is 0, must be at least 1", "region.mailbox is set by", "roost.yaml:1"}},
 		{name: "invalid, common part", args: []string{"--tls.cert", "x", "--service.listen", "nowhere"}, want: []string{"tls.key", "service.listen", "set by --tls.cert"}},
 		{name: "no name of a cluster", args: []string{"--cluster.name", "my shop"}, want: []string{`cluster.name "my shop" must be letters, digits`, "set by --cluster.name"}},
 		{name: "a long name of a cluster", args: []string{"--cluster.name", strings.Repeat("a", 64)}, want: []string{"cluster.name has 64 bytes, at most 63"}},
@@ -229,7 +226,7 @@ func TestLinks(t *testing.T) {
 	}
 	for _, f := range s.fields {
 		if f.source != "default" {
-			t.Errorf("%s is set by %s", f.key, f.source)
+			t.Errorf("%s is set by %s", f.Key, f.source)
 		}
 	}
 	for _, wrong := range []string{"ROOST_REGION_ENV_PATH=/bin", "ROOST_REGION_NAME=/shop/another", "ROOST_REGION_MAILBOX=tcp://10.0.0.1:1"} {
@@ -294,9 +291,20 @@ func TestHelpAndPrint(t *testing.T) {
 			t.Errorf("--help lacks %q:\n%s", want, help.String())
 		}
 	}
+	if strings.Contains(help.String(), "--region.small") || !strings.Contains(help.String(), "1 more settings are for experts: roost-region --help-expert") {
+		t.Errorf("--help shows settings for experts, or not how to see them:\n%s", help.String())
+	}
+	if s, err = Load(newExample(), []string{"--help-expert"}, nil); err != nil || s.asked != "help_expert" {
+		t.Fatalf("asked %q, %v", s.asked, err)
+	}
+	help.Reset()
+	s.WriteHelp(&help, "roost-region")
+	if !strings.Contains(help.String(), "--region.small, ROOST_REGION_SMALL") || strings.Contains(help.String(), "--region.mailbox") {
+		t.Errorf("--help-expert:\n%s", help.String())
+	}
 	for _, f := range s.fields {
-		if f.help == "" && !strings.HasPrefix(f.key, "region.") && f.key != "journal.url" {
-			t.Errorf("%s has no help", f.key)
+		if f.Help == "" && !strings.HasPrefix(f.Key, "region.") && f.Key != "journal.url" {
+			t.Errorf("%s has no help", f.Key)
 		}
 	}
 	if s, err = Load(newExample(), []string{"--print-config", "--region.mailbox", "7"}, nil); err != nil || s.asked != "print_config" {
@@ -321,25 +329,6 @@ func TestDeclarationMistakes(t *testing.T) {
 	} {
 		if _, err := fieldsOf(config); err == nil {
 			t.Errorf("%T is accepted", config)
-		}
-	}
-}
-
-func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{
-		"0": 0, "512": 512, "512B": 512, "64KiB": 64 << 10, "16 MiB": 16 << 20, "2GiB": 2 << 30, "3kB": 3000, "3MB": 3e6, "9223372036854775807": 1<<63 - 1,
-	} {
-		var got Bytes
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
-			t.Errorf("%q = %d, %v; want %d", text, got, err, want)
-		}
-		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
-			t.Errorf("%d is written %s and read as %d, %v", want, want.String(), got, err)
-		}
-	}
-	for _, text := range []string{"", "KiB", "-1", "1.5MiB", "1TiB", "9223372036854775807KiB", "99999999999999999999"} {
-		if err := new(Bytes).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is accepted", text)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // memoryShare is the share of its control group's memory that the Go runtime may fill
@@ -43,7 +44,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		return 2
 	}
 	switch settings.asked {
-	case "help":
+	case "help", "help_expert":
 		settings.WriteHelp(os.Stdout, program)
 		if t, ok := config.(Tooled); ok {
 			fmt.Printf("\n%s", t.Tools())
@@ -69,7 +70,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	if limit, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
 		log.Debug("no memory limit from the control group", "error", err)
 	} else if limit < math.MaxInt64 {
-		log.Debug("memory limit", "limit", Bytes(limit))
+		log.Debug("memory limit", "limit", setting.Bytes(limit))
 	}
 	defer CollectFrom(common.CollectFrom)()
 	otel.SetTextMapPropagator(Propagator())

@@ -44,7 +44,7 @@ func TestTrustedProxies(t *testing.T) {
 	}
 	config := testConfig()
 	config.TrustedProxies = []string{"10.1.0.0/16", "proxy.example", "10.1.0.0/33", "::ffff:10.0.0.0/104"}
-	if err := config.check(); err == nil || strings.Count(err.Error(), "http.trusted_proxies") != 3 || !strings.Contains(err.Error(), "proxy.example") {
+	if err := config.Validate(); err == nil || strings.Count(err.Error(), "http.trusted_proxies") != 3 || !strings.Contains(err.Error(), "proxy.example") {
 		t.Errorf("names: %v", err)
 	}
 }

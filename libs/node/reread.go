@@ -91,7 +91,7 @@ func (r *rereader) look() {
 func (s *Sources) differing(other *Sources) (keys []string) {
 	for i, f := range s.fields {
 		if f.text() != other.fields[i].text() {
-			keys = append(keys, f.key)
+			keys = append(keys, f.Key)
 		}
 	}
 	return keys

@@ -253,7 +253,7 @@ func TestServiceTLS(t *testing.T) {
 		t.Errorf("a plain listener answers %d %q", status, body)
 	}
 	config.ServiceTLS.Cert, config.ServiceTLS.ClientAuth = "cert.pem", "perhaps"
-	if err := config.check(); err == nil || !strings.Contains(err.Error(), "public.cert and public.key") || !strings.Contains(err.Error(), "public.client_auth") {
+	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "public.cert and public.key") || !strings.Contains(err.Error(), "public.client_auth") {
 		t.Errorf("a wrong section: %v", err)
 	}
 }

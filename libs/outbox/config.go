@@ -4,19 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
-// Config holds the limits of a [Dispatcher].
+// Config holds the limits of a [Dispatcher]. The keys belong to the settings for sends.
 type Config struct {
 	// Page is how many records of a shard are read at a time. Default 64: records with their inputs
 	// are the largest part of what a page costs.
-	Page int
+	Page int `range:"1.."`
 	// ReadShards is how many shards one read asks for. Default 256: the sends of a region with
 	// the usual 1024 shards of a type are read by four queries.
-	ReadShards int
+	ReadShards int `range:"1.."`
 	// Reads is how many reads are in progress at a time. Default 1: loads of entities use the
 	// same connections.
-	Reads int
+	Reads int `range:"1.."`
 	// Sends and Bytes bound what is held in memory: the number of sends, and the bytes of their inputs
 	// and answers. Other sends stay in the journal until there is room. Defaults 50,000 and 64 MiB:
 	// some seconds of a busy region.
@@ -24,43 +26,44 @@ type Config struct {
 	Bytes int
 	// Deliveries is how many commands to entities of one type are in progress at a time.
 	// Default 256: a region that starts with a large backlog must serve its callers too.
-	Deliveries int
+	Deliveries int `range:"1.."`
 	// TargetDeliveries is how many commands to one entity are in progress at a time, each from
 	// another sender. Default 16: an entity that hangs must not hold all of Deliveries.
-	TargetDeliveries int
+	TargetDeliveries int `range:"1.."`
 	// AttemptTimeout is how long a target has to answer, before the same command is sent
 	// again. Default 10 s: longer than a handoff of its shard. It is for sends that have no Timeout of their own, as
 	// MaxAge, RetryMin and RetryMax are for those without the same options, see [sharding.SendOptions].
-	AttemptTimeout time.Duration
+	AttemptTimeout time.Duration `key:"timeout" range:">0..1m" why:"a command has no longer time" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)" expert:"true"`
 	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
 	// target remembers keys: later a repeat might have its effect a second time.
-	MaxAge time.Duration
+	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below the time for which targets remember executed commands (region.dedupe_age) by at least an hour, or by half of that time if that is less"`
 	// AgeLimit is the largest MaxAge that a send may have of its own, because targets do not remember keys for
 	// longer. Default 23 h.
-	AgeLimit time.Duration
+	AgeLimit time.Duration `range:">0"`
 	// TakeGrace is how much longer than MaxAge the sender of a send may take to take the answer. If the
 	// command for the answer still fails then, the send becomes a dead letter in doubt. Default 1 h: if a
 	// send is given up at MaxAge, its sender gets the answer only then, and an operator needs time to
 	// repair the cause of a failure.
-	TakeGrace time.Duration
+	TakeGrace time.Duration `range:">0"`
 	// AckDelay is how long the end of a send may wait to be stored together with others.
 	// Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
-	AckDelay time.Duration
+	AckDelay time.Duration `range:">0..100ms" why:"more would be repeated after a crash"`
 	// AckSends is how many ends one append stores at most. When this many ends of a shard wait, they are
 	// stored before AckDelay is over. Default 1,000: as many as one turn may send.
-	AckSends int
+	AckSends int `range:"1.."`
 	// Refresh is the pause between two sweeps of a shard. Default 1 min: a sweep finds only
 	// what there was no room for.
-	Refresh time.Duration
+	Refresh time.Duration `range:">0"`
 	// DeadLetters is for how many of the last dead letters the reason is kept in memory, and
 	// DeadLetterBytes is how many bytes of each reason. The reasons are for operators; nothing is
 	// decided by them. Defaults 1,000 and 500: together with names at most a MiB.
-	DeadLetters     int
-	DeadLetterBytes int
+	DeadLetters     int `range:"1.."`
+	DeadLetterBytes int `range:"1.."`
 	// RetryMin is the pause after the first failure of a pair of sender and target, or of a
 	// read; it doubles with each failure up to RetryMax. A random part of up to a half is
 	// subtracted. Defaults 1 s and 1 min.
-	RetryMin, RetryMax time.Duration
+	RetryMin time.Duration `key:"retry_min" range:">0" help:"pause after the first failed attempt to deliver a send. The pause doubles with each further failure. A random part of at most half is subtracted. A command may have its own (Retry)" expert:"true"`
+	RetryMax time.Duration `key:"retry_max" help:"longest pause between two attempts to deliver a send. Attempts come earlier when the shard of the target is served anew, when the target is released from quarantine, and by roost entity sends retry. A command may have its own (Retry)" expert:"true"`
 	// Seed is the seed of the random part.
 	Seed uint64
 }
@@ -88,27 +91,12 @@ const AgeSlack = time.Hour
 
 // Validate returns an error that names every field with an unusable value.
 func (c *Config) Validate() error {
-	var errs []error
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Reads", c.Reads}, {"Deliveries", c.Deliveries}, {"TargetDeliveries", c.TargetDeliveries},
-		{"AttemptTimeout", int(c.AttemptTimeout)}, {"MaxAge", int(c.MaxAge)}, {"AgeLimit", int(c.AgeLimit)}, {"TakeGrace", int(c.TakeGrace)}, {"AckDelay", int(c.AckDelay)}, {"AckSends", c.AckSends},
-		{"Refresh", int(c.Refresh)}, {"DeadLetters", c.DeadLetters}, {"DeadLetterBytes", c.DeadLetterBytes}, {"RetryMin", int(c.RetryMin)},
-	} {
-		if f.value <= 0 {
-			errs = append(errs, fmt.Errorf("outbox: %s is %d, must be above 0", f.name, f.value))
-		}
-	}
+	errs := []error{setting.Ranges(c)}
 	if c.Sends < LeastSends || c.Bytes < LeastBytes {
 		errs = append(errs, fmt.Errorf("outbox: Sends is %d and Bytes %d, must be at least %d and %d: one record may have as many", c.Sends, c.Bytes, LeastSends, LeastBytes))
 	}
-	if c.AckDelay > 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("outbox: AckDelay is %s, must be at most 100 ms: more would be repeated after a crash", c.AckDelay))
-	}
 	if c.RetryMax < c.RetryMin {
-		errs = append(errs, fmt.Errorf("outbox: RetryMax is %s, must be at least RetryMin, which is %s", c.RetryMax, c.RetryMin))
+		errs = append(errs, setting.Errorf("retry_max", "is %s, must be at least %s (%s)", c.RetryMax, setting.Key("retry_min"), c.RetryMin))
 	}
 	return errors.Join(errs...)
 }
@@ -118,10 +106,10 @@ func LongestAge(dedupeAge time.Duration) time.Duration {
 	return dedupeAge - min(AgeSlack, dedupeAge/2)
 }
 
-// CheckAge returns an error unless targets remember keys long enough for MaxAge.
-func (c *Config) CheckAge(dedupeAge time.Duration) error {
+// CheckAge returns an error unless targets remember keys long enough for MaxAge. Its text names the setting of dedupeAge.
+func (c *Config) CheckAge(dedupeAge time.Duration, name string) error {
 	if most := LongestAge(dedupeAge); c.MaxAge > most {
-		return fmt.Errorf("region.sends_max_age is %s, must be at most %s, because region.dedupe_age is %s: of a send that is tried for longer, its target may have forgotten that it has executed it; lower region.sends_max_age, or raise region.dedupe_age", c.MaxAge, most, dedupeAge)
+		return setting.Errorf("max_age", "is %s, must be at most %s, because %s is %s: of a send that is tried for longer, its target may have forgotten that it has executed it; lower the former, or raise the latter", c.MaxAge, most, name, dedupeAge)
 	}
 	return nil
 }

@@ -815,6 +815,7 @@ func TestBounds(t *testing.T) {
 // TestRefusesConfig: each limit is checked.
 func TestRefusesConfig(t *testing.T) {
 	good := outbox.DefaultConfig()
+	good.AttemptTimeout = sharding.MaxSendTimeout
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -823,7 +824,8 @@ func TestRefusesConfig(t *testing.T) {
 		"Sends":     func(c *outbox.Config) { c.Sends = 999 },
 		"TakeGrace": func(c *outbox.Config) { c.TakeGrace = 0 },
 		"AckDelay":  func(c *outbox.Config) { c.AckDelay = time.Second },
-		"RetryMax":  func(c *outbox.Config) { c.RetryMax = time.Millisecond },
+		"timeout":   func(c *outbox.Config) { c.AttemptTimeout = sharding.MaxSendTimeout + 1 },
+		"retry_max": func(c *outbox.Config) { c.RetryMax = time.Millisecond },
 	} {
 		bad := good
 		change(&bad)
@@ -832,7 +834,7 @@ func TestRefusesConfig(t *testing.T) {
 		}
 	}
 	short := outbox.Config{MaxAge: 30 * time.Second}
-	if good.CheckAge(24*time.Hour) != nil || good.CheckAge(24*time.Hour-1) == nil || short.CheckAge(time.Minute) != nil || short.CheckAge(time.Minute-2) == nil {
+	if good.CheckAge(24*time.Hour, "keys") != nil || good.CheckAge(24*time.Hour-1, "keys") == nil || short.CheckAge(time.Minute, "keys") != nil || short.CheckAge(time.Minute-2, "keys") == nil {
 		t.Error("MaxAge must be an hour below the time for which keys are remembered")
 	}
 }

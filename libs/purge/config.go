@@ -4,29 +4,32 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
-// Config holds the limits of a purger.
+// Config holds the limits of a purger. The keys belong to the settings for purges.
 type Config struct {
 	// Rate is how many purges begin in a second at most. Default 500: a small part of what a
 	// disk commits in a group. Eight looks for each deleted entity are 5 million entities in a day;
 	// with more, each is looked at less often, up to 40 million.
-	Rate int
+	Rate int `key:"rate" unit:"entities/s" range:"1.." help:"the most deleted entities per second that this process checks, or removes from the journal. Further deleted entities wait"`
 	// UnderWay is how many purges may be in progress. Default 32: a small part of a batch.
-	UnderWay int
+	UnderWay int `range:"1.."`
 	// Interval is the pause between two looks at a shard. Default 1 min: what is old enough may
 	// wait, and a look costs a query. Behind purges a shard is looked at again at once, for
 	// lives of which one purge does not remove all records.
-	Interval time.Duration
+	Interval time.Duration `key:"interval" range:">0" help:"time between two searches of a shard for deleted entities whose records can be removed"`
 	// Page is how many wake-ups of each shard a read asks for. Default 100.
-	Page int
+	Page int `range:"1.."`
 	// ReadShards is how many shards one read asks about. Default 64.
-	ReadShards int
+	ReadShards int `range:"1.."`
 	// RetryMin is the pause after a read or a purge that failed: nothing begins then. After a
 	// shard whose wake-ups could not be read only that shard pauses. The pause doubles with each
 	// failure in a row, up to RetryMax. A random part of it, at most half, is left out. Defaults
 	// 5 s and 5 min: nobody waits for what a purge removes.
-	RetryMin, RetryMax time.Duration
+	RetryMin time.Duration `range:">0"`
+	RetryMax time.Duration
 	// Seed seeds the random part of the pauses.
 	Seed uint64
 }
@@ -38,18 +41,7 @@ func DefaultConfig() Config {
 
 // Validate returns an error that names every field with an unusable value.
 func (c *Config) Validate() error {
-	var errs []error
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"Rate", int64(c.Rate)}, {"UnderWay", int64(c.UnderWay)}, {"Interval", int64(c.Interval)},
-		{"Page", int64(c.Page)}, {"ReadShards", int64(c.ReadShards)}, {"RetryMin", int64(c.RetryMin)},
-	} {
-		if f.value <= 0 {
-			errs = append(errs, fmt.Errorf("purge: %s is %d, must be above 0", f.name, f.value))
-		}
-	}
+	errs := []error{setting.Ranges(c)}
 	if c.RetryMax < c.RetryMin {
 		errs = append(errs, fmt.Errorf("purge: RetryMax is %s, must be at least RetryMin, which is %s", c.RetryMax, c.RetryMin))
 	}

@@ -6,6 +6,7 @@ import (
 	"hash/maphash" // pure: the seed decides only in which bucket of entities an entity is
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,10 +15,10 @@ type Config struct {
 	// Total bounds the bytes of replies: those that are not sent yet, and those that
 	// admitted commands are expected to produce. Default 256 MiB, as for waiting
 	// commands.
-	Total int
+	Total setting.Bytes `key:"reply_bytes" help:"the largest total size of unsent replies: replies that gateways have not taken yet, and expected replies of accepted commands. A command without room for its reply waits; after half of its time, the region refuses the command as resource_exhausted"`
 	// Connection bounds the same bytes for one connection. Default 32 MiB: some hundred
 	// milliseconds of a fast network. The last eighth is kept for small replies.
-	Connection int
+	Connection setting.Bytes `key:"link_reply_bytes" help:"the largest total size of unsent replies on one connection of a gateway: replies that the gateway has not taken yet, and expected replies of accepted commands. A command without room for its reply waits; after half of its time, the region refuses the command as resource_exhausted. At most half of {.reply_bytes}"`
 	// Largest is the size of the largest reply that can be sent. Connection must be at least twice as
 	// large. Default 1 MiB and the overhead. A reply is small if it has at most an eighth of Largest.
 	Largest int
@@ -30,14 +31,14 @@ type Config struct {
 	// connection. So an entity whose turns do not end leaves the rest to other entities. An entity may
 	// always have one command. Default 0.25: room for 128 replies of unknown size, and three such
 	// entities leave room for others.
-	EntityShare float64
+	EntityShare float64 `range:">0..1"`
 	// Waiting and WaitingBytes bound the commands that wait for capacity, on all
 	// connections together. Defaults 10,000 commands and 32 MiB.
-	Waiting      int
-	WaitingBytes int
+	Waiting      int `range:"1.."`
+	WaitingBytes int `range:"1.."`
 	// WaitingShare is the share of its time that a command may wait for capacity. Then it is refused, while
 	// its sender is still waiting for the answer. Default 0.5, as for the turns ahead of a command.
-	WaitingShare float64
+	WaitingShare float64 `range:">0..1"`
 }
 
 // DefaultConfig returns the configuration that suits most regions.
@@ -51,24 +52,15 @@ func DefaultConfig() Config {
 // Validate returns an error for a configuration with which a command could wait
 // forever.
 func (c *Config) Validate() error {
-	var errs []error
+	errs := []error{setting.Ranges(c)}
 	if c.Unknown < Overhead || c.Unknown > c.Largest {
 		errs = append(errs, fmt.Errorf("replies: Unknown is %d, must be %d to %d, the largest reply", c.Unknown, Overhead, c.Largest))
 	}
-	if c.Connection < 2*c.Largest {
-		errs = append(errs, fmt.Errorf("replies: Connection is %d, must be at least %d, twice the largest reply, which would never find room", c.Connection, 2*c.Largest))
+	if least := setting.Bytes(2 * c.Largest); c.Connection < least {
+		errs = append(errs, setting.Errorf("link_reply_bytes", "is %s, must be at least %s, twice the longest reply, which would never find room", c.Connection, least))
 	}
 	if c.Total < 2*c.Connection {
-		errs = append(errs, fmt.Errorf("replies: Total is %d, must be at least twice Connection (%d), or one connection could take all", c.Total, c.Connection))
-	}
-	if !(c.EntityShare > 0 && c.EntityShare <= 1) {
-		errs = append(errs, fmt.Errorf("replies: EntityShare is %v, must be above 0 and at most 1", c.EntityShare))
-	}
-	if c.Waiting <= 0 || c.WaitingBytes <= 0 {
-		errs = append(errs, errors.New("replies: Waiting and WaitingBytes must be above 0"))
-	}
-	if !(c.WaitingShare > 0 && c.WaitingShare <= 1) {
-		errs = append(errs, fmt.Errorf("replies: WaitingShare is %v, must be above 0 and at most 1", c.WaitingShare))
+		errs = append(errs, setting.Errorf("reply_bytes", "is %s, must be at least twice %s (%s), or one connection could take all of it", c.Total, setting.Key("link_reply_bytes"), c.Connection))
 	}
 	return errors.Join(errs...)
 }
@@ -178,7 +170,7 @@ func (b *Budget) Reserve(a *Account, estimate *SizeEstimate) (Ticket, bool) {
 func (b *Budget) reserve(a *Account, e *entity, estimate *SizeEstimate) (Ticket, bool) {
 	t := Ticket{account: a, entity: e, estimate: estimate, expected: b.expect(estimate)}
 	mine, all := a.unsent+a.owed+t.expected, b.unsent+b.owed+t.expected
-	limit := min(b.cfg.Connection, b.cfg.Total-all)
+	limit := min(int(b.cfg.Connection), int(b.cfg.Total)-all)
 	if !b.small(t.expected) {
 		limit -= limit / 8
 	}
@@ -209,7 +201,7 @@ func (t *Ticket) Expected() int { return t.expected }
 // the bound.
 func (b *Budget) Grow(t *Ticket, size int) bool {
 	more := size - t.expected
-	if b.unsent+b.owed+more > b.cfg.Total {
+	if b.unsent+b.owed+more > int(b.cfg.Total) {
 		return false
 	}
 	t.account.owed += more

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -153,7 +154,7 @@ func TestValidate(t *testing.T) {
 	}
 	for i, change := range []func(*Config){
 		func(c *Config) { *c = Config{} },
-		func(c *Config) { c.Connection = 2*c.Largest - 1 },
+		func(c *Config) { c.Connection = setting.Bytes(2*c.Largest - 1) },
 		func(c *Config) { c.Total = 2*c.Connection - 1 },
 		func(c *Config) { c.Unknown = Overhead - 1 },
 		func(c *Config) { c.Unknown = c.Largest + 1 },

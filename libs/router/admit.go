@@ -30,16 +30,16 @@ func (m *Machine) submit(in *Submit) {
 	}
 	size := in.Env.Size()
 	switch {
-	case size > m.cfg.MaxWaitingBytes:
+	case size > int(m.cfg.MaxWaitingBytes):
 		m.refuse(in.Request, sharding.InvalidArgument,
-			fmt.Sprintf("the command counts %d bytes, at most %d are allowed", size, m.cfg.MaxWaitingBytes))
+			fmt.Sprintf("the command counts %d bytes, at most %d are allowed", size, int(m.cfg.MaxWaitingBytes)))
 		return
-	case len(m.requests) >= m.cfg.MaxTotal || m.bytes+size > m.cfg.MaxTotalBytes:
+	case len(m.requests) >= m.cfg.MaxTotal || m.bytes+size > int(m.cfg.MaxTotalBytes):
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are in progress in this "+m.cfg.Process)
 		return
 	}
 	expects := m.expect(in.Env)
-	if m.expects+m.held+expects > m.cfg.MaxReplyBytes {
+	if m.expects+m.held+expects > int(m.cfg.MaxReplyBytes) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies are expected, or wait for their clients, in this "+m.cfg.Process)
 		return
 	}
@@ -82,7 +82,7 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 		return replies.Overhead
 	}
 	if k := m.estimates[kindOf(env)]; k != nil {
-		return min(k.Expect(m.cfg.UnknownReply), m.cfg.MaxReplyBytes)
+		return min(k.Expect(m.cfg.UnknownReply), int(m.cfg.MaxReplyBytes))
 	}
 	return m.cfg.UnknownReply
 }
@@ -101,7 +101,7 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut boo
 		k.Learn(size)
 	}
 	m.expects -= r.expects
-	leftOut = size > r.expects && m.expects+m.held+size > m.cfg.MaxReplyBytes && len(reply.Payload) > 0
+	leftOut = size > r.expects && m.expects+m.held+size > int(m.cfg.MaxReplyBytes) && len(reply.Payload) > 0
 	if leftOut {
 		*reply = replies.NoRoom(reply, r.readOnly, "too many wait for their clients in this "+m.cfg.Process+" ("+m.cfg.ReplyKey+")")
 		size = replies.Size(reply)
@@ -142,7 +142,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		return nil, &refusal
 	}
 	s := m.shard(shardOf(desc, env.Entity.ID))
-	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
+	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > int(m.cfg.MaxWaitingBytes) {
 		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are in progress for the shard of this entity")
 		return nil, &refusal
 	}

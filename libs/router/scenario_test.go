@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/scenariotest"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -257,8 +258,8 @@ func node(addr string) sharding.NodeID {
 }
 
 func (s *scenario) config(settings []string) {
-	for _, setting := range settings {
-		name, value, _ := strings.Cut(setting, "=")
+	for _, word := range settings {
+		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "share":
 			s.cfg.DeferredShare = float64(s.number(value)) / 100
@@ -273,11 +274,19 @@ func (s *scenario) config(settings []string) {
 			s.cfg.Process, s.cfg.Fed, s.cfg.LinkIdle, s.cfg.AnswerReserve = "region", true, 61*time.Second, 0
 			continue
 		}
-		field := map[string]*int{
-			"waiting": &s.cfg.MaxWaiting, "bytes": &s.cfg.MaxWaitingBytes,
-			"total": &s.cfg.MaxTotal, "total-bytes": &s.cfg.MaxTotalBytes,
-		}[name]
-		*field = int(s.number(value))
+		n := int(s.number(value))
+		switch name {
+		case "waiting":
+			s.cfg.MaxWaiting = n
+		case "bytes":
+			s.cfg.MaxWaitingBytes = setting.Bytes(n)
+		case "total":
+			s.cfg.MaxTotal = n
+		case "total-bytes":
+			s.cfg.MaxTotalBytes = setting.Bytes(n)
+		default:
+			s.t.Fatalf("unknown limit %q", name)
+		}
 	}
 }
 

@@ -35,9 +35,9 @@ func (m *Machine) Check() error {
 	case count != len(m.requests) || bytes != m.bytes || waiting != m.waiting || live != len(m.attempts):
 		bad("counts are off: %d of %d requests, %d of %d bytes, %d of %d waiting, %d of %d attempts",
 			count, len(m.requests), bytes, m.bytes, waiting, m.waiting, live, len(m.attempts))
-	case deferred != m.deferred || !m.cfg.deferredFit(deferred, m.cfg.MaxTotal, m.cfg.MaxTotalBytes):
+	case deferred != m.deferred || !m.cfg.deferredFit(deferred, m.cfg.MaxTotal, int(m.cfg.MaxTotalBytes)):
 		bad("%+v of %+v are deferred", m.deferred, deferred)
-	case count > m.cfg.MaxTotal || bytes > m.cfg.MaxTotalBytes:
+	case count > m.cfg.MaxTotal || bytes > int(m.cfg.MaxTotalBytes):
 		bad("%d commands with %d bytes are above the limits", count, bytes)
 	case expects != m.expects || m.held < 0:
 		bad("replies of %d of %d bytes are expected, %d are held", expects, m.expects, m.held)
@@ -77,13 +77,13 @@ func (m *Machine) checkShard(s *shard) error {
 	case count != s.count || bytes != s.bytes || waiting != s.waiting || holding != s.blocking:
 		return fmt.Errorf("counts are off: %d of %d, %d of %d bytes, %d of %d waiting, %d of %d holding",
 			count, s.count, bytes, s.bytes, waiting, s.waiting, holding, s.blocking)
-	case deferred != s.deferred || !m.cfg.deferredFit(deferred, m.cfg.MaxWaiting, m.cfg.MaxWaitingBytes):
+	case deferred != s.deferred || !m.cfg.deferredFit(deferred, m.cfg.MaxWaiting, int(m.cfg.MaxWaitingBytes)):
 		return fmt.Errorf("%+v of %+v are deferred", s.deferred, deferred)
 	case s == m.unplaced:
 		return nil
 	case m.shards[s.id] != s || count == 0 && s.refused == 0:
 		return errors.New("is not known, or known without reason")
-	case count > m.cfg.MaxWaiting || bytes > m.cfg.MaxWaitingBytes:
+	case count > m.cfg.MaxWaiting || bytes > int(m.cfg.MaxWaitingBytes):
 		return fmt.Errorf("%d commands with %d bytes are above the limits", count, bytes)
 	case waiting > 0 && !served && s.timer.pos == 0:
 		return errors.New("waits for a row without a timer")

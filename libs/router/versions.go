@@ -52,7 +52,7 @@ func (m *Machine) mayDefer(s *shard, r *request) bool {
 	ofShard, ofAll := s.deferred, m.deferred
 	ofShard.add(r)
 	ofAll.add(r)
-	return m.cfg.deferredFit(ofShard, m.cfg.MaxWaiting, m.cfg.MaxWaitingBytes) && m.cfg.deferredFit(ofAll, m.cfg.MaxTotal, m.cfg.MaxTotalBytes)
+	return m.cfg.deferredFit(ofShard, m.cfg.MaxWaiting, int(m.cfg.MaxWaitingBytes)) && m.cfg.deferredFit(ofAll, m.cfg.MaxTotal, int(m.cfg.MaxTotalBytes))
 }
 
 // deferredFit reports whether deferred commands are within their share of these limits.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // The names of the strategies.
@@ -26,49 +27,49 @@ const (
 var names = []string{leaseMajorityName, keepMajorityName, keepOldestName, staticQuorumName, downAllName, autoDownName, offName}
 
 // Config chooses a strategy. All members of a cluster must use the same one
-// with the same settings, or both sides of a partition may stay. The tags are
-// the names of the settings in the services.
+// with the same settings, or both sides of a partition may stay. The tags belong
+// to package setting.
 type Config struct {
 	// Strategy is lease-majority, keep-majority, keep-oldest, static-quorum or
 	// down-all. [Config.Open] knows two more: auto-down is [gossip.AutoDown],
 	// which bears no partitions; with off only operators down members. Default:
 	// keep-majority, which needs nothing; lease-majority in the services.
-	Strategy string `key:"gossip.downing" help:"strategy that decides which side stays after a partition: lease-majority, keep-majority, keep-oldest, static-quorum or down-all. auto-down is unsafe: it declares members down by time alone, so both sides may stay. off: operators decide. Must be the same on all members"`
+	Strategy string `key:"downing" help:"strategy that decides which side stays after a partition: lease-majority, keep-majority, keep-oldest, static-quorum or down-all. auto-down is unsafe: it declares members down by time alone, so both sides may stay. off: operators decide. Must be the same on all members"`
 	// StableAfter is how long nothing must have changed in membership and
 	// reachability before anything is decided. Long enough for all nodes of a
 	// side to see the same, whatever the size of the cluster. Default 20 s, as
 	// in Akka.
-	StableAfter time.Duration `key:"gossip.stable_after" help:"time for which the reachability of members must not have changed before members are declared down"`
+	StableAfter time.Duration `key:"stable_after" range:"0.." help:"time for which the reachability of members must not have changed before members are declared down"`
 	// DownAllWhenUnstable is how long after StableAfter reachability may keep changing.
 	// Then all members down themselves, because none of them can know what the others
 	// see. With lease-majority, the lease decides then, and the side that holds it
 	// stays. Default [On]: three quarters of StableAfter, at least 4 s.
-	DownAllWhenUnstable Span `key:"gossip.down_all_when_unstable" help:"if reachability keeps changing for gossip.stable_after plus this duration, all members go down; with lease-majority, the lease decides instead. on: 3/4 of gossip.stable_after, at least 4s. off: members do not go down for this reason"`
+	DownAllWhenUnstable Span `key:"down_all_when_unstable" help:"if reachability keeps changing for {.stable_after} plus this duration, all members go down; with lease-majority, the lease decides instead. on: 3/4 of {.stable_after}, at least 4s. off: members do not go down for this reason" expert:"true"`
 	// Role restricts the members that are counted, or of which the oldest is chosen, to
 	// those with this role. All members of a losing side are downed, whatever their
 	// roles. Default "": all members. Not for lease-majority and down-all, where nobody
 	// is counted.
-	Role string `key:"gossip.downing_role" help:"role of the members that the downing strategy counts. Empty: the strategy counts all members"`
+	Role string `key:"downing_role" help:"role of the members that the downing strategy counts. Empty: the strategy counts all members" expert:"true"`
 	// QuorumSize is, for static-quorum, how many members a side needs to stay:
 	// more than half of all that there will ever be. No default.
-	QuorumSize int `key:"gossip.quorum_size" unit:"members" help:"with static-quorum, the number of members that a side needs to stay. Must be more than half of all members"`
+	QuorumSize int `key:"quorum_size" range:"0.." unit:"members" help:"with static-quorum, the number of members that a side needs to stay. Must be more than half of all members"`
 	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
 	// against two or more. Default true.
-	DownIfAlone bool `key:"gossip.down_if_alone" help:"with keep-oldest, true: the oldest member goes down if it is alone against two or more members"`
+	DownIfAlone bool `key:"down_if_alone" help:"with keep-oldest, true: the oldest member goes down if it is alone against two or more members" expert:"true"`
 	// LeasePatience is how long a side waits before it downs itself, if it cannot learn
 	// who holds the lease: because no member that can see the lease is reachable, or
 	// because nobody holds it. Default 5 min: longer than it takes to restart all members
 	// that can see the lease. Nothing durable is at stake meanwhile.
-	LeasePatience time.Duration `key:"gossip.lease_patience" help:"with lease-majority, time after which a side without coordinators stops. Until then, the side serves the shards that it has"`
+	LeasePatience time.Duration `key:"lease_patience" range:">0" help:"with lease-majority, time after which a side without coordinators stops. Until then, the side serves the shards that it has" expert:"true"`
 	// YieldLeaseAfter is for how long the holder of the lease keeps it after it fell
 	// into a minority, if there are candidates on the other side. Then it gives the lease
 	// up, one of the candidates takes over, and the larger side stays. It must be less
 	// than StableAfter, when sides decide. 0: the holder keeps the lease and its side
 	// stays, however small. Default [On], a quarter of StableAfter: longer than most short
 	// troubles, and early enough for the lease to have moved when the sides decide.
-	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, time after which an active coordinator in a minority gives up the lease, if the other side has a coordinator. A duration must be below gossip.stable_after. on: a quarter of gossip.stable_after. off: the coordinator keeps the lease, and its side stays"`
+	YieldLeaseAfter Span `key:"yield_lease_after" help:"with lease-majority, time after which an active coordinator in a minority gives up the lease, if the other side has a coordinator. A duration must be below {.stable_after}. on: a quarter of {.stable_after}. off: the coordinator keeps the lease, and its side stays" expert:"true"`
 	// DownAfter is for auto-down. Default 10 s.
-	DownAfter time.Duration `key:"gossip.down_after" help:"with auto-down, time after which an unreachable member is declared down"`
+	DownAfter time.Duration `key:"down_after" range:">0" help:"with auto-down, time after which an unreachable member is declared down" expert:"true"`
 
 	// LeaseRole is the role of the members that can see the lease. Required for
 	// lease-majority.
@@ -98,28 +99,24 @@ func LeaseConfig(role string) Config {
 
 // Validate names every setting that makes no sense, with the fix.
 func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !slices.Contains(names, c.Strategy) {
-		bad("gossip.downing %.40q is none: choose %s", c.Strategy, strings.Join(names, ", "))
+	errs := []error{setting.Ranges(&c)}
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
 	}
-	if c.StableAfter < 0 {
-		bad("gossip.stable_after is %v: choose 0 or more", c.StableAfter)
+	if !slices.Contains(names, c.Strategy) {
+		bad("downing", "is %.40q: choose one of %s", c.Strategy, strings.Join(names, ", "))
 	}
 	if c.DownAllWhenUnstable < 0 && c.DownAllWhenUnstable != On {
-		bad("gossip.down_all_when_unstable is %v: choose a duration above 0, on or off", time.Duration(c.DownAllWhenUnstable))
+		bad("down_all_when_unstable", "is %v: choose a duration above 0, on or off", time.Duration(c.DownAllWhenUnstable))
 	}
 	if c.Strategy == staticQuorumName && c.QuorumSize < 1 {
-		bad("gossip.quorum_size is %d: static-quorum needs the number of members of a side that may stay, more than half of all", c.QuorumSize)
+		bad("quorum_size", "is %d: static-quorum needs the number of members of a side that may stay, more than half of all", c.QuorumSize)
 	}
 	if c.Strategy == leaseMajorityName && c.LeaseRole == "" {
-		bad("LeaseRole is empty: lease-majority needs the role of the members that see the lease")
+		errs = append(errs, errors.New("LeaseRole is empty: lease-majority needs the role of the members that see the lease"))
 	}
 	if c.YieldLeaseAfter < 0 && c.YieldLeaseAfter != On || c.YieldLeaseAfter > 0 && time.Duration(c.YieldLeaseAfter) >= c.StableAfter {
-		bad("gossip.yield_lease_after is %v: choose less than gossip.stable_after %v, on or off", time.Duration(c.YieldLeaseAfter), c.StableAfter)
-	}
-	if c.LeasePatience <= 0 || c.DownAfter <= 0 {
-		bad("gossip.lease_patience %v and gossip.down_after %v: choose more than 0", c.LeasePatience, c.DownAfter)
+		bad("yield_lease_after", "is %v: choose less than %s (%v), on or off", time.Duration(c.YieldLeaseAfter), setting.Key("stable_after"), c.StableAfter)
 	}
 	return errors.Join(errs...)
 }

@@ -15,14 +15,14 @@ func TestConfig(t *testing.T) {
 		want   string // in the error; "": none
 	}{
 		{func(*Config) {}, ""},
-		{func(c *Config) { c.Strategy = "keep-referee" }, `gossip.downing "keep-referee" is none: choose lease-majority, keep-majority`},
-		{func(c *Config) { c.Strategy = "static-quorum" }, "gossip.quorum_size is 0"},
+		{func(c *Config) { c.Strategy = "keep-referee" }, `downing is "keep-referee": choose one of lease-majority, keep-majority`},
+		{func(c *Config) { c.Strategy = "static-quorum" }, "quorum_size is 0"},
 		{func(c *Config) { c.Strategy = "lease-majority" }, "LeaseRole is empty"},
 		{func(c *Config) { *c = LeaseConfig("coordinator") }, ""},
-		{func(c *Config) { c.StableAfter = -1 }, "gossip.stable_after"},
-		{func(c *Config) { c.DownAllWhenUnstable = -2 }, "gossip.down_all_when_unstable"},
-		{func(c *Config) { c.LeasePatience = 0 }, "gossip.lease_patience"},
-		{func(c *Config) { c.Strategy, c.DownAfter = "auto-down", 0 }, "gossip.down_after"},
+		{func(c *Config) { c.StableAfter = -1 }, "stable_after"},
+		{func(c *Config) { c.DownAllWhenUnstable = -2 }, "down_all_when_unstable"},
+		{func(c *Config) { c.LeasePatience = 0 }, "lease_patience"},
+		{func(c *Config) { c.Strategy, c.DownAfter = "auto-down", 0 }, "down_after"},
 		{func(c *Config) { c.Strategy = "off" }, ""},
 	} {
 		cfg := DefaultConfig()

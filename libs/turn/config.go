@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/heavyhitters"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -58,7 +59,7 @@ func (t *Type) cut(seq uint64) uint64 {
 	return seq - keep
 }
 
-// Config holds the entity types and the limits of the core.
+// Config holds the entity types and the limits of the core. The keys belong to the settings of a region.
 type Config struct {
 	Types []Type
 	// Program names this program in the refusal of a command that it does not have, such
@@ -67,31 +68,31 @@ type Config struct {
 	// MailboxCommands and MailboxBytes bound the commands of one entity, from
 	// delivery to answer: one slow entity must not fill the region.
 	// Defaults 1,000 and 8 MiB.
-	MailboxCommands int
-	MailboxBytes    int
+	MailboxCommands int `key:"mailbox" unit:"commands" range:"1.." help:"the most commands that one entity may have accepted and not yet answered. The region refuses further commands as resource_exhausted"`
+	MailboxBytes    int `range:"1.."`
 	// MailboxShare is the share of a command's remaining time that the turns ahead
 	// of it may take, estimated from recent turns of its entity. A command that
 	// would have to wait longer is refused at once: its answer would mostly come
 	// too late, and its turn would be wasted. The other part is left for its own
 	// turn and for turns slower than recent ones. Above 0, at most 1; 1 leaves
 	// nothing for them. Default 0.5.
-	MailboxShare float64
+	MailboxShare float64 `key:"mailbox_share" range:">0..1" help:"share (above 0, at most 1) of a command's time that the command may wait for earlier turns of its entity. The region estimates the wait from the entity's recent turns. If the estimate is longer than this share, the region refuses the command at once as resource_exhausted" expert:"true"`
 	// TotalCommands and TotalBytes bound the commands of all entities. A fifth of them, as of
 	// TotalLoads and WaitingTurns, is for commands that entities wait for ([ReservedShare]).
 	// Defaults 100,000 and 256 MiB.
-	TotalCommands int
-	TotalBytes    int
+	TotalCommands int           `key:"commands" unit:"commands" range:"1.." help:"the most commands that all entities together may have accepted and not yet answered. A fifth of this limit is reserved for commands whose sender is a waiting entity. The region refuses further commands as resource_exhausted"`
+	TotalBytes    setting.Bytes `key:"command_bytes" range:">0" help:"the largest total size of the commands that all entities have accepted and not yet answered. A fifth of this limit is reserved for commands whose sender is a waiting entity. The region refuses further commands as resource_exhausted"`
 	// UnitRecords and UnitBytes bound one append: what a hot entity may put
 	// into one transaction. Defaults 512 and 4 MiB.
-	UnitRecords int
-	UnitBytes   int
+	UnitRecords int `range:"1.."`
+	UnitBytes   int `range:"1.."`
 	// ResultBytes and TotalResultBytes bound the replies and events of finished turns that
 	// wait for the journal, of one entity and of all. Above a bound an entity that has
 	// some starts no further turn until the journal has answered for them: while it does
 	// not answer, no other bound holds replies that are larger than expected. Defaults
 	// 8 MiB, two appends, and 256 MiB.
-	ResultBytes      int
-	TotalResultBytes int
+	ResultBytes      int `range:"1.."`
+	TotalResultBytes int `range:"1.."`
 	// HeapBytes is the live heap of the process, in bytes, above which fewer entities may be
 	// alive than their strategies say, see Collected. 0: no bound. Default 0: the driver knows
 	// how much memory there is.
@@ -99,88 +100,88 @@ type Config struct {
 	// SnapshotBytes is how much a replay may have to read before a type that has
 	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
 	// largest snapshot, so that large states are not written all the time.
-	SnapshotBytes int
+	SnapshotBytes setting.Bytes `key:"snapshot_bytes" range:">0" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time" expert:"true"`
 	// RecentIDs is how many ids of recorded commands are remembered, for all live
 	// entities together, so that a repeat is answered from the journal without
 	// reloading the entity. A repeat that is not remembered costs a turn and a
 	// reload. Eight bytes each. Default 65,536: a minute of retries at 1,000
 	// commands per second; 0: none.
-	RecentIDs int
+	RecentIDs int `key:"recent_ids" unit:"ids" range:"0.." help:"number of recent command ids that the region keeps in memory, for all entities together. Each id takes eight bytes. If the id of a repeated command is in memory, the journal answers the command. Any other repeated command costs a turn and a reload. 0: the region keeps no ids" expert:"true"`
 	// TimersPerEntity bounds the volatile timers of one entity. A timer beyond the
 	// bound is not set, and is counted as a lost tell. Default 32.
-	TimersPerEntity int
+	TimersPerEntity int `range:"1.."`
 	// RemindersPerEntity bounds the reminders of one entity that stand in the journal. A turn that
 	// would set more is undone, and its command refused. Default 10,000: far beyond what an
 	// entity should have, few enough to be counted when it is loaded.
-	RemindersPerEntity int
+	RemindersPerEntity int `key:"reminders.per_entity" unit:"reminders" range:"1.." help:"the most reminders that one entity may have set. If a command would set more, the region refuses the command as resource_exhausted"`
 	// TimerTimeout is how long after a firing the timer's command has its deadline:
 	// a turn that hangs must not block its entity forever. Default 30 s. See also Type.Timeouts.
-	TimerTimeout time.Duration
+	TimerTimeout time.Duration `key:"firing_timeout" range:">0" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone. A command may have its own (Timeout)" expert:"true"`
 	// KeptEntities and KeptBytes bound the states of one shard that are kept for its next
 	// owner. Entities beyond the bounds begin empty there. Defaults 100,000, and 64 MiB: what
 	// a network of 1 Gbit/s carries within the second for which commands wait.
-	KeptEntities int
-	KeptBytes    int
+	KeptEntities int `range:"1.."`
+	KeptBytes    int `range:"1.."`
 	// AskShare is the share of a command's remaining time that its turn may wait for the
 	// answer of another entity: the rest is for the turn to use the answer, or to tell its
 	// caller why there is none. Above 0, at most 1. Default 0.8.
-	AskShare float64
+	AskShare float64 `range:">0..1"`
 	// AskTimeout is how long a turn waits for such an answer if its command has no
 	// deadline. Default 10 s.
-	AskTimeout time.Duration
+	AskTimeout time.Duration `range:">0"`
 	// AsksPerTurn bounds to how many commands of different entities a turn sends something
 	// that changes them: they are remembered while it runs. Default 1,000; Send is for more.
-	AsksPerTurn int
+	AsksPerTurn int `range:"1.."`
 	// WaitingTurns bounds the turns that wait for answers of other entities: each of them
 	// keeps a goroutine with its stack. Default 10,000.
-	WaitingTurns int
+	WaitingTurns int `key:"waiting_turns" unit:"turns" range:"1.." help:"the most turns that may wait for answers of other entities. Each waiting turn holds a goroutine with its stack. Each shard core has an equal part of this limit. While the part is used up, the region refuses further asks of its entities as resource_exhausted" expert:"true"`
 	// ProbeAfter is how long a turn waits for an answer before it finds out whether it waits
 	// in a circle. After that it does so at intervals that double, up to eight times as long.
 	// Default 500 ms: longer than most answers take, and a small part of a usual deadline.
-	ProbeAfter time.Duration
+	ProbeAfter time.Duration `range:">0"`
 	// TurnSends is how many sends a turn may stage: delivering them must not let a whole shard
 	// wait. Default 1,000, which is also the most that the journal takes.
-	TurnSends int
+	TurnSends int `range:"1.."`
 	// SendAgeLimit is the largest MaxAge that a send may have of its own ([sharding.SendOptions]): later, its target
 	// might have forgotten that it has executed it. A turn with such a send is undone and refused. 0: not limited.
 	// Default 0.
 	SendAgeLimit time.Duration
 	// PendingSends is how many sends of one entity may be pending. A turn that would make it
 	// more is undone and refused: the targets do not keep up. Default 10,000.
-	PendingSends int
+	PendingSends int `range:"1.."`
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.
-	DrainTimeout time.Duration
+	DrainTimeout time.Duration `key:"drain_timeout" range:">0" help:"time that a shard has to finish its accepted commands when it is handed off. After this time, the region cancels the running turns of the shard"`
 	// LoadTimeout is how long a load may take before the entity is loaded again: a
 	// load that never ends must not make the entity unavailable. Default 30 s: longer
 	// than the largest entity takes, start hook included; the journal notices dead
 	// connections earlier.
-	LoadTimeout time.Duration
+	LoadTimeout time.Duration `range:">0"`
 	// EntityLoads bounds the loads of one entity that the driver has not answered,
 	// including abandoned ones. At the bound, a command that would need another load
 	// is refused as unavailable. More than 1, so that one load that hangs does not
 	// make the entity unavailable; few, because each costs a goroutine until it ends,
 	// and a start hook that ignores its context may never end. Default 4.
-	EntityLoads int
+	EntityLoads int `key:"entity_loads" unit:"loads" range:"1.." help:"the most loads of one entity that may run at a time. Abandoned loads count until they end, because each running load may hold a goroutine, and a start hook that ignores its context may never end. If a command needs one more load, the region refuses the command as unavailable" expert:"true"`
 	// TotalLoads bounds the loads of all entities in the same way. Default 20,000:
 	// enough for all entities of a region that have commands when its shards arrive.
-	TotalLoads int
+	TotalLoads int `key:"loads" unit:"loads" range:"1.." help:"the most loads of all entities together that may run at a time. When many shards arrive at once, each entity with waiting commands needs one load. A fifth of this limit is reserved for commands whose sender is a waiting entity. If a command needs one more load, the region refuses the command as unavailable" expert:"true"`
 	// DeadlineCheck is how often the commands that wait for a load, or for the turns
 	// ahead of them, are checked for expired deadlines at least. They are checked at the
 	// first of these deadlines too, with a tenth of this time between two checks. Default
 	// 250 ms: a small part of a usual deadline.
-	DeadlineCheck time.Duration
+	DeadlineCheck time.Duration `range:">0"`
 	// LookupTimeout is how long a repeat of a recent command, and the commands behind
 	// it, wait for the journal's answer about it. Then it has a turn like any other
 	// command. Default 1 s: a lookup takes some milliseconds.
-	LookupTimeout time.Duration
+	LookupTimeout time.Duration `key:"lookup_timeout" range:">0" help:"longest time for which a repeated command waits until the journal reports whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command" expert:"true"`
 	// Hot bounds what is kept of the entities that take most. Nothing is decided by it. HotSeed
 	// decides which turns are sampled.
 	Hot     heavyhitters.Config
 	HotSeed uint64
 	// Retry is the pause before a failed request to the journal (load, fence read,
 	// settlement) is repeated. Default 50 ms.
-	Retry time.Duration
+	Retry time.Duration `range:">0"`
 }
 
 // DefaultConfig returns the default configuration for the given types.
@@ -226,51 +227,7 @@ func DefaultConfig(types ...Type) Config {
 
 // Validate returns an error that names every field with an unusable value.
 func (c *Config) Validate() error {
-	var errs []error
-	positive := func(name string, v int) {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("turn: %s is %d, must be above 0", name, v))
-		}
-	}
-	positive("MailboxCommands", c.MailboxCommands)
-	positive("MailboxBytes", c.MailboxBytes)
-	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
-		errs = append(errs, fmt.Errorf("turn: MailboxShare is %v, must be above 0 and at most 1", c.MailboxShare))
-	}
-	positive("TotalCommands", c.TotalCommands)
-	positive("TotalBytes", c.TotalBytes)
-	positive("UnitRecords", c.UnitRecords)
-	positive("UnitBytes", c.UnitBytes)
-	positive("ResultBytes", c.ResultBytes)
-	positive("TotalResultBytes", c.TotalResultBytes)
-	positive("SnapshotBytes", c.SnapshotBytes)
-	if c.RecentIDs < 0 {
-		errs = append(errs, fmt.Errorf("turn: RecentIDs is %d, must not be negative; 0 remembers none", c.RecentIDs))
-	}
-	positive("TimersPerEntity", c.TimersPerEntity)
-	positive("RemindersPerEntity", c.RemindersPerEntity)
-	positive("TimerTimeout", int(c.TimerTimeout))
-	positive("KeptEntities", c.KeptEntities)
-	positive("KeptBytes", c.KeptBytes)
-	if !(c.AskShare > 0 && c.AskShare <= 1) {
-		errs = append(errs, fmt.Errorf("turn: AskShare is %v, must be above 0 and at most 1", c.AskShare))
-	}
-	positive("AskTimeout", int(c.AskTimeout))
-	positive("AsksPerTurn", c.AsksPerTurn)
-	positive("WaitingTurns", c.WaitingTurns)
-	positive("ProbeAfter", int(c.ProbeAfter))
-	positive("TurnSends", c.TurnSends)
-	positive("PendingSends", c.PendingSends)
-	positive("DrainTimeout", int(c.DrainTimeout))
-	positive("LoadTimeout", int(c.LoadTimeout))
-	positive("EntityLoads", c.EntityLoads)
-	positive("TotalLoads", c.TotalLoads)
-	positive("DeadlineCheck", int(c.DeadlineCheck))
-	positive("LookupTimeout", int(c.LookupTimeout))
-	positive("Retry", int(c.Retry))
-	if err := c.Hot.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("turn: Hot: %w", err))
-	}
+	errs := []error{setting.Ranges(c)}
 	seen := map[sharding.EntityType]bool{}
 	for _, t := range c.Types {
 		if err := sharding.CheckEntityType("entity type", t.Desc.Type); err != nil {

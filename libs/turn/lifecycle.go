@@ -489,7 +489,7 @@ func (m *Machine) snapshotDue(e *entity) bool {
 	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
 		return false
 	}
-	return n > 0 && !e.fresh && !e.bare && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
+	return n > 0 && !e.fresh && !e.bare && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= int(m.cfg.SnapshotBytes)) && !e.volatile()
 }
 
 // goIdle tells the policy that a live entity has no work, or stops the entity.

@@ -137,7 +137,7 @@ func New(cfg Config) *Machine {
 		notJournaled: &journaled{},
 		recent:       recentIDs{size: cfg.RecentIDs},
 		loads:        newLoads(),
-		limit:        Usage{Commands: cfg.TotalCommands, Bytes: cfg.TotalBytes, Loads: cfg.TotalLoads},
+		limit:        Usage{Commands: cfg.TotalCommands, Bytes: int(cfg.TotalBytes), Loads: cfg.TotalLoads},
 	}
 	m.reserve = m.limit.reserved()
 	m.hot = heavyhitters.New(cfg.Hot, cfg.HotSeed)

@@ -39,7 +39,7 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 	}
 	timing := c.reply.Timing
 	c.reply = sharding.Reject(sharding.ResourceExhausted, fmt.Sprintf(
-		"%d reminders of the entity stand, and the command sets %d; at most %d may stand (region.reminders_per_entity); cancel some, or let some fire", e.reminders, sets, m.cfg.RemindersPerEntity))
+		"%d reminders of the entity stand, and the command sets %d; at most %d may stand (region.reminders.per_entity); cancel some, or let some fire", e.reminders, sets, m.cfg.RemindersPerEntity))
 	c.reply.Timing = timing
 	return false, false
 }

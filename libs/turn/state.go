@@ -85,7 +85,7 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("turn: %d loads of entity %s are in progress, at most %d may be", n, id, m.cfg.EntityLoads)
 		}
 	}
-	if commands > m.cfg.TotalCommands || bytes > m.cfg.TotalBytes {
+	if commands > m.cfg.TotalCommands || bytes > int(m.cfg.TotalBytes) {
 		return fmt.Errorf("turn: %d commands with %d bytes are above the limits", commands, bytes)
 	}
 	return nil

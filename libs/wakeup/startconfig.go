@@ -2,8 +2,9 @@ package wakeup
 
 import (
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // Strategy sets how fast a [Starter] starts the remembered entities of a shard.
@@ -17,42 +18,39 @@ const (
 	StartConstant Strategy = "constant"
 )
 
-// MaxStartNumber bounds StartConfig.Number. It is more than a region starts in any Frequency, and so small that the
-// groups of one step cannot overflow a count.
-const MaxStartNumber = 1_000_000
-
-// StartConfig holds the limits of a [Starter].
+// StartConfig holds the limits of a [Starter]. The keys belong to the settings for remembered entities.
 type StartConfig struct {
 	// Strategy is StartConstant by default, so that commands are not slowed down much.
-	Strategy Strategy
+	Strategy Strategy `key:"strategy" help:"how fast remembered entities are started. all: as fast as {.limit} allows. constant: {.number} entities of each type in every {.frequency}. With both strategies, the entities that were active last are started first"`
 	// Frequency and Number are used by StartConstant, for each type. Defaults 10 ms and 7: 700
 	// entities per second, in groups so small that no command waits long behind a group. A start
 	// costs some 0.1 to 0.3 ms of processor time, so starts take at most a fifth of one processor.
 	// A driver that steps the Starter more rarely starts several groups together.
-	Frequency time.Duration
-	Number    int
-	// Limit is the maximum number of concurrent starts of entities of a type, with either strategy.
-	// Default 32: a command for one of them waits for few loads, and a start hook that hangs stops
-	// only a few others.
-	Limit int
-	// Page is the number of wake-ups that one read returns for a shard. Default 16. It is small
-	// because the Starter holds a page of every shard, to find the entity that was active last.
-	Page int
-	// ReadShards is the number of shards per read. Default 256, as in Config.
-	ReadShards int
-	// Wakes is the maximum number of wake-ups in memory. Default 20,000: a page of each of 1,024
-	// shards. Each wake-up takes some 150 bytes.
-	Wakes int
-	// Failing is the maximum number of entities in memory that could not be started and wait for a
-	// retry. Default 10,000. If there are more, their shards are read again later.
-	Failing int
+	Frequency time.Duration `key:"frequency" range:">0" help:"with the strategy constant, the time between two starts of {.number} remembered entities of a type"`
+	Number    int           `key:"number" unit:"entities" range:"1..1000000" help:"with the strategy constant, the number of remembered entities of a type that are started together"`
+	// Limit is how many entities of a type are being started at a time, with either strategy.
+	// Default 32: a command for one of them waits for few loads, and a start hook that hangs
+	// stops only a few others.
+	Limit int `key:"limit" unit:"entities" range:"1.." help:"with either strategy, the most remembered entities of a type that are being started at a time; further entities wait. So that commands go first, the starts use at most half of the loads that the journal and the region allow" expert:"true"`
+	// Page is how many wake-ups of a shard are read at a time. Default 16. It is small because the
+	// Starter holds a page of every shard, to find the entity that was active last.
+	Page int `range:"1.."`
+	// ReadShards is how many shards one read asks for. Default 256, as in Config.
+	ReadShards int `range:"1.."`
+	// Wakes is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
+	// Each wake-up takes some 150 bytes.
+	Wakes int `key:"held" unit:"entities" help:"the most remembered entities in memory that wait for their start. Each takes some 150 bytes. The region reads further entities from the journal later" expert:"true"`
+	// Failing is how many entities that could not be started are held in memory until they are
+	// tried again. Default 10,000. If there are more, their shards are read again later.
+	Failing int `key:"failing" unit:"entities" range:"1.." help:"the most remembered entities in memory that could not be started and wait for the next attempt. The region reads further entities from the journal again after {.backoff_max}" expert:"true"`
 	// BackOff is the pause after an entity could not be started, or has died. The pause doubles with
 	// each failure, up to BackOffMax. From each pause but the first, a random part of up to a half is
 	// subtracted. Defaults 10 s and 5 min.
-	BackOff, BackOffMax time.Duration
+	BackOff    time.Duration `key:"backoff" range:">0" help:"time until the region starts a remembered entity again after the first failure: the entity could not be started, or it has died. The time doubles with each failure" expert:"true"`
+	BackOffMax time.Duration `key:"backoff_max" help:"longest time until the region tries again to start a remembered entity that could not be started" expert:"true"`
 	// ReadRetry is the pause after a read has failed. It is also the pause after the limits have left
 	// no room for an entity. Default 1 s.
-	ReadRetry time.Duration
+	ReadRetry time.Duration `range:">0"`
 	// Seed seeds the random part of the pauses.
 	Seed uint64
 }
@@ -67,29 +65,18 @@ func DefaultStartConfig() StartConfig {
 
 // Validate returns an error that names every field with an unusable value.
 func (c *StartConfig) Validate() error {
-	var errs []error
+	errs := []error{setting.Ranges(c)}
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
+	}
 	if c.Strategy != StartAll && c.Strategy != StartConstant {
-		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Strategy is %q, must be %s or %s", c.Strategy, StartAll, StartConstant))
-	}
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"Number", c.Number}, {"Limit", c.Limit}, {"Page", c.Page}, {"ReadShards", c.ReadShards}, {"Failing", c.Failing},
-		{"Frequency", int(c.Frequency)}, {"BackOff", int(c.BackOff)}, {"ReadRetry", int(c.ReadRetry)},
-	} {
-		if f.value <= 0 {
-			errs = append(errs, fmt.Errorf("wakeup: StartConfig.%s is %d, must be above 0", f.name, f.value))
-		}
-	}
-	if c.Number > MaxStartNumber {
-		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Number is %d, must be at most %d", c.Number, MaxStartNumber))
+		bad("strategy", "is %q, must be %s or %s", c.Strategy, StartAll, StartConstant)
 	}
 	if c.Wakes < c.Page {
-		errs = append(errs, fmt.Errorf("wakeup: StartConfig.Wakes is %d, must be at least Page, which is %d", c.Wakes, c.Page))
+		bad("held", "is %d, must be at least %d", c.Wakes, c.Page)
 	}
 	if c.BackOffMax < c.BackOff {
-		errs = append(errs, fmt.Errorf("wakeup: StartConfig.BackOffMax is %s, must be at least BackOff, which is %s", c.BackOffMax, c.BackOff))
+		bad("backoff_max", "is %s, must be at least %s (%s)", c.BackOffMax, setting.Key("backoff"), c.BackOff)
 	}
 	return errors.Join(errs...)
 }

@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ErrConfig is wrapped by every refusal of a [Config].
-var ErrConfig = errors.New("bad coordinator config")
-
-// Config holds the limits of a [Machine]. Start from [DefaultConfig].
+// Config holds the limits of a [Machine]. Start from [DefaultConfig]. Its keys are complete.
 type Config struct {
 	// Strategy decides which region gets a shard and which shards move. Default: least shards,
 	// at most a quarter of a type and 256 shards per round, so that a fourth
@@ -26,207 +24,210 @@ type Config struct {
 	// the first shard is allocated. Default 1. The limit holds a starting cluster
 	// back, but not a running cluster: if a region of an earlier term registers
 	// again, allocation begins at once, even if the region owns no shard.
-	MinRegions int
+	MinRegions int `key:"coordinator.min_regions" unit:"regions" range:"1.." help:"number of regions that must have registered before the coordinator allocates the first shard"`
 
 	// RecoveryWait is how long a coordinator of a new term waits for the owners that
 	// the facts name. After this time, owners that have not registered count as lost.
 	// Default 2 s: several heartbeats, and several attempts to register.
-	RecoveryWait time.Duration
+	RecoveryWait time.Duration `range:">0"`
 	// Resend is the interval at which HostShard and HandOff are repeated.
 	// Default 200 ms: a lost message costs no more than a fast failover.
-	Resend time.Duration
+	Resend time.Duration `range:">0"`
 	// HostTimeout is how long an owner may take to claim a shard. After this time,
 	// the coordinator allocates the shard elsewhere. If the next owner does not claim
 	// the shard either, the time doubles, at most twice. Default 2 s.
-	HostTimeout time.Duration
+	HostTimeout time.Duration `range:">0"`
 	// HandoffTimeout is the time after which owners abandon turns that do not end
 	// in a handoff. Default 10 s. The regions must have the same value.
-	HandoffTimeout time.Duration
+	HandoffTimeout time.Duration `key:"coordinator.handoff_timeout" range:">0" help:"time that a region has to hand off a shard. Must be the same as region.drain_timeout"`
 	// HandoffSlack is how much longer than HandoffTimeout the coordinator
 	// waits before it moves a journaled shard without ShardStopped. Default
 	// 2 s: the owner begins to count later, and its answer takes time to arrive.
-	HandoffSlack time.Duration
+	HandoffSlack time.Duration `range:">0"`
 	// JournalReport is how long a JournalReport counts in which a region says that it
 	// is cut off from the journal. Default 5 s: several repeats may get lost.
-	JournalReport time.Duration
+	JournalReport time.Duration `range:">0"`
 	// JournalFresh is the greatest age of the journal's last answer to this coordinator
 	// at which shards of a cut-off region may move. Default 1 s: several requests fit
 	// into it, and an operation may take longer before it fails.
-	JournalFresh time.Duration
+	JournalFresh time.Duration `range:">0"`
 	// UnhostedAfter is a time without any registered region that hosts a type. After
 	// this time, the coordinator tells gateways. From then on, gateways refuse commands
 	// of the type at once instead of at their deadline. Default 10 s: a lone region
 	// restarts in less time.
-	UnhostedAfter time.Duration
+	UnhostedAfter time.Duration `key:"coordinator.unhosted_after" range:">0" help:"if no region has hosted an entity type for this time, commands for the type are refused at once instead of at their deadline" expert:"true"`
 	// RebalanceInterval is the time between two questions to the strategy. Default 500 ms.
-	RebalanceInterval time.Duration
+	RebalanceInterval time.Duration `key:"coordinator.rebalance_interval" range:">0" help:"time between two decisions about which shards should move" expert:"true"`
 	// LoadCooldown is how long after a shard has come to its owner, and after the beginning of a
 	// term, no shard moves because of its load. Default 5 min, as that of package allocation.
-	LoadCooldown time.Duration
+	LoadCooldown time.Duration `range:"0.."`
 	// LoadReport is how long a region's report of its load counts. Default 1 min: several
 	// reports may get lost.
-	LoadReport time.Duration
+	LoadReport time.Duration `range:">0"`
 	// RolloutFreeze has two meanings. While regions of several versions are here, nothing
 	// moves for balance for this time after a region has come or gone. And if no region
 	// has had the target version for this time, and all regions have the same version,
 	// that version becomes the target. Default 30 min: a platform takes less time from
 	// one region to the next, and a canary still gets its share on the same day.
-	RolloutFreeze time.Duration
+	RolloutFreeze time.Duration `range:">0"`
 	// RolloutShare is how many times its fair share of a type's shards a region of the
 	// target version gets in a rollout before others are given shards too. Default 1.5:
 	// with one region missing, those of the target version still take all shards of the
 	// next one that leaves.
-	RolloutShare float64
+	RolloutShare float64 `range:"1..1000" why:"below 1 no region of the target version may have its fair share"`
 	// MaxVersions is how many earlier versions of the application are remembered, so that
 	// a region of one of them does not become the target when it comes back. Default 64:
 	// more than run side by side or are gone back to.
-	MaxVersions int
+	MaxVersions int `range:"1.."`
 	// MaxLabels bounds the labels of one region. Default 64: operators need fewer.
-	MaxLabels int
+	MaxLabels int `range:"1.."`
 	// MaxHandoffs bounds the shards that are handed off at the same time, in the
 	// whole cluster. Default 256: as many as a rebalance round moves.
-	MaxHandoffs int
+	MaxHandoffs int `key:"allocation.max_handoffs" unit:"shards" range:"1.." help:"the most shards that are handed off at a time in the whole cluster, whatever the reason. Further handoffs wait"`
 	// MaxHandoffsPerRegion bounds the shards that one region hands off at the same time. It
 	// also bounds the shards that are handed off to one region at the same time. Shards of a
 	// region that leaves are exempt. 0: no limit. Default 0: a region hands off hundreds of
 	// shards in less than a second.
-	MaxHandoffsPerRegion int
+	MaxHandoffsPerRegion int `key:"allocation.max_handoffs_per_region" unit:"shards" range:"0.." help:"the most shards that one region hands off at a time, and the most shards that are handed off to one region at a time. Shards of a region that leaves are exempt. 0: not limited" expert:"true"`
 	// MaxMovesPerMinute bounds the voluntary moves that begin within any minute. 0: no
 	// limit. Default 0: the brake finds out how many moves the users can bear.
-	MaxMovesPerMinute int
+	MaxMovesPerMinute int `key:"allocation.max_moves_per_minute" unit:"shards" range:"0..100000" why:"the time of each voluntary move is remembered for a minute" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost shard move. 0: not limited" expert:"true"`
 	// Brake says that the coordinator holds voluntary moves back while commands are slow.
 	// Default true.
-	Brake bool
+	Brake bool `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/placement.md"`
 	// BrakeWindow is the length of a window. In a window, the coordinator gathers the latencies
 	// that gateways report; at its end, it judges them. Default 5 s: a window has a few hundred
 	// commands even if there are few users. With two BrakeWindows, moves stop ten to fifteen
 	// seconds after they have begun to slow commands down.
-	BrakeWindow time.Duration
+	BrakeWindow time.Duration `key:"allocation.brake_window" range:">0" help:"length of a window. For this time, the coordinator gathers the latencies that gateways report; then it judges whether commands are slow. roost cluster status shows the latencies of a window" expert:"true"`
 	// BrakeWindows is how many slow windows in a row stop the moves. Default 2: a single slow
 	// window may be an accident.
-	BrakeWindows int
+	BrakeWindows int `key:"allocation.brake_windows" unit:"windows" range:"1.." help:"number of slow windows in a row after which the coordinator stops voluntary moves" expert:"true"`
 	// BrakeSamples is how many latencies a window must have to be slow, or to change the
 	// baseline. Default 200: two of 200 latencies are above the p99.
-	BrakeSamples int
+	BrakeSamples int `key:"allocation.brake_samples" unit:"commands" range:"1.." help:"the fewest commands that a window must have. A window with fewer commands is never slow, and does not change the usual p99" expert:"true"`
 	// A window is slow if its p99 is at least BrakeFactor times the baseline, and exceeds the
 	// baseline by at least BrakeExcess. Defaults 2 and 50 ms: smaller differences are the noise
 	// of a quick cluster, and nobody notices them.
-	BrakeFactor float64
-	BrakeExcess time.Duration
+	BrakeFactor float64       `key:"allocation.brake_factor" range:">1..1000" why:"usual latencies are not slow" help:"a window is slow only if the p99 of its commands is at least this many times the usual p99; see also allocation.brake_excess" expert:"true"`
+	BrakeExcess time.Duration `key:"allocation.brake_excess" range:">0" help:"a window is slow only if the p99 of its commands is above the usual p99 by at least this time; see also allocation.brake_factor" expert:"true"`
 	// BrakePause is the time from the stop to the next move. With this move, the coordinator
 	// finds out whether moves slow commands down. Default 30 s: by then, the effects of the last
 	// moves are over.
-	BrakePause time.Duration
+	BrakePause time.Duration `key:"allocation.brake_pause" range:">0" help:"time for which voluntary moves are stopped before the coordinator tries one move. If that move does not slow commands down, further moves follow at half the rate" expert:"true"`
 	// BrakeRise is the approximate number of windows until the baseline has risen to a larger p99.
 	// BrakeFall is the approximate number of windows until the baseline has fallen to a smaller
 	// p99. Defaults 8 and 2: the baseline soon returns to what was once usual.
-	BrakeRise, BrakeFall int
+	BrakeRise int `key:"allocation.brake_rise" unit:"windows" range:"1.." help:"approximate number of windows until the usual p99 has risen to a larger p99" expert:"true"`
+	BrakeFall int `key:"allocation.brake_fall" unit:"windows" range:"1.." help:"approximate number of windows until the usual p99 has fallen to a smaller p99" expert:"true"`
 	// MaxGateways bounds the gateways that are listed. Default 1024: these take some 1.5 MB. The
 	// latencies of further gateways still count.
-	MaxGateways int
+	MaxGateways int `range:"1.."`
 	// GatewayForgotten is how long a gateway is listed after its last card. Default 30 s.
-	GatewayForgotten time.Duration
+	GatewayForgotten time.Duration `range:">0"`
 
 	// WatchHold is how long a watch waits for a change, or at a standby for the next active coordinator. Default 1 s:
 	// watchers ask another coordinator after 2 s.
-	WatchHold time.Duration
+	WatchHold time.Duration `range:">0"`
 	// LeaseEnd is how long before the end of another coordinator's lease a standby begins to hold watches. Default
 	// 500 ms: a quarter of the usual lease. The active coordinator usually renews it before.
-	LeaseEnd time.Duration
+	LeaseEnd time.Duration `range:">0"`
 	// MaxWatches bounds the waiting watches; the oldest is answered early.
 	// Default 4096.
-	MaxWatches int
+	MaxWatches int `range:"1.."`
 	// ChangeLog is how many changes are remembered for deltas; a watcher that
 	// is further behind gets the full table. Default 65536.
-	ChangeLog int
+	ChangeLog int `range:"1.."`
 
 	// FactsPerRecord and RecordBytes bound a record of the fact stream. A fact that is larger
 	// goes alone, and the facts of one request of an operator are never divided, see MaxPins.
 	// Default 1024 and 1 MiB: one write of the journal, far below the largest operation that
 	// it takes.
-	FactsPerRecord, RecordBytes int
+	FactsPerRecord int `range:"1.."`
+	RecordBytes    int `range:"1.."`
 	// CompactAfter is how many facts follow the snapshot of the stream before the
 	// table is stored once more, to begin there; more for a table of more than half
 	// as many rows. Default 4096: read in a few milliseconds.
-	CompactAfter int
+	CompactAfter int `range:"1.."`
 	// MaxHeld and MaxHeldBytes bound the outputs that wait until facts are stored.
 	// Beyond a bound, the coordinator steps down. Defaults 1048576 and 256 MiB. If all
 	// shards are allocated at once, they need half as many outputs.
-	MaxHeld, MaxHeldBytes int
+	MaxHeld      int `range:"1.."`
+	MaxHeldBytes int `range:"1.."`
 
 	// RetryPause is the time until a request is repeated after the journal has refused
 	// it or could not answer it. Default 100 ms.
-	RetryPause time.Duration
+	RetryPause time.Duration `range:">0"`
 	// RetryPauseMax is the longest pause before a take-over that has failed begins anew. The pause is about RetryPause
 	// after the first failure, and grows with each further one. Default 2 s: journal heartbeats of another cluster
 	// are still seen in time.
-	RetryPauseMax time.Duration
+	RetryPauseMax time.Duration `range:">0"`
 	// TakeoverTimeout bounds each request of a take-over. If a request is not answered in
 	// this time, the coordinator gives the request up, and begins the take-over anew.
 	// Default 20 s: the coordinator can read the stream of a large table in this time.
-	TakeoverTimeout time.Duration
+	TakeoverTimeout time.Duration `range:">0"`
 
 	// JournalHeartbeatInterval is the time between two journal heartbeats. Default 1 s.
-	JournalHeartbeatInterval time.Duration
+	JournalHeartbeatInterval time.Duration `range:">0"`
 	// JournalHeartbeatPatience is a time without heartbeats after which no cluster counts as
 	// the user of a journal. It must be longer than a lease, because the record of a lease
 	// may be lost while its holder still acts. Default 4 s.
-	JournalHeartbeatPatience time.Duration
+	JournalHeartbeatPatience time.Duration `range:">0"`
 	// SurveyInterval is the time between two surveys of a journal that may be
 	// another cluster's. Default 500 ms.
-	SurveyInterval time.Duration
+	SurveyInterval time.Duration `range:">0"`
 
 	// MaxTypes bounds the number of entity types. Default 256.
-	MaxTypes int
+	MaxTypes int `range:"1.."`
 	// MaxShards bounds the shards of all types together. Default 262144: about
 	// 50 MB of table.
-	MaxShards int
+	MaxShards int `range:"1.."`
 	// MaxCommands bounds the commands of one type. Default 1024.
-	MaxCommands int
+	MaxCommands int `range:"1.."`
 	// MaxUnknownFacts bounds the facts of later releases that the coordinator keeps. If there
 	// are more, it drops the oldest. Default 4096: there should be fewer facts of kinds that
 	// this release does not know.
-	MaxUnknownFacts int
+	MaxUnknownFacts int `range:"1.."`
 	// MaxCordons bounds the names of regions that operators have cordoned. Default 1024: more
 	// than there are regions.
-	MaxCordons int
+	MaxCordons int `range:"1.."`
 	// MaxPins bounds the shards of one request to pin them. Default 4096: all of them are in
 	// one record of the fact stream, and with the longest names and reasons they take 4 MB, a quarter of
 	// the largest operation that the journal takes. All pins together are at most as many as there are shards.
-	MaxPins int
+	MaxPins int `range:"1.."`
 	// BrokenInterval is the shortest time between two counts of the shards that break a constraint.
 	// Default 5 s: a count looks at all regions of each type, and operators wait for minutes before
 	// they look at what it says.
-	BrokenInterval time.Duration
+	BrokenInterval time.Duration `range:">0"`
 	// MaxWeighed bounds how many regions are weighed between two ticks for explanations, which list the
 	// regions that might have got a shard: with 1,000 regions, 16 explanations have this list, and
 	// with 10 regions 1,638. The first explanation always has it. Default 16384: so many take about
 	// 10 ms, and thousands of shards may be allocated between two ticks while commands wait for them.
-	MaxWeighed int
+	MaxWeighed int `range:"1.."`
 	// ReviewAtOnce is the number of shards up to which every change of the membership is followed by a
 	// look at all rows in the same Step. With more shards, that happens at the next tick, for all
 	// changes together. Default 16384: a look at these takes less than a millisecond, and a
 	// thousand regions may register at the same moment.
-	ReviewAtOnce int
+	ReviewAtOnce int `range:"1.."`
 	// MaxReason bounds, in bytes, the texts in which operators say who they are and why they
 	// act. Default 256: a sentence.
-	MaxReason int
+	MaxReason int `range:"1.."`
 	// QuarantineCrashes is after how many crashes of regions an entity is quarantined that ran at each of
 	// them. 0: no entity is quarantined by itself. Default 2: one crash may have any cause.
-	QuarantineCrashes int
+	QuarantineCrashes int `key:"coordinator.quarantine_after" unit:"crashes" range:"0.." help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
 	// QuarantineWindow is the time within which these crashes count. Default 10 min: a platform may
 	// start a process that has ended several times again only after five minutes.
-	QuarantineWindow time.Duration
+	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" range:">0" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran" expert:"true"`
 	// CrashPatience is how long a shard whose last owners were lost one after the other waits for their
 	// reports. If further owners are lost, it waits twice as long each time, up to 16 times as long. Default
 	// 3 s: a platform starts a process that has ended again in less time, unless it ends again and again.
-	CrashPatience time.Duration
+	CrashPatience time.Duration `key:"coordinator.crash_patience" range:">0" help:"if coordinator.quarantine_after owners of a shard were lost, one soon after the other, the shard waits for this time at most until they have started again and say which entities ran. After each further loss it waits twice as long, up to 16 times this time. Then the next region gets the shard" expert:"true"`
 	// MaxQuarantined bounds the suspects and quarantined entities together. Default 1000: an operator looks
 	// at each of them.
-	MaxQuarantined int
+	MaxQuarantined int `range:"1.."`
 	// MaxForms bounds the forms in which one type is stored, over its whole life. Each form
 	// takes a bit or two in every row. Default 1024: a new form every week for twenty years.
-	MaxForms int
+	MaxForms int `key:"coordinator.max_forms" unit:"forms" range:"1.." help:"the most forms in which the events of one entity type may be stored over the whole life of the type. A form is the name, version and fields of an event. The coordinator never forgets a form" expert:"true"`
 }
 
 // DefaultConfig returns the defaults named at the fields.
@@ -311,13 +312,10 @@ func (c *Config) byLoad() bool {
 	return is
 }
 
-// Validate names every field that makes no sense, and what would. Errors wrap
-// [ErrConfig].
+// Validate returns an error that names every setting and field with an unusable value.
 func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
-	}
+	errs := []error{setting.Ranges(&c)}
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("coordinator: "+format, args...)) }
 	if c.Strategy == nil {
 		bad("Strategy is nil; use one of package allocation")
 	}
@@ -325,51 +323,6 @@ func (c Config) Validate() error {
 		if c.Strategies[t] == nil {
 			bad("Strategies has nil for %s; use one of package allocation", t)
 		}
-	}
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"RecoveryWait", c.RecoveryWait}, {"UnhostedAfter", c.UnhostedAfter}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
-		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
-		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
-		{"BrakeWindow", c.BrakeWindow}, {"BrakeExcess", c.BrakeExcess}, {"BrakePause", c.BrakePause}, {"GatewayForgotten", c.GatewayForgotten},
-		{"RebalanceInterval", c.RebalanceInterval}, {"BrokenInterval", c.BrokenInterval}, {"LoadReport", c.LoadReport}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold}, {"LeaseEnd", c.LeaseEnd},
-		{"QuarantineWindow", c.QuarantineWindow}, {"CrashPatience", c.CrashPatience}, {"RetryPause", c.RetryPause}, {"RetryPauseMax", c.RetryPauseMax}, {"TakeoverTimeout", c.TakeoverTimeout},
-		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
-	} {
-		if f.value <= 0 {
-			bad("%s is %v, must be above 0", f.name, f.value)
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"BrakeWindows", c.BrakeWindows}, {"BrakeSamples", c.BrakeSamples},
-		{"BrakeRise", c.BrakeRise}, {"BrakeFall", c.BrakeFall}, {"MaxGateways", c.MaxGateways}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
-		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
-		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
-		{"MaxCordons", c.MaxCordons}, {"MaxPins", c.MaxPins}, {"MaxReason", c.MaxReason}, {"MaxWeighed", c.MaxWeighed}, {"ReviewAtOnce", c.ReviewAtOnce}, {"MaxQuarantined", c.MaxQuarantined},
-	} {
-		if f.value < 1 {
-			bad("%s is %d, must be at least 1", f.name, f.value)
-		}
-	}
-	if c.MaxHandoffsPerRegion < 0 || c.MaxMovesPerMinute < 0 {
-		bad("MaxHandoffsPerRegion is %d and MaxMovesPerMinute %d, must be 0 (no limit) or more", c.MaxHandoffsPerRegion, c.MaxMovesPerMinute)
-	}
-	if !(c.BrakeFactor > 1 && c.BrakeFactor <= 1000) {
-		bad("BrakeFactor is %v, must be above 1 and at most 1000: usual latencies are not slow", c.BrakeFactor)
-	}
-	if c.QuarantineCrashes < 0 {
-		bad("QuarantineCrashes is %d, must be 0 (never) or more", c.QuarantineCrashes)
-	}
-	if c.LoadCooldown < 0 {
-		bad("LoadCooldown is %v, must not be below 0", c.LoadCooldown)
-	}
-	if !(c.RolloutShare >= 1 && c.RolloutShare <= 1000) {
-		bad("RolloutShare is %v, must be 1 to 1000: below 1 no region of the target version may have its fair share", c.RolloutShare)
 	}
 	if c.HostTimeout > 0 && c.Resend >= c.HostTimeout {
 		bad("Resend is %v, must be below HostTimeout (%v): a message is repeated before it is given up", c.Resend, c.HostTimeout)

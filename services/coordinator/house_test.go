@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace"},
+			".":          {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting"},
 			"operate":    {"libs/sharding", "libs/mutant"},
 			"server/...": {"libs/...", "proto/...", "services/coordinator/..."},
 			"cmd/...":    {"libs/backends/all", "services/coordinator/server/..."},

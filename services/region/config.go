@@ -2,7 +2,6 @@ package region
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -11,12 +10,14 @@ import (
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// Config configures the cores of a region.
+// Config configures the cores of a region. Its keys are complete: it has the prefixes of the settings of the
+// libraries that a region is made of.
 type Config struct {
 	Self sharding.NodeID
 	Name string // the name of the node, for people
@@ -24,48 +25,48 @@ type Config struct {
 	Version string
 	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores], and
 	// not more than the limits allow, see [Config.FitShardCores]. Default 1.
-	ShardCores int
+	ShardCores int `key:"region.shard_cores" unit:"shard cores" range:"1..64" help:"number of shard cores, among which the shards of this process are divided. The default is a quarter of the processors, at least 1 and at most 64. A shard core does the work outside of entities (admission, mailboxes, deduplication, gates) for its shards, in one thread at a time. More than one core helps only if this work keeps many processors busy. All cores share the limits of the region. If the share of one core would be less than 5 commands, 10MiB of commands or 5 loads, the region uses fewer cores" expert:"true"`
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
 	// however many shard cores there are. Each shard core has an equal part of these limits:
 	// a type's Passivation, TotalResultBytes, RecentIDs, WaitingTurns and Hot. Each shard core has
 	// at least ResultBytes of TotalResultBytes, at least one of WaitingTurns, and at least 64
 	// entries of Hot. The half-life of Hot is LoadHalfLife.
-	Turn turn.Config
+	Turn turn.Config `key:"region"`
 	// Wakeups bounds and times the firings of wake-ups. Each shard core has an equal part of
 	// Wakes, FailingWakes, BlockedWakes and Firings.
-	Wakeups wakeup.Config
+	Wakeups wakeup.Config `key:"region.reminders" expert:"true"`
 	// Purge bounds and times the purges of deleted entities, for all shard cores together.
-	Purge purge.Config
+	Purge purge.Config `key:"region.purge" expert:"true"`
 	// Sends bounds and times the delivery of sends. Each shard core has an equal part of Sends,
 	// Bytes, Deliveries and DeadLetters.
-	Sends outbox.Config
+	Sends outbox.Config `key:"region.sends"`
 	// Starts bounds and paces the starts of remembered entities. Each shard core has an equal part
 	// of Wakes, Limit and Failing. If the rate is constant, all shard cores together keep the rate.
-	Starts wakeup.StartConfig
+	Starts wakeup.StartConfig `key:"region.remember"`
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
 	// BufferCommands and BufferBytes bound the commands that wait for the claim of one
 	// shard. A claim takes one commit. These commands also count in the limits of Turn for
 	// all entities. Defaults 1,000 and 8 MiB.
-	BufferCommands int
-	BufferBytes    int
+	BufferCommands int `range:"1.."`
+	BufferBytes    int `range:"1.."`
 	// Replies bounds the memory of replies that are expected or not yet sent. Commands
 	// beyond this bound wait with their connection, see [replies.Queue].
-	Replies replies.Config
+	Replies replies.Config `key:"region" expert:"true"`
 	// KeptWait is how long a moved shard waits for the states of its entities, if its type is
 	// volatile and keeps states on moves. After this time, the entities begin empty. Default
 	// 1 s: commands wait for the same time, and the coordinator waits only for its HostTimeout
 	// of 2 s.
-	KeptWait time.Duration
+	KeptWait time.Duration `key:"region.kept_wait" range:">0..1500ms" why:"a shard that is not served for longer goes to another region" help:"for volatile types with KeepOnMoves: longest time for which a moved shard, and its commands, wait for the states that the previous owner has kept. After this time, the entities begin empty" expert:"true"`
 	// KeptBytes bounds the states that the region keeps for the next owners of all shards. Each
 	// shard core has an equal part of this bound. The region keeps a state for LeaveTimeout at
 	// most. Turn bounds the states of one shard. Default 256 MiB: a region that leaves has freed
 	// more memory.
-	KeptBytes int
+	KeptBytes setting.Bytes `key:"region.kept_bytes" range:">0" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the state of an entity, the entity begins empty at the next owner" expert:"true"`
 	// Resend is the pause before an unanswered message to the coordinator, or an
 	// unanswered claim, is repeated. Default 200 ms.
-	Resend time.Duration
+	Resend time.Duration `range:">0"`
 	// SuccessorTimeout is how long a region that has released a shard sends HostShard to the
 	// successor, if the region hears nothing of the shard. Default 20 s: a region that leaves
 	// stays for this time. By then, a coordinator takes care of the shard.
@@ -74,50 +75,53 @@ type Config struct {
 	// this time, the region reports that it is cut off, and its journaled shards move. 0: the
 	// region never reports. Default 5 s: a failover of the database's network takes less time,
 	// and most clients wait longer.
-	JournalPatience time.Duration
+	JournalPatience time.Duration `key:"journal.patience" range:"0.." help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
 	// JournalTestAfter is how long no operation may succeed before the region tests the journal.
-	// It is also the pause between two reports. At most half of JournalPatience. Default 1 s.
-	JournalTestAfter time.Duration
+	// It is also the pause between two reports. If it is more than half of JournalPatience, that
+	// is used instead: one lost answer must not look like silence. Default 1 s.
+	JournalTestAfter time.Duration `range:">0"`
 	// JournalRecovery is how long the journal must answer again before the region
 	// is given shards. Default 10 s: a connection that comes and goes must not
 	// move shards back and forth.
-	JournalRecovery time.Duration
+	JournalRecovery time.Duration `key:"journal.recovery" range:">0" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again" expert:"true"`
 	// LoadInterval is the time between two reports of the loads of the shards, and between two
 	// measurements of the loads. 0: the region measures nothing. Default 5 s: a move because of
 	// load should be right for minutes.
-	LoadInterval time.Duration
+	LoadInterval time.Duration `key:"region.load_interval" range:"0..20s" why:"a report counts for a minute, and two may get lost" help:"time between two reports of the load of this region's shards (handler time, memory and so on). Coordinators with allocation.strategy load, and roost cluster status, use the reports. 0: the region neither measures nor reports load. See docs/placement.md" expert:"true"`
 	// LoadHalfLife is the half-life of measurements: in the rates that are reported, a measurement
 	// of this age has half the weight of a new measurement. Default 15 s: a burst of a few seconds
 	// moves nothing, and half a minute shows a lasting change.
-	LoadHalfLife time.Duration
+	LoadHalfLife time.Duration `key:"region.load_half_life" range:">0" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement" expert:"true"`
 	// LoadShards is how many shards a report lists one by one: the shards with the most load. A report also
 	// lists shards that were among them before, and no longer are, so it lists at most twice as many.
 	// Default 256: some more than move at a time. Such a report has 100 kB.
-	LoadShards int
+	LoadShards int `range:"1.."`
 	// LoadFull is the number of reports after which a report has all loads, even if the coordinator
 	// has taken all reports since the last full report. Default 10.
-	LoadFull int
+	LoadFull int `range:"1.."`
 	// The region sends Zone, Labels (sorted by name) and Capacity when it registers, see
 	// control.Register. Default none.
 	Zone     string
 	Labels   []control.Label
-	Capacity uint32
+	Capacity uint32 `key:"region.capacity" unit:"shards" range:"0..1000000" help:"the most shards, of all types together, that this region should have. The region is given more shards only if no other region has room for them. If all regions have a capacity, zones share the shards of a type in proportion to the capacities of their regions. 0: the number of shards is not limited"`
 	// Crash is how the process that ran before this one has ended, and when; zero: that is not known.
 	Crash Crash
 	// InspectRows and InspectBytes bound the answer to an operator's question, such as what
 	// keeps failing. InspectText bounds each message in the answer, in bytes. Defaults 1,000,
 	// 2 MiB and 500: an operator reads no longer page, and 2 MiB are half of the longest answer
 	// of a peer.
-	InspectRows, InspectBytes, InspectText int
+	InspectRows  int `range:"1.."`
+	InspectBytes int `range:"1.."`
+	InspectText  int `range:"1.."`
 	// InspectLook bounds how many entities a shard core looks at in one step for a list of entities. The
 	// step ends after the shard in which the bound was reached. InspectTime is how long a region makes such
 	// a list. Then it answers with what it has found, and where the list continues. Defaults 10,000, about a
 	// millisecond, and 200 ms, well below coordinator.query_timeout.
-	InspectLook int
-	InspectTime time.Duration
+	InspectLook int           `range:"1.."`
+	InspectTime time.Duration `range:">0"`
 	// LeaveTimeout is how long a leaving region waits for its shards to be
 	// handed off. It covers one drain and the coordinator's slack. Default 20 s.
-	LeaveTimeout time.Duration
+	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"longest time for which a stopping region waits until its shards have been handed off. After this time, the region stops even if it still has shards"`
 }
 
 // Crash is how a process of the region has ended, and when.
@@ -164,15 +168,6 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 	}
 }
 
-// MaxKeptWait is the longest KeptWait. If a region does not serve a shard within two seconds, a
-// coordinator gives the shard to another region. The states that the first region has fetched are
-// then lost.
-const MaxKeptWait = 1500 * time.Millisecond
-
-// MaxLoadInterval is the longest LoadInterval. For a coordinator, a report counts for a minute
-// (coordinator.Config.LoadReport). Two reports may get lost in this time.
-const MaxLoadInterval = 20 * time.Second
-
 // MaxShardCores is the largest number of shard cores of a region.
 const MaxShardCores = 64
 
@@ -188,7 +183,7 @@ const largestCommand = 2 * sharding.MaxPayload
 func (c *Config) budgets() [resources]budget {
 	return [resources]budget{
 		ResourceCommands: newBudget(ordinary(c.Turn.TotalCommands), c.ShardCores, 1),
-		ResourceBytes:    newBudget(ordinary(c.Turn.TotalBytes), c.ShardCores, largestCommand),
+		ResourceBytes:    newBudget(ordinary(int(c.Turn.TotalBytes)), c.ShardCores, largestCommand),
 		ResourceLoads:    newBudget(ordinary(c.Turn.TotalLoads), c.ShardCores, 1),
 	}
 }
@@ -200,7 +195,7 @@ func ordinary(total int) int { return total - total/turn.ReservedShare }
 func (c *Config) reserves() [resources]int {
 	part := func(total int) int { return total / turn.ReservedShare / c.ShardCores }
 	return [resources]int{
-		ResourceCommands: part(c.Turn.TotalCommands), ResourceBytes: part(c.Turn.TotalBytes), ResourceLoads: part(c.Turn.TotalLoads),
+		ResourceCommands: part(c.Turn.TotalCommands), ResourceBytes: part(int(c.Turn.TotalBytes)), ResourceLoads: part(c.Turn.TotalLoads),
 	}
 }
 
@@ -208,49 +203,42 @@ func (c *Config) reserves() [resources]int {
 // one for every five commands and loads, and for the bytes of the five largest commands.
 // With more a core could do little beside one large command.
 func (c *Config) mostShardCores() int {
-	return min(MaxShardCores, mostCores(ordinary(c.Turn.TotalCommands), 1), mostCores(ordinary(c.Turn.TotalBytes), largestCommand), mostCores(ordinary(c.Turn.TotalLoads), 1))
+	return min(MaxShardCores, mostCores(ordinary(c.Turn.TotalCommands), 1), mostCores(ordinary(int(c.Turn.TotalBytes)), largestCommand), mostCores(ordinary(c.Turn.TotalLoads), 1))
 }
 
 // FitShardCores lowers ShardCores to what the limits of Turn for all entities allow: a
 // small limit is no mistake because the machine has many processors.
-func (c *Config) FitShardCores() { c.ShardCores = min(c.ShardCores, c.mostShardCores()) }
+func (c *Config) FitShardCores() {
+	if c.ShardCores <= MaxShardCores { // otherwise it is a mistake
+		c.ShardCores = min(c.ShardCores, c.mostShardCores())
+	}
+}
 
-// Validate refuses a configuration that cannot work, naming every field.
+// journalTestAfter returns JournalTestAfter, or half of JournalPatience if that is less.
+func (c *Config) journalTestAfter() time.Duration {
+	if c.JournalPatience == 0 {
+		return c.JournalTestAfter
+	}
+	return min(c.JournalTestAfter, c.JournalPatience/2)
+}
+
+// Validate refuses a configuration that cannot work, naming every setting and field. It does not look at Self, which a
+// process knows later than its settings.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.Self.Addr == "" || c.Self.UID == 0 {
-		errs = append(errs, errors.New("region: Self needs an address and a uid"))
+	errs := []error{setting.Ranges(c)}
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
 	}
-	if most := c.mostShardCores(); c.ShardCores < 1 || c.ShardCores > most {
-		errs = append(errs, fmt.Errorf("region: ShardCores is %d, must be 1 to %d: at most %d, and not more than TotalCommands, TotalBytes and TotalLoads allow", c.ShardCores, most, MaxShardCores))
+	if most := c.mostShardCores(); c.ShardCores > most && c.ShardCores <= MaxShardCores {
+		bad("region.shard_cores", "is %d, must be at most %d, among which %s, %s and %s can be divided", c.ShardCores, most, setting.Key("region.commands"), setting.Key("region.command_bytes"), setting.Key("region.loads"))
 	}
-	if c.BufferCommands <= 0 || c.BufferBytes <= 0 {
-		errs = append(errs, errors.New("region: BufferCommands and BufferBytes must be above 0"))
-	}
-	if c.KeptWait <= 0 || c.KeptWait > MaxKeptWait || c.KeptBytes <= 0 {
-		errs = append(errs, fmt.Errorf("region: KeptWait is %s, must be above 0 and at most %s, and KeptBytes must be above 0", c.KeptWait, MaxKeptWait))
-	}
-	if c.InspectRows <= 0 || c.InspectBytes <= 0 || c.InspectText <= 0 || c.InspectLook <= 0 || c.InspectTime <= 0 {
-		errs = append(errs, errors.New("region: InspectRows, InspectBytes, InspectText, InspectLook and InspectTime must be above 0"))
-	}
-	if c.Resend <= 0 || c.SuccessorTimeout < c.Resend {
-		errs = append(errs, errors.New("region: Resend must be above 0, and SuccessorTimeout not below it"))
-	}
-	if c.JournalPatience < 0 || c.JournalTestAfter <= 0 || c.JournalRecovery <= 0 {
-		errs = append(errs, errors.New("region: JournalPatience must not be negative, JournalTestAfter and JournalRecovery must be above 0"))
-	} else if c.JournalPatience > 0 && 2*c.JournalTestAfter > c.JournalPatience {
-		errs = append(errs, fmt.Errorf("region: JournalTestAfter %s must be at most half of JournalPatience %s, or one lost answer looks like silence", c.JournalTestAfter, c.JournalPatience))
-	}
-	if c.LoadInterval < 0 || c.LoadInterval > MaxLoadInterval {
-		errs = append(errs, fmt.Errorf("region: LoadInterval is %s, must be 0 (nothing is measured) to %s", c.LoadInterval, MaxLoadInterval))
-	}
-	if c.LoadHalfLife <= 0 || c.LoadShards <= 0 || c.LoadFull <= 0 {
-		errs = append(errs, errors.New("region: LoadHalfLife, LoadShards and LoadFull must be above 0"))
+	if c.SuccessorTimeout < c.Resend {
+		errs = append(errs, errors.New("region: SuccessorTimeout must not be below Resend"))
 	}
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
-		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
+		bad("region.leave_timeout", "is %s, must be above %s (%s), or leaving cuts drains short", c.LeaveTimeout, setting.Key("region.drain_timeout"), c.Turn.DrainTimeout)
 	}
-	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate(), c.Wakeups.Validate(), c.Purge.Validate(), c.Starts.Validate(), c.Sends.Validate())...)
+	return errors.Join(errs...)
 }
 
 // passivationOfCore is the strategy for the entities of one type in a shard core. Each core

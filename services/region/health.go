@@ -119,7 +119,7 @@ func (c *ControlCore) tickJournal() {
 	case h.state == sharding.JournalRecovering && c.now.Sub(h.since) >= c.cfg.JournalRecovery:
 		c.journalIs(sharding.JournalAnswers)
 	}
-	if h.state != sharding.JournalAnswers && c.now.Sub(h.told) >= c.cfg.JournalTestAfter {
+	if h.state != sharding.JournalAnswers && c.now.Sub(h.told) >= c.cfg.journalTestAfter() {
 		c.reportJournal()
 	}
 }
@@ -127,7 +127,7 @@ func (c *ControlCore) tickJournal() {
 // gap reports whether nothing has succeeded for longer than the pause between two tests.
 func (c *ControlCore) gap() bool {
 	for p := range journalPaths {
-		if c.now.Sub(c.health.paths[p].heard) >= 2*c.cfg.JournalTestAfter {
+		if c.now.Sub(c.health.paths[p].heard) >= 2*c.cfg.journalTestAfter() {
 			return true
 		}
 	}
@@ -138,11 +138,11 @@ func (c *ControlCore) gap() bool {
 // unanswered test is sent again after Config.JournalPatience, since its answer may
 // never come.
 func (c *ControlCore) test(p JournalPath, e *pathHealth) {
-	pause := c.cfg.JournalTestAfter
+	pause := c.cfg.journalTestAfter()
 	if e.open {
 		pause = c.cfg.JournalPatience
 	}
-	if c.now.Sub(e.heard) < c.cfg.JournalTestAfter || c.now.Sub(e.asked) < pause {
+	if c.now.Sub(e.heard) < c.cfg.journalTestAfter() || c.now.Sub(e.asked) < pause {
 		return
 	}
 	if e.asking.IsZero() {

@@ -153,7 +153,7 @@ func (m *ShardCore) keep(h *heldShard, states []turn.Kept) {
 	for i := range states {
 		k.bytes += states[i].Size()
 	}
-	if m.keptBytes+m.givingBytes+k.bytes > m.cfg.KeptBytes/m.cfg.ShardCores {
+	if m.keptBytes+m.givingBytes+k.bytes > int(m.cfg.KeptBytes)/m.cfg.ShardCores {
 		m.keptStats.OverLimit += uint64(len(states))
 		return
 	}
@@ -244,7 +244,7 @@ func (m *ShardCore) checkKept() error {
 			}
 		}
 	}
-	if shards != m.keptShards || unowned != m.keptUnowned || bytes != m.keptBytes || bytes > m.cfg.KeptBytes || m.giving < 0 {
+	if shards != m.keptShards || unowned != m.keptUnowned || bytes != m.keptBytes || bytes > int(m.cfg.KeptBytes) || m.giving < 0 {
 		return fmt.Errorf("region: counted %d shards whose states are kept, %d of them unowned, %d bytes; there are %d, %d, %d; %d are being given",
 			m.keptShards, m.keptUnowned, m.keptBytes, shards, unowned, bytes, m.giving)
 	}

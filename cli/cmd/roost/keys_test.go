@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -19,21 +20,13 @@ import (
 
 var services = []string{"coordinator", "region", "gateway"}
 
-// keysOf are the keys of every service, as its --help lists them.
+// keysOf are the keys of every service, as its help lists them.
 func keysOf(t *testing.T) map[string][]string {
 	t.Helper()
 	keys := map[string][]string{}
-	line := regexp.MustCompile(`(?m)^  --([a-z][a-z0-9_.-]*), ROOST_`)
 	for _, service := range services {
-		help, err := exec.Command(filepath.Join(binaries(t), service), "--help").Output()
-		if err != nil {
-			t.Fatalf("%s --help: %v", service, err)
-		}
-		for _, match := range line.FindAllStringSubmatch(string(help), -1) {
-			keys[service] = append(keys[service], strings.ReplaceAll(match[1], "-", "_"))
-		}
-		if len(keys[service]) < 10 {
-			t.Fatalf("%s --help lists the keys %v", service, keys[service])
+		for _, s := range settingsOf(t, service) {
+			keys[service] = append(keys[service], s.key)
 		}
 	}
 	return keys
@@ -52,21 +45,25 @@ var notKeys = map[string]bool{
 // an error that says which key to change must not send people looking for one.
 func TestTextsNameRealKeys(t *testing.T) {
 	all := map[string]bool{}
-	sections := map[string]bool{}
+	sections, prefixes := map[string]bool{}, map[string]bool{}
 	for _, keys := range keysOf(t) {
 		for _, key := range keys {
 			all[key] = true
 			section, _, _ := strings.Cut(key, ".")
 			sections[section] = true
+			for prefix := key; strings.Contains(prefix, "."); prefix = prefix[:strings.LastIndex(prefix, ".")] {
+				prefixes[prefix] = true // itself, and such as region.sends
+			}
 		}
 	}
-	keyLike := regexp.MustCompile(`(^|[^a-zA-Z0-9_.-])(--)?([a-z]+)\.([a-z][a-z0-9_-]*)\b`)
+	keyLike := regexp.MustCompile(`(^|[^a-zA-Z0-9_.-])(--)?([a-z]+)\.([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)*)\b`)
 	variable := regexp.MustCompile(`ROOST_[A-Z0-9_]*[A-Z0-9]`)
 	commandNames := []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_KEY", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_TOKEN", "ROOST_CONFIG", "ROOST_PARENT_PIPE", "ROOST_TOOL_STATUS"}
 	check := func(where, text string) {
 		for _, m := range keyLike.FindAllStringSubmatch(text, -1) {
 			name := m[3] + "." + strings.ReplaceAll(m[4], "-", "_")
-			if sections[m[3]] && !all[name] && !notKeys[name] {
+			first, _, _ := strings.Cut(m[4], ".")
+			if sections[m[3]] && !prefixes[name] && !notKeys[m[3]+"."+first] {
 				t.Errorf("%s names %s, which is no key", where, name)
 			}
 		}
@@ -84,7 +81,12 @@ func TestTextsNameRealKeys(t *testing.T) {
 			t.Errorf("%s says %q, which is no key", where, m[0])
 		}
 	}
-	texts := 0
+	for _, service := range services { // with what {.name} in a text has become
+		for _, s := range settingsOf(t, service) {
+			check("the help of "+s.key, s.help)
+		}
+	}
+	texts, relative := 0, 0
 	for _, module := range []string{"libs", "services", "sdk", "cli"} {
 		err := filepath.WalkDir(filepath.Join(root, module), func(path string, entry fs.DirEntry, err error) error {
 			switch {
@@ -99,19 +101,28 @@ func TestTextsNameRealKeys(t *testing.T) {
 				texts++
 				check(where, text)
 			}
+			for _, m := range relativeKey.FindAllStringSubmatch(readFile(t, path), -1) {
+				relative++
+				if key := cmp.Or(m[1], m[2]); !slices.ContainsFunc(sorted(all), func(k string) bool { return k == key || strings.HasSuffix(k, "."+key) }) {
+					t.Errorf("%s has an error about %s, but no key ends so", path, key)
+				}
+			}
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if texts < 1000 {
-		t.Errorf("only %d texts were found", texts)
+	if texts < 1000 || relative < 50 {
+		t.Errorf("only %d texts and %d keys of errors were found", texts, relative)
 	}
 	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md", "docs/settings-of-akka.md", "docs/http.md"} {
 		check(page, readFile(t, filepath.Join(root, page)))
 	}
 }
+
+// relativeKey finds the keys of errors of configurations, which may lack a prefix.
+var relativeKey = regexp.MustCompile(`(?:setting\.Key|setting\.Errorf|\bbad)\("([a-z_.]+)"\)|(?:setting\.Errorf|\bbad)\("([a-z_.]+)", "`)
 
 // raise finds what a text asks to raise or lower.
 var raise = regexp.MustCompile(`\b(raise|increase|lower) ([A-Z]\w+|[a-z]+-[a-z-]+)`)

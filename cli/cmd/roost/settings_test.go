@@ -16,30 +16,36 @@ import (
 // of comparing it: make settings.
 const writeSettings = "WRITE_SETTINGS"
 
-// setting is a key as --help of one service shows it.
+// setting is a key as the help of one service shows it.
 type setting struct {
 	key, help, preset, unit string
-	secretFile              bool
+	secretFile, expert      bool
 }
 
-// settingsOf reads what --help of a service says about its keys.
+// settingsOf reads the help of a service about its keys: those that --help shows, and those for experts.
 func settingsOf(t *testing.T, service string) []setting {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries(t), service), "--help")
+	return append(settingsFrom(t, service, "--help"), settingsFrom(t, service, "--help-expert")...)
+}
+
+// settingsFrom reads one of the two parts of a service's help.
+func settingsFrom(t *testing.T, service, flag string) []setting {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries(t), service), flag)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // some defaults grow with the processors
 	help, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s --help: %v", service, err)
+		t.Fatalf("%s %s: %v", service, flag, err)
 	}
 	entry := regexp.MustCompile(`(?m)^  --[a-z][a-z0-9_.-]*, ROOST_([A-Z0-9_]+)\n        (.*)\n        default (.*)$`)
 	flags := regexp.MustCompile(`(?m)^  --([a-z][a-z0-9_.-]*), ROOST_`).FindAllStringSubmatch(string(help), -1)
 	entries := entry.FindAllStringSubmatch(string(help), -1)
 	if len(entries) < 10 || len(entries) != len(flags) {
-		t.Fatalf("%s --help lists %d keys, of which %d have a text and a default", service, len(flags), len(entries))
+		t.Fatalf("%s %s lists %d keys, and %d with a text and a default", service, flag, len(flags), len(entries))
 	}
 	var all []setting
 	for i, m := range entries {
-		s := setting{key: strings.ReplaceAll(flags[i][1], "-", "_"), help: m[2], preset: m[3]}
+		s := setting{key: strings.ReplaceAll(flags[i][1], "-", "_"), help: m[2], preset: m[3], expert: flag == "--help-expert"}
 		if open := strings.LastIndex(s.preset, " ("); open > 0 && strings.HasSuffix(s.preset, ")") {
 			s.preset, s.unit = s.preset[:open], strings.TrimSuffix(s.preset[open+2:], ")")
 		}
@@ -71,6 +77,9 @@ func settingsPage(t *testing.T) string {
 			if r.unit != s.unit {
 				t.Errorf("%s says of %s that its unit is %q, another service says %q", service, s.key, s.unit, r.unit)
 			}
+			if r.expert != s.expert {
+				t.Errorf("%s is for experts in some services only", s.key)
+			}
 			r.presets[s.preset] = append(r.presets[s.preset], service)
 			r.helps[s.help] = append(r.helps[s.help], service)
 		}
@@ -82,13 +91,22 @@ func settingsPage(t *testing.T) string {
 	slices.Sort(keys)
 	var page strings.Builder
 	page.WriteString(settingsIntro)
-	section := ""
-	for _, key := range keys {
-		if now, _, _ := strings.Cut(key, "."); now != section {
-			section = now
-			fmt.Fprintf(&page, "\n## %s\n\n| key | default | unit | services | what it sets |\n|---|---|---|---|---|\n", section)
+	for _, expert := range []bool{false, true} {
+		level, section := "##", ""
+		if expert {
+			page.WriteString(expertIntro)
+			level = "###"
 		}
-		fmt.Fprintln(&page, rows[key].line())
+		for _, key := range keys {
+			if rows[key].expert != expert {
+				continue
+			}
+			if now, _, _ := strings.Cut(key, "."); now != section {
+				section = now
+				fmt.Fprintf(&page, "\n%s %s\n\n| key | default | unit | services | what it sets |\n|---|---|---|---|---|\n", level, section)
+			}
+			fmt.Fprintln(&page, rows[key].line())
+		}
 	}
 	return page.String()
 }
@@ -153,7 +171,16 @@ which overrides the defaults.
 - Telemetry follows the standard ` + "`OTEL_*`" + ` variables ([observability](observability.md)).
 - ` + "`/metrics`" + `, ` + "`/livez`" + `, ` + "`/readyz`" + ` and ` + "`/version`" + ` are served at ` + "`management.listen`" + ` ([health](health.md)).
 
+Few clusters need more than the first part of this page, the settings that ` + "`--help`" + ` lists. The others are in
+[a part of their own](#settings-for-experts), and ` + "`--help-expert`" + ` lists them.
+
 The names of Akka Cluster's settings are in [settings of Akka](settings-of-akka.md).
+`
+
+const expertIntro = `
+## Settings for experts
+
+These have defaults that suit nearly all clusters. Change one only if you have measured that it is in the way.
 `
 
 // TestSettingsPage: the page has every key of the binaries, with its default, unit and text.
@@ -216,7 +243,7 @@ func TestSettingsOfAkka(t *testing.T) {
 		}
 	}
 	found := 0
-	for _, m := range regexp.MustCompile("`([a-z]+\\.[a-z_]+)` \\(([^):]*)[):]").FindAllStringSubmatch(readFile(t, filepath.Join(root, "docs", "settings-of-akka.md")), -1) {
+	for _, m := range regexp.MustCompile("`([a-z]+(?:\\.[a-z_]+)+)` \\(([^):]*)[):]").FindAllStringSubmatch(readFile(t, filepath.Join(root, "docs", "settings-of-akka.md")), -1) {
 		preset, known := presets[m[1]]
 		if !known {
 			continue

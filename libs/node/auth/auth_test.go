@@ -442,13 +442,13 @@ func TestNobodyIsAsked(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"auth.jwt_issuer and auth.jwt_audience must be set": func(c *Config) { c.JWTKeys = "keys" },
-		"auth.jwt_keys is empty":                            func(c *Config) { c.JWTIssuer = "a" },
-		"is not protected":                                  func(c *Config) { c.JWTKeys, c.JWTIssuer, c.JWTAudience = "http://a", "a", "b" },
-		"auth.jwt_skew":                                     func(c *Config) { c.JWTSkew = time.Hour },
-		"auth.jwt_refresh":                                  func(c *Config) { c.JWTMaxAge = time.Second },
-		"auth.anonymous":                                    func(c *Config) { c.Anonymous = true },
-		"auth.policy":                                       func(c *Config) { c.Policy = "p" },
+		"jwt_issuer and jwt_audience must be set":               func(c *Config) { c.JWTKeys = "keys" },
+		"jwt_keys is empty":                                     func(c *Config) { c.JWTIssuer = "a" },
+		"is not protected":                                      func(c *Config) { c.JWTKeys, c.JWTIssuer, c.JWTAudience = "http://a", "a", "b" },
+		"jwt_skew is 1h0m0s, must be 0 to 10m":                  func(c *Config) { c.JWTSkew = time.Hour },
+		"jwt_max_age is 1s, must be at least twice jwt_refresh": func(c *Config) { c.JWTMaxAge = time.Second },
+		"anonymous is set":                                      func(c *Config) { c.Anonymous = true },
+		"policy is set":                                         func(c *Config) { c.Policy = "p" },
 	} {
 		c := DefaultConfig()
 		if err := c.Validate(); err != nil {

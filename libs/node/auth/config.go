@@ -2,9 +2,10 @@ package auth
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // Config says how the principal of a request is found. If no method is set, nobody is asked who
@@ -13,13 +14,13 @@ type Config struct {
 	JWTKeys     string        `key:"jwt_keys" help:"public keys of the issuer of JSON Web Tokens, as a JSON Web Key Set: a file, or an https:// URL. Clients send the token in the header Authorization: Bearer. Empty: no tokens are accepted"`
 	JWTIssuer   string        `key:"jwt_issuer" help:"the issuer (iss) that tokens must have"`
 	JWTAudience string        `key:"jwt_audience" help:"the audience (aud) that tokens must have"`
-	JWTSkew     time.Duration `key:"jwt_skew" help:"by how much the clocks of the issuer and of this gateway may differ when the times in a token are checked"`
-	JWTRefresh  time.Duration `key:"jwt_refresh" help:"least time between two requests to the URL in auth.jwt_keys. A token with an unknown key causes such a request"`
-	JWTMaxAge   time.Duration `key:"jwt_max_age" help:"time after which keys from the URL in auth.jwt_keys are no longer used, if the URL has not answered since. Half of this time after an answer, the keys are requested again"`
+	JWTSkew     time.Duration `key:"jwt_skew" range:"0..10m" why:"a larger one would make the end of a token meaningless" help:"by how much the clocks of the issuer and of this gateway may differ when the times in a token are checked" expert:"true"`
+	JWTRefresh  time.Duration `key:"jwt_refresh" range:">0" help:"least time between two requests to the URL in {.jwt_keys}. A token with an unknown key causes such a request" expert:"true"`
+	JWTMaxAge   time.Duration `key:"jwt_max_age" help:"time after which keys from the URL in {.jwt_keys} are no longer used, if the URL has not answered since. Half of this time after an answer, the keys are requested again" expert:"true"`
 	APIKeys     string        `key:"api_keys" help:"file with the names of API keys and the SHA-256 hashes of the keys, one pair in each line. roost auth key new writes such a line. Clients send the key in the header Authorization: Bearer. The file is read again when it changes. Empty: no API keys are accepted"`
 	// ClientCertificates needs a TLS listener that asks for certificates.
 	ClientCertificates bool   `key:"client_certificates" help:"whether the certificate that a client presents says who it is. Needs public.ca with public.client_auth, or tls.ca"`
-	Anonymous          bool   `key:"anonymous" help:"whether requests without token, API key and certificate are accepted. Their principal is empty, and auth.policy calls it anonymous"`
+	Anonymous          bool   `key:"anonymous" help:"whether requests without token, API key and certificate are accepted. Their principal is empty, and {.policy} calls it anonymous"`
 	Policy             string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/security.md. What it does not allow is refused. The file is read again when it changes. Empty: every principal may send every command"`
 }
 
@@ -40,32 +41,28 @@ func (c *Config) Enabled() bool { return c.JWTKeys != "" || c.APIKeys != "" || c
 
 // Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	errs := []error{setting.Ranges(c)}
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
+	}
 	if c.JWTKeys != "" {
 		if c.JWTIssuer == "" || c.JWTAudience == "" {
-			bad("auth.jwt_issuer and auth.jwt_audience must be set with auth.jwt_keys: a token for another service must not be accepted")
+			bad("jwt_issuer", "and %s must be set with %s: a token for another service must not be accepted", setting.Key("jwt_audience"), setting.Key("jwt_keys"))
 		}
 		if u, err := url.Parse(c.JWTKeys); err == nil && u.Scheme == "http" {
-			bad("auth.jwt_keys %s is not protected; write an https:// URL or a file", c.JWTKeys)
+			bad("jwt_keys", "%s is not protected; write an https:// URL or a file", c.JWTKeys)
 		}
 	} else if c.JWTIssuer != "" || c.JWTAudience != "" {
-		bad("auth.jwt_issuer or auth.jwt_audience is set, but auth.jwt_keys is empty; give the keys of the issuer")
+		bad("jwt_issuer", "or %s is set, but %s is empty; give the keys of the issuer", setting.Key("jwt_audience"), setting.Key("jwt_keys"))
 	}
-	if c.JWTSkew < 0 || c.JWTSkew > maxSkew {
-		bad("auth.jwt_skew is %s; choose 0 to %s", c.JWTSkew, maxSkew)
-	}
-	if c.JWTRefresh <= 0 || c.JWTMaxAge < 2*c.JWTRefresh {
-		bad("auth.jwt_refresh is %s and auth.jwt_max_age is %s; the first must be above 0, the second at least twice the first", c.JWTRefresh, c.JWTMaxAge)
+	if c.JWTMaxAge < 2*c.JWTRefresh {
+		bad("jwt_max_age", "is %s, must be at least twice %s (%s)", c.JWTMaxAge, setting.Key("jwt_refresh"), c.JWTRefresh)
 	}
 	if c.Anonymous && !c.Enabled() {
-		bad("auth.anonymous is set, but no way to authenticate is: set auth.jwt_keys, auth.api_keys or auth.client_certificates, or leave auth.anonymous out")
+		bad("anonymous", "is set, but no way to authenticate is: set %s, %s or %s, or leave it out", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
 	}
 	if c.Policy != "" && !c.Enabled() {
-		bad("auth.policy is set, but nobody is asked who they are: set auth.jwt_keys, auth.api_keys or auth.client_certificates")
+		bad("policy", "is set, but nobody is asked who they are: set %s, %s or %s", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
 	}
 	return errors.Join(errs...)
 }
-
-// maxSkew is the largest JWTSkew: a larger one would make the end of a token meaningless.
-const maxSkew = 10 * time.Minute

@@ -2,12 +2,12 @@ package server
 
 import (
 	"maps"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/setting/settingtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -23,10 +23,8 @@ func TestCheckLease(t *testing.T) {
 		{21 * time.Second, time.Second, "lease.ttl"},
 		{1000 * time.Hour, time.Second, "lease.ttl"},
 		{10 * time.Millisecond, time.Millisecond, "lease.ttl"},
-		{time.Second, 450 * time.Millisecond, "lease.renew 450ms must be shorter than lease.ttl 1s"},
+		{time.Second, 450 * time.Millisecond, "lease.renew is 450ms, must be shorter than lease.ttl (1s)"},
 		{2 * time.Second, time.Second, "below half of lease.ttl"},
-		{2 * time.Second, 0, "lease.renew"},
-		{2 * time.Second, -time.Second, "lease.renew"},
 	} {
 		c := Config{LeaseTTL: test.ttl, LeaseRenew: test.renew}
 		err := c.checkLease()
@@ -52,7 +50,7 @@ func TestLeaseEnd(t *testing.T) {
 // TestStrategy: the key chooses what the core asks, and a wrong one is refused by name.
 func TestStrategy(t *testing.T) {
 	c := DefaultConfig()
-	c.Journal, c.Lease = "memory:", "memory:x"
+	c.Journal.URL, c.Lease = "memory:", "memory:x"
 	c.Allocation.Strategy = "most-shards"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `allocation.strategy is "most-shards"`) {
 		t.Errorf("an unknown strategy: %v", err)
@@ -106,30 +104,22 @@ func TestStrategy(t *testing.T) {
 	}
 }
 
-// TestBudget: the keys reach the core, and wrong ones are refused by name.
-func TestBudget(t *testing.T) {
-	c := DefaultConfig()
-	c.Journal, c.Lease = "memory:", "memory:x"
-	c.Budget = Budget{
-		MaxHandoffs: 1, MaxHandoffsPerRegion: 2, MaxMovesPerMinute: 3, BrakeWindow: 20 * time.Second, BrakeWindows: 5, BrakeSamples: 6,
-		BrakeFactor: 7, BrakeExcess: 8, BrakePause: 9, BrakeRise: 10, BrakeFall: 11,
-	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	want := coordinator.DefaultConfig()
-	want.MaxHandoffs, want.MaxHandoffsPerRegion, want.MaxMovesPerMinute, want.Brake, want.BrakeWindow, want.BrakeWindows = 1, 2, 3, false, 20*time.Second, 5
-	want.BrakeSamples, want.BrakeFactor, want.BrakeExcess, want.BrakePause, want.BrakeRise, want.BrakeFall = 6, 7, 8, 9, 10, 11
-	want.GatewayForgotten = 40 * time.Second
-	got, err := c.core()
-	if want.Strategy, want.Strategies = got.Strategy, got.Strategies; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("the core has %+v, %v\nwant %+v", got, err, want)
-	}
-	c.Budget = Budget{MaxHandoffsPerRegion: -1, MaxMovesPerMinute: maxMovesPerMinute + 1, BrakeFactor: 1}
-	err = c.Validate()
-	for _, key := range []string{"max_handoffs is 0", "max_handoffs_per_region is -1", "max_moves_per_minute", "brake_window,", "brake_windows is 0", "brake_samples", "brake_factor is 1", "brake_rise", "brake_fall"} {
-		if err == nil || !strings.Contains(err.Error(), "allocation."+key) {
-			t.Errorf("no error names %s: %v", key, err)
+// TestGatewayForgotten: a gateway is listed for two windows of the brake at least.
+func TestGatewayForgotten(t *testing.T) {
+	for window, want := range map[time.Duration]time.Duration{5 * time.Second: 30 * time.Second, 20 * time.Second: 40 * time.Second} {
+		c := DefaultConfig()
+		c.Core.BrakeWindow = window
+		if core, err := c.core(); err != nil || core.GatewayForgotten != want {
+			t.Errorf("with windows of %s, a gateway is forgotten after %s, want %s; %v", window, core.GatewayForgotten, want, err)
 		}
 	}
+}
+
+// TestSettings: a value outside of its range is refused, and the error names the key.
+func TestSettings(t *testing.T) {
+	settingtest.Run(t, func() settingtest.Config {
+		c := DefaultConfig()
+		c.Journal.URL, c.Lease = "memory:", "memory:x"
+		return &c
+	})
 }

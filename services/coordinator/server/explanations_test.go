@@ -26,7 +26,7 @@ func TestWhyOnSQLite(t *testing.T) {
 // reads what the first has decided. A coordinator that stops stores its explanations first.
 func checkWhy(t *testing.T, url string) {
 	dir, addr := t.TempDir(), freeAddr(t)
-	onJournal := func(cfg *Config) { cfg.Journal = url }
+	onJournal := func(cfg *Config) { cfg.Journal.URL = url }
 	c := start(t, dir, addr, "static://"+addr, onJournal)
 	desc := sharding.TypeDesc{Type: "T", Shards: 4, Rule: sharding.ShardRule{Separator: ":"}}
 	f := newRegion(t, []string{addr}, desc)

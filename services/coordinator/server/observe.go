@@ -38,7 +38,7 @@ func (s *Server) describe() *inspectionv1.Process {
 		warning, unusable = nil, nil
 	}
 	p.ShowPayloads, p.TryCommands = s.cfg.ShowPayloads, s.cfg.TryCommands
-	observe.DescribeJournal(p, s.cfg.Journal, warning)
+	observe.DescribeJournal(p, s.cfg.Journal.URL, warning)
 	observe.DescribeLease(p, s.cfg.Lease, unusable)
 	return p
 }

@@ -259,7 +259,7 @@ func (s *Server) stages(n *node.Node) {
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
 	d := journal.Declaration{Cluster: s.cfg.ClusterName}
-	if s.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, journal.DefaultConfig(), s.journalObserver(), s.node.Waits); err != nil {
+	if s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.node.Waits); err != nil {
 		return err
 	}
 	s.node.Waits(nil)

@@ -68,7 +68,7 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 	}
 	s.router.Number(&c.Call)
 	if timeout > 0 {
-		env.Deadline = c.arrived.Add(min(timeout, s.cfg.MaxTimeout))
+		env.Deadline = c.arrived.Add(min(timeout, s.cfg.Core.MaxTimeout))
 	}
 	if s.stopping.Load() {
 		return failureOf(&router.Finish{Reply: errStopping, RetryAfter: s.retryHint})

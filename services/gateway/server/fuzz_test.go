@@ -117,7 +117,7 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("key %q came as %q", key, env.ID)
 		case env.Tell != (tell == "true"):
 			t.Errorf("tell %q came as %v", tell, env.Tell)
-		case timeout == "" && !env.Deadline.IsZero(), timeout != "" && (left <= 0 || left > cfg.MaxTimeout):
+		case timeout == "" && !env.Deadline.IsZero(), timeout != "" && (left <= 0 || left > cfg.Core.MaxTimeout):
 			t.Errorf("timeout %q came as %v", timeout, left)
 		}
 	})

@@ -48,7 +48,7 @@ func TestLargeReplies(t *testing.T) {
 // what a request counts is given back when its client gives up.
 func TestRepliesOverBudget(t *testing.T) {
 	f := newFake(t, 1<<20)
-	g := f.startReady(func(c *Config) { c.ReplyBytes = 2 << 20 })
+	g := f.startReady(func(c *Config) { c.Core.MaxReplyBytes = 2 << 20 })
 	held := make(chan func(), 1000)
 	f.answer(func(c *link.Conn, cmd link.Command) {
 		held <- func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/setting/settingtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
@@ -272,19 +273,24 @@ func TestDrainOutOfTime(t *testing.T) {
 	}
 }
 
+// TestSettings: a value outside of its range is refused, and the error names the key.
+func TestSettings(t *testing.T) {
+	settingtest.Run(t, func() settingtest.Config { return new(DefaultConfig()) })
+}
+
 func TestConfig(t *testing.T) {
 	if c := DefaultConfig(); c.Validate() != nil {
 		t.Fatal(c.Validate())
 	}
 	for key, spoil := range map[string]func(*Config){
-		"discovery.url": func(c *Config) { c.Discovery = "" }, "gateway.timeout": func(c *Config) { c.Timeout = 0 },
-		"gateway.max_timeout": func(c *Config) { c.MaxTimeout = time.Second }, "gateway.max_body": func(c *Config) { c.MaxPayload = 0 },
+		"discovery.url": func(c *Config) { c.Discovery = "" }, "gateway.timeout": func(c *Config) { c.Core.DefaultTimeout = 0 },
+		"gateway.max_timeout": func(c *Config) { c.Core.MaxTimeout = time.Second }, "gateway.max_body": func(c *Config) { c.MaxPayload = 0 },
 		"gateway.max_items": func(c *Config) { c.MaxItems = 0 }, "gateway.inbox": func(c *Config) { c.Inbox = 0 },
-		"gateway.commands": func(c *Config) { c.Commands = 1 }, "gateway.command_bytes": func(c *Config) { c.CommandBytes = 1 },
-		"gateway.shard_commands": func(c *Config) { c.ShardMax = 0 }, "gateway.shard_bytes": func(c *Config) { c.ShardBytes = 1 << 20 },
-		"gateway.deferred_share": func(c *Config) { c.Deferred = 1.1 },
+		"gateway.commands": func(c *Config) { c.Core.MaxTotal = 1 }, "gateway.command_bytes": func(c *Config) { c.Core.MaxTotalBytes = 1 },
+		"gateway.shard_commands": func(c *Config) { c.Core.MaxWaiting = 0 }, "gateway.shard_bytes": func(c *Config) { c.Core.MaxWaitingBytes = 1 << 20 },
+		"gateway.deferred_share": func(c *Config) { c.Core.DeferredShare = 1.1 },
 		"gateway.refusals":       func(c *Config) { c.Refusals = -1 }, "gateway.lanes": func(c *Config) { c.Lanes = 0 },
-		"service.read_timeout": func(c *Config) { c.ReadTimeout = c.MaxTimeout }, "service.max_body": func(c *Config) { c.MaxBody = 1 },
+		"service.read_timeout": func(c *Config) { c.ReadTimeout = c.Core.MaxTimeout }, "service.max_body": func(c *Config) { c.MaxBody = 1 },
 	} {
 		c := DefaultConfig()
 		spoil(&c)

@@ -107,7 +107,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.limits = cfg.core()
+	s.limits = cfg.Core
 	s.limits.Seed = rand.Uint64() // gateways do not send again at the same moments
 	s.limits.Management, s.limits.Peers = n.AdvertiseManagement(), n.AdvertisePeers()
 	s.retryHint = int(s.limits.RetryHint / time.Millisecond)

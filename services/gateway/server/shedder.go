@@ -24,11 +24,11 @@ func (s *Server) shed(c *call, timeout time.Duration) *failure {
 		return nil
 	}
 	if timeout <= 0 {
-		timeout = s.cfg.Timeout
+		timeout = s.cfg.Core.DefaultTimeout
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if !d.core.Sheds(c.Env.Entity, min(timeout, s.cfg.MaxTimeout), c.arrived) {
+	if !d.core.Sheds(c.Env.Entity, min(timeout, s.cfg.Core.MaxTimeout), c.arrived) {
 		return nil
 	}
 	s.turnedAway.Add(1)
@@ -42,7 +42,7 @@ func (s *Server) observeFinish(c *call, f *router.Finish) {
 	if !d.some.Load() && f.Reply.Code == "" {
 		return
 	}
-	left := s.cfg.Timeout
+	left := s.cfg.Core.DefaultTimeout
 	if !c.Env.Deadline.IsZero() {
 		left = c.Env.Deadline.Sub(c.arrived)
 	}

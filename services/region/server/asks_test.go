@@ -47,7 +47,7 @@ func chimes() entity.Definition {
 // runChimes runs a runner of chimes that ask each other through route.
 func runChimes(t *testing.T, cores int, route func(sharding.Envelope, bool, origin, func(sharding.Reply))) *Runner {
 	s := runTypes(t, RunnerConfig{
-		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
+		Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores = cores }),
 	}, chimes())
 	s.route = route
 	if route == nil {

@@ -77,7 +77,7 @@ func TestAskAlwaysEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withCores(t, func(t *testing.T, cores int) {
 				told, held := make(chan error, 1), make(chan struct{})
-				s := runTypes(t, RunnerConfig{Core: func(c *region.Config) { c.ShardCores = cores }}, heralds(told, held))
+				s := runTypes(t, RunnerConfig{Core: coreWith(func(c *region.Config) { c.ShardCores = cores })}, heralds(told, held))
 				s.route = func(sharding.Envelope, bool, origin, func(sharding.Reply)) {}
 				payload, err := json.Marshal(c.in)
 				if err != nil {

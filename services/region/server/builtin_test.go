@@ -30,7 +30,7 @@ func (b *brittle) OnStart(*entity.Ctx) error {
 // entities there is nothing to delete, and the answer says so.
 func TestBuiltinWithoutInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = 1 }},
+		r := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores = 1 })},
 			entity.Define("Brittle", func(string) *brittle { return &brittle{} },
 				entity.On(entity.Command[int, int]("Brittle", "Add"), func(b *brittle, ctx *entity.Ctx, _ int) (int, error) {
 					ctx.Passivate()

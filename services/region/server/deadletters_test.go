@@ -50,8 +50,8 @@ func clerksAt(t *testing.T, def entity.Definition) func(id sharding.EntityID, co
 	links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
 	cfg := DefaultConfig()
 	r := runTypes(t, RunnerConfig{
-		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = 1 },
-		Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}, Call: noCall},
+		Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores = 1 }),
+		Router: &RouterConfig{Core: cfg.Routed, Link: links, Send: func(sharding.NodeID, control.Message) {}, Call: noCall},
 	}, def)
 	d := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: 1}, Types: []sharding.TypeDesc{r.Types()[0].Desc}}
 	for i := range uint32(4) {

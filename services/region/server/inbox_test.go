@@ -33,7 +33,7 @@ func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 	limits := replies.DefaultConfig()
 	b := oneInbox(100)
 	b.estimates = map[sharding.EntityType]map[string]*replies.SizeEstimate{"T": {"Do": {}}}
-	to := &endingSink{unsent: limits.Connection}
+	to := &endingSink{unsent: int(limits.Connection)}
 	command := func(number uint64) []link.Command {
 		return []link.Command{{Number: number, Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}}
 	}

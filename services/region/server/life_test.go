@@ -156,7 +156,7 @@ func TestBrokenJournalEndsTheProcess(t *testing.T) {
 func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
-	r := start(t, f, "memory:", func(c *Config) { c.DrainTimeout, c.LeaveTimeout = 50*time.Millisecond, time.Second })
+	r := start(t, f, "memory:", func(c *Config) { c.Core.Turn.DrainTimeout, c.Core.LeaveTimeout = 50*time.Millisecond, time.Second })
 	e := r.host(1)
 	g := r.dial()
 	hung := g.send(e, "a", "Hang", "")
@@ -181,7 +181,7 @@ func TestHungTurnHarmsNobody(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
 	r := start(t, f, "memory:", func(c *Config) {
-		c.DrainTimeout, c.LeaveTimeout, c.StalledAfter = 50*time.Millisecond, time.Second, 50*time.Millisecond
+		c.Core.Turn.DrainTimeout, c.Core.LeaveTimeout, c.StalledAfter = 50*time.Millisecond, time.Second, 50*time.Millisecond
 	})
 	e := r.host(1)
 	g := r.dial()

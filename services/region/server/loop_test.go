@@ -106,7 +106,7 @@ func runDoors(t *testing.T, cores int) (*Runner, *gate) {
 	t.Helper()
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
 	return runTypes(t, RunnerConfig{
-		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
+		Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores = cores }),
 	}, g.typ()), g
 }
 
@@ -120,6 +120,15 @@ func withCores(t *testing.T, test func(t *testing.T, cores int)) {
 }
 
 // runTypes runs a runner of types that have four shards, at the epochs 1.1 to 1.4.
+// coreWith returns the default configuration of the cores with a change.
+func coreWith(change func(*region.Config)) *region.Config {
+	c := region.DefaultConfig(sharding.NodeID{}, "")
+	if change != nil {
+		change(&c)
+	}
+	return &c
+}
+
 func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner {
 	t.Helper()
 	c.Self, c.Name, c.Types = sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, "doors", types
@@ -282,9 +291,9 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 1000)}
 		const total, cores = 96, 3
-		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) {
+		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) {
 			c.ShardCores, c.Turn.TotalCommands = cores, total
-		}}, g.typ())
+		})}, g.typ())
 		a := &answers{got: map[uint64]link.Answer{}}
 		// All for one core: again and again, as one that is refused is sent again.
 		var ids []sharding.EntityID

@@ -55,12 +55,12 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	if open := s.opened.Load(); open != nil {
 		warning = errors.Join(open.Warning(), open.Failure())
 	}
-	observe.DescribeJournal(p, s.cfg.Journal, warning)
+	observe.DescribeJournal(p, s.cfg.Journal.URL, warning)
 	if open := s.opened.Load(); open != nil {
 		observe.DescribeClock(s.runner.ctx, p, open)
 	}
 	p.ShowPayloads = s.cfg.ShowPayloads
-	p.CommandsLimit = uint32(s.cfg.Commands)
+	p.CommandsLimit = uint32(s.cfg.Core.Turn.TotalCommands)
 	damaged, newest := s.runner.damage.list(time.Now())
 	if p.Damaged = uint32(damaged); damaged > 0 {
 		p.DamagedLast = newest[0]

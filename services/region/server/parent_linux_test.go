@@ -57,7 +57,7 @@ func contained(role string) int {
 		return 0
 	}
 	cfg := DefaultConfig()
-	cfg.ClusterName, cfg.Journal, cfg.CrashDir = "test", "sqlite:none", os.Getenv(containedDir)
+	cfg.ClusterName, cfg.Journal.URL, cfg.CrashDir = "test", "sqlite:none", os.Getenv(containedDir)
 	n := newNoter()
 	crash := n.openBox(&cfg, sharding.NodeID{Addr: "here", UID: sharding.NodeUID(time.Now().UnixNano())}, "region-1", slog.New(slog.DiscardHandler))
 	_ = json.NewEncoder(os.Stdout).Encode(crash.Crash) // a test that reads nothing fails

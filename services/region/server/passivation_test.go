@@ -13,7 +13,7 @@ import (
 func TestConfiguredStrategies(t *testing.T) {
 	types := []entity.Definition{counters()}
 	cfg := DefaultConfig()
-	cfg.Journal, cfg.Seeds = "memory:", []string{"a:1"}
+	cfg.Journal.URL, cfg.Seeds = "memory:", []string{"a:1"}
 	all, err := cfg.strategies(types)
 	if s := all["Counter"]; err != nil || s.String() != "idle=2m0s" {
 		t.Errorf("by default %s, %v", s, err)

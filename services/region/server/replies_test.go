@@ -63,7 +63,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	s := &site{node: sharding.NodeID{Addr: ln.Addr().String(), UID: 1}, unhang: let}
 	var started sync.WaitGroup // shards
 	if s.Runner, err = NewRunner(RunnerConfig{
-		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs(hang)}, Core: limits,
+		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs(hang)}, Core: coreWith(limits),
 		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(o region.ControlOutput) {
 			if o, ok := o.(region.Send); ok && control.Name(o.Msg) == control.Name(control.ShardStarted{}) {
 				started.Done()

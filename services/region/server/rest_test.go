@@ -29,7 +29,7 @@ func TestRest(t *testing.T) {
 		ring := entity.Command[struct{}, int]("Waker", "Ring").Stored()
 		pass := entity.Command[struct{}, int]("Door", "Pass")
 		s := runTypes(t, RunnerConfig{
-			Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 },
+			Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 }),
 		}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
 			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(_ *door, ctx *entity.Ctx, _ struct{}) (int, error) {
 				pass.After(ctx, alarm, "alarm", struct{}{})
@@ -101,10 +101,10 @@ func TestNoRestWhileCommandsWait(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		limits := replies.DefaultConfig()
 		s := runTypes(t, RunnerConfig{
-			Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 },
+			Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 }),
 		}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
 			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(*door, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(4))
-		to := &narrow{answers{got: map[uint64]link.Answer{}}, limits.Connection - limits.Unknown/2}
+		to := &narrow{answers{got: map[uint64]link.Answer{}}, int(limits.Connection) - limits.Unknown/2}
 		for n := range uint64(10) {
 			time.Sleep(time.Second + time.Duration(n)*tickEvery) // at other moments between two ticks
 			began := time.Now()

@@ -76,8 +76,8 @@ func runTower(t *testing.T, cores int, older sharding.Epoch, change func(*Runner
 	links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
 	cfg := DefaultConfig()
 	c := RunnerConfig{
-		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
-		Router: &RouterConfig{Core: cfg.router(), Link: links, Send: func(sharding.NodeID, control.Message) {}, Call: noCall},
+		Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores = cores }),
+		Router: &RouterConfig{Core: cfg.Routed, Link: links, Send: func(sharding.NodeID, control.Message) {}, Call: noCall},
 	}
 	if change != nil {
 		change(&c)

@@ -23,6 +23,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/node/slowest"
 	"github.com/roost-cluster/roost/libs/pace"
+	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -35,9 +36,12 @@ type RunnerConfig struct {
 	Self  sharding.NodeID
 	Name  string // of the node, for people
 	Types []entity.Definition
-	// Core, if set, changes the configuration of the cores before they are made.
-	Core func(*region.Config)
-	// Inbox is the maximum number of messages that wait for the shard cores before [Runner.Submit] waits.
+	// Core configures the cores; nil: as by default. Self, Name and Types above are set in it.
+	Core *region.Config
+	// Passivation overrides the strategies in the code of types.
+	Passivation map[sharding.EntityType]passivation.Strategy
+	// Inbox is how many messages may wait for the shard cores before [Runner.Submit]
+	// waits.
 	Inbox int
 	// StopTimeout is the time an entity's stop hook has.
 	StopTimeout time.Duration
@@ -148,9 +152,18 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
 	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(node.NewInstruments(c.Meters.Meter(scope))), s.keptGauges(node.NewInstruments(c.Meters.Meter(scope))))
-	s.cfg = region.DefaultConfig(s.self, s.name, s.descs...)
+	if s.self.Addr == "" || s.self.UID == 0 {
+		errs = append(errs, errors.New("region: Self needs an address and a uid"))
+	}
+	s.cfg = region.DefaultConfig(s.self, s.name)
 	if c.Core != nil {
-		c.Core(&s.cfg)
+		s.cfg = *c.Core
+	}
+	s.cfg.Self, s.cfg.Name, s.cfg.Turn.Types = s.self, s.name, s.descs
+	for i := range s.descs {
+		if strategy, own := c.Passivation[s.descs[i].Desc.Type]; own {
+			s.descs[i].Passivation = strategy
+		}
 	}
 	if err := errors.Join(append(errs, s.cfg.Validate())...); err != nil {
 		return nil, err

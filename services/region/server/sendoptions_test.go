@@ -8,17 +8,14 @@ import (
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
-	"github.com/roost-cluster/roost/services/region"
 )
 
-// TestSendSettings: the settings for sends reach the core, and so does how old a send may become by its own option.
-func TestSendSettings(t *testing.T) {
-	cfg, core := DefaultConfig(), region.Config{}
-	cfg.SendsMaxAge, cfg.SendsTimeout, cfg.SendsRetryMin, cfg.SendsRetryMax, cfg.DedupeAge = time.Hour, 2*time.Second, 3*time.Second, 4*time.Second, 50*time.Hour
-	cfg.setSends(&core)
-	if s := &core.Sends; s.MaxAge != time.Hour || s.AttemptTimeout != 2*time.Second || s.RetryMin != 3*time.Second || s.RetryMax != 4*time.Second ||
-		s.AgeLimit != 49*time.Hour || core.Turn.SendAgeLimit != 49*time.Hour {
-		t.Errorf("the core has %+v, and a limit of %s", core.Sends, core.Turn.SendAgeLimit)
+// TestSendAgeLimit: the largest age of a send by its own option follows from the age of remembered keys.
+func TestSendAgeLimit(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Stored.DedupeAge = 50 * time.Hour
+	if core := cfg.core(); core.Sends.AgeLimit != 49*time.Hour || core.Turn.SendAgeLimit != 49*time.Hour {
+		t.Errorf("sends may have %s, turns may send with %s", core.Sends.AgeLimit, core.Turn.SendAgeLimit)
 	}
 }
 

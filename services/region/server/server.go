@@ -118,7 +118,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	routes := cfg.router()
+	routes := cfg.Routed
 	routes.Seed = rand.Uint64() // regions do not send again at the same moments
 	policy, err := auth.OpenPolicy(cfg.Policy, func(err error) {
 		s.log.Error("the old policy stays in effect, because the new one cannot be used", "error", err)
@@ -128,42 +128,19 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	noter := newNoter()
 	crash := noter.openBox(cfg, s.self, s.name, s.log)
+	core := cfg.core()
+	core.Version, core.Crash = appVersion(n, cfg), crash
+	if core.ShardCores < cfg.Core.ShardCores {
+		s.log.Info("the region's limits are too small to be divided among region.shard_cores; there are fewer", "shard_cores", core.ShardCores,
+			"configured", cfg.Core.ShardCores, "commands", core.Turn.TotalCommands, "command_bytes", core.Turn.TotalBytes, "loads", core.Turn.TotalLoads)
+	}
 	if s.runner, err = NewRunner(RunnerConfig{
 		Noter:  noter,
 		Policy: policy,
 		Self:   s.self, Name: s.name, Types: s.hosted,
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
-		Core: func(core *region.Config) {
-			core.Turn.HeapBytes, core.Crash = heapBytes(cfg.HeapShare), crash
-			for i := range core.Turn.Types {
-				core.Turn.Types[i].Passivation = strategies[core.Turn.Types[i].Desc.Type]
-			}
-			core.Version, core.ShardCores = appVersion(n, cfg), cfg.ShardCores
-			core.Zone, core.Labels, core.Capacity = cfg.Zone, cfg.labels(), uint32(cfg.Capacity)
-			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
-			core.Turn.MailboxShare = cfg.MailboxShare
-			core.Turn.EntityLoads, core.Turn.TotalLoads = cfg.EntityLoads, cfg.Loads
-			core.Turn.WaitingTurns = cfg.WaitingTurns
-			core.Turn.LookupTimeout, core.Turn.RecentIDs = cfg.LookupTimeout, cfg.RecentIDs
-			core.Turn.SnapshotBytes = int(cfg.SnapshotBytes)
-			cfg.setWakeups(core)
-			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
-			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
-			core.LeaveTimeout, core.Turn.TimerTimeout = cfg.LeaveTimeout, cfg.FiringTimeout
-			cfg.setSends(core)
-			core.KeptWait, core.KeptBytes = cfg.KeptWait, int(cfg.KeptBytes)
-			core.LoadInterval, core.LoadHalfLife = cfg.LoadInterval, cfg.LoadHalfLife
-			core.Purge.Rate, core.Purge.Interval = cfg.PurgeRate, cfg.PurgeInterval
-			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery
-			if cfg.JournalPatience > 0 { // short patience asks more often
-				core.JournalTestAfter = min(core.JournalTestAfter, cfg.JournalPatience/2)
-			}
-			if core.FitShardCores(); core.ShardCores < cfg.ShardCores {
-				s.log.Info("the region's limits are too small to be divided among region.shard_cores; there are fewer", "shard_cores", core.ShardCores,
-					"configured", cfg.ShardCores, "commands", cfg.Commands, "command_bytes", cfg.CommandBytes, "loads", cfg.Loads)
-			}
-		},
+		Core: &core, Passivation: strategies,
 		Router: &RouterConfig{
 			Core: routes, Link: toOthers(lc),
 			Send: func(to sharding.NodeID, msg control.Message) { s.outbox.Send(to, msg) },
@@ -361,7 +338,7 @@ func (s *Server) openJournal(ctx context.Context, waits func(error)) error {
 		d.Types = append(d.Types, s.runner.descs[i].Desc)
 	}
 	var err error
-	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.journalAt(), d, s.cfg.journal(), s.runner.journalObserver(), waits)
+	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, s.cfg.Stored, s.runner.journalObserver(), waits)
 	if err == nil {
 		// Before the first turn: reminders are set by the clock of the store.
 		if unread := s.runner.journal.ReadClock(ctx); unread != nil {

@@ -256,7 +256,7 @@ type running struct {
 // region has fewer.
 func TestSmallLimits(t *testing.T) {
 	f := newFake(t)
-	r := start(t, f, "memory:", func(c *Config) { c.ShardCores, c.Loads = 16, 10 })
+	r := start(t, f, "memory:", func(c *Config) { c.Core.ShardCores, c.Core.Turn.TotalLoads = 16, 10 })
 	if got := r.server.runner.cfg.ShardCores; got != 2 {
 		t.Errorf("10 loads are divided among %d shard cores, want 2", got)
 	}
@@ -293,9 +293,9 @@ func launch(t *testing.T, f *fake, journal string, change func(*Config)) *runnin
 func launchWith(t *testing.T, f *fake, journal string, change func(*Config), types ...entity.Definition) *running {
 	t.Helper()
 	cfg := DefaultConfig()
-	cfg.ShardCores = 3 // tests of the runner alone have one, too
+	cfg.Core.ShardCores = 3 // tests of the runner alone have one, too
 	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
-	cfg.Journal, cfg.Seeds, cfg.LogLevel = journal, []string{f.addr}, slog.LevelError+1
+	cfg.Journal.URL, cfg.Seeds, cfg.LogLevel = journal, []string{f.addr}, slog.LevelError+1
 	if change != nil {
 		change(&cfg)
 	}

@@ -149,7 +149,7 @@ func (s *noter) stepsCore(f func()) {
 // ended. Without the file the region works, too.
 func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slog.Logger) region.Crash {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(cfg.Journal)) // never fails
+	_, _ = h.Write([]byte(cfg.Journal.URL)) // never fails
 	file := fmt.Sprintf("roost-%s-%s-%08x", cfg.ClusterName, cmp.Or(name, self.Addr), h.Sum32())
 	file = strings.Map(func(r rune) rune {
 		if r == '/' || r == os.PathSeparator || r == ':' {

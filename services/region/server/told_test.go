@@ -135,7 +135,7 @@ func TestDecodedInputs(t *testing.T) {
 	if kept := all[maxKeptInputs].input; kept != (entity.Decoded{}) {
 		t.Errorf("behind %d others, %v is kept", maxKeptInputs, kept)
 	}
-	full := &endingSink{unsent: replies.DefaultConfig().Connection}
+	full := &endingSink{unsent: int(replies.DefaultConfig().Connection)}
 	b.next[0] = batch{}
 	b.arrive(full, []link.Command{cmd}, nil, []entity.Decoded{in}, func(cores) {})
 	full.unsent = 0

@@ -87,7 +87,7 @@ type toolConfig Config
 
 // Validate refuses a configuration without a journal.
 func (c *toolConfig) Validate() error {
-	if c.Journal == "" {
+	if c.Journal.URL == "" {
 		return errors.New("journal.url is empty; give the journal of the cluster by --journal.url, by ROOST_JOURNAL_URL, or in the file that --config names")
 	}
 	return nil
@@ -185,7 +185,7 @@ func (t *tool) parse(f *flag.FlagSet, help string, args, environ []string) error
 	if _, err := node.Load(&cfg, given, environ); err != nil {
 		return err
 	}
-	t.at = journalopen.At{URL: cfg.Journal, Databases: cfg.Databases}
+	t.at = journalopen.At{URL: cfg.Journal.URL, Databases: cfg.Journal.Databases}
 	return nil
 }
 

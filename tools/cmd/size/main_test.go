@@ -18,7 +18,7 @@ func TestCounts(t *testing.T) {
 		"README.md":                 []byte("one two\n| three |\n"),
 		"ARCHITECTURE.md":           []byte("# A\n\n| not | counted |\n"),
 		"docs/glossary.md":          []byte("# G\n\n| term | meaning |\n|---|---|\n| **Placement** | |\n| shard | a unit |\n| region | a process |\n"),
-		"docs/settings.md":          []byte("| setting | default |\n|---|---|\n| `region.mailbox` | 10 |\n| `lease.url` | |\n"),
+		"docs/settings.md":          []byte("| setting | default |\n|---|---|\n| `region.mailbox` | 10 |\n| `lease.url` | |\n\n## Settings for experts\n\n| `region.sends.timeout` | 10 |\n"),
 		"e2e/vectors/testdata/x.md": []byte("not counted\n"),
 	}
 	want := map[string]int{
@@ -32,7 +32,8 @@ func TestCounts(t *testing.T) {
 		"words of README.md":                      5,
 		"terms in the glossary":                   2,
 		"top verbs of the CLI":                    3,
-		"settings":                                2,
+		"settings that people are shown":          2,
+		"settings for experts":                    1,
 		"switches of mutants in production code":  1,
 		"modules":                                 1,
 	}
