@@ -32,7 +32,7 @@ type middle struct {
 }
 
 // level is a struct that is read from text.
-type level struct{ n int }
+type level struct{}
 
 func (l *level) UnmarshalText([]byte) error { return nil }
 

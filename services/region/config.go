@@ -63,7 +63,7 @@ type Config struct {
 	// shard core has an equal part of this bound. The region keeps a state for LeaveTimeout at
 	// most. Turn bounds the states of one shard. Default 256 MiB: a region that leaves has freed
 	// more memory.
-	KeptBytes setting.Bytes `key:"region.kept_bytes" range:">0" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the state of an entity, the entity begins empty at the next owner" expert:"true"`
+	KeptBytes setting.Bytes `key:"region.kept_bytes" range:">0" help:"for volatile types with KeepOnMoves: the largest total size of the states that this region keeps for the next owners of its shards. The region keeps a state until the next owner fetches it, but at most for region.leave_timeout. If there is no room for the states of a shard, its entities begin empty at the next owner" expert:"true"`
 	// Resend is the pause before an unanswered message to the coordinator, or an
 	// unanswered claim, is repeated. Default 200 ms.
 	Resend time.Duration `range:">0"`
