@@ -291,7 +291,7 @@ func TestHelpAndPrint(t *testing.T) {
 			t.Errorf("--help lacks %q:\n%s", want, help.String())
 		}
 	}
-	if strings.Contains(help.String(), "--region.small") || !strings.Contains(help.String(), "1 more settings are for experts: roost-region --help-expert") {
+	if strings.Contains(help.String(), "--region.small") || !strings.Contains(help.String(), " more settings are for experts: roost-region --help-expert") {
 		t.Errorf("--help shows settings for experts, or not how to see them:\n%s", help.String())
 	}
 	if s, err = Load(newExample(), []string{"--help-expert"}, nil); err != nil || s.asked != "help_expert" {

@@ -31,7 +31,7 @@ func TestPagesNameRealCode(t *testing.T) {
 	for _, page := range pages {
 		for _, text := range span.FindAllString(readFile(t, page), -1) {
 			m := name.FindStringSubmatch(strings.Trim(text, "`"))
-			if m == nil || keys[m[1]+"."+m[2]] || notKeys[m[1]+"."+m[2]] {
+			if m == nil || keys[strings.Trim(text, "`")] || notKeys[m[1]+"."+m[2]] {
 				continue
 			}
 			whole := m[1] + "." + m[2]

@@ -51,7 +51,7 @@ type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// Refused marks an error as that of a command that a gateway could not have executed.
+// Refused marks the error of a command that a gateway could not have executed.
 func Refused(err error) error { return refusedError{err} }
 
 // timeoutError is the end of the time that --timeout gives a command.
@@ -86,7 +86,7 @@ type toolError struct{ error }
 
 func (e toolError) Unwrap() error { return e.error }
 
-// Unchecked marks an error as that of a tool that could not be run.
+// Unchecked marks the error of a tool that could not be run.
 func Unchecked(err error) error { return toolError{err} }
 
 // ExitCode returns the exit code for an error.
