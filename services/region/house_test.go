@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/heavyhitters", "libs/entitylist", "libs/wakeup", "libs/purge", "libs/replies", "libs/pace", "libs/setting"},
+			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/heavyhitters", "libs/entitylist", "libs/wakeup", "libs/purge", "libs/replies", "libs/pace", "libs/setting", "libs/storeclock"},
 			"reads":      {"libs/journal", "libs/mutant", "libs/outbox", "libs/purge", "libs/sharding", "libs/turn", "libs/wakeup"},
 			"suspects":   {"libs/control", "libs/mutant", "libs/sharding"},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
