@@ -5,6 +5,7 @@ go 1.26.7
 require (
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/backends v0.0.0
+	github.com/roost-cluster/roost/libs/discovery v0.0.0
 	github.com/roost-cluster/roost/libs/journal v0.0.0
 	github.com/roost-cluster/roost/libs/node v0.0.0
 	github.com/roost-cluster/roost/proto v0.0.0
@@ -61,7 +62,6 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/roost-cluster/roost/libs/discovery v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/lease v0.0.0 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
