@@ -233,16 +233,21 @@ func TestPrefix(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{"0": 0, "512": 512, "64KiB": 64 << 10, "16 MiB": 16 << 20, "2GiB": 2 << 30, "1kB": 1000, "3MB": 3e6, "4GB": 4e9, "7B": 7} {
-		var b Bytes
-		if err := b.UnmarshalText([]byte(text)); err != nil || b != want {
-			t.Errorf("%s: %d, %v", text, b, err)
+	for text, want := range map[string]Bytes{
+		"0": 0, "512": 512, "512B": 512, "64KiB": 64 << 10, "16 MiB": 16 << 20, "2GiB": 2 << 30, "1kB": 1000, "3MB": 3e6, "4GB": 4e9, "7B": 7,
+		"9223372036854775807": 1<<63 - 1,
+	} {
+		var got Bytes
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%q = %d, %v; want %d", text, got, err, want)
+		}
+		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
+			t.Errorf("%d is written %s and read as %d, %v", want, want.String(), got, err)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "1.5MiB", "9223372036854775807KiB", "1TiB"} {
-		var b Bytes
-		if b.UnmarshalText([]byte(text)) == nil {
-			t.Errorf("%s is taken for %d", text, b)
+	for _, text := range []string{"", "KiB", "-1", "1.5MiB", "1TiB", "9223372036854775807KiB", "99999999999999999999"} {
+		if err := new(Bytes).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is accepted", text)
 		}
 	}
 	for b, want := range map[Bytes]string{0: "0", 1000: "1000", 1 << 10: "1KiB", 5 << 20: "5MiB", 1 << 40: "1024GiB"} {

@@ -166,7 +166,7 @@ which overrides the defaults.
 - One file and one environment can serve all services: each ignores the keys of the others. A service does not start if the
   file, the environment (` + "`ROOST_…`" + `) or the command line has another unknown key.
 - Where the table names a ` + "`ROOST_…_FILE`" + `, the value can be the content of that file instead. Set only one of the two.
-- ` + "`--help`" + ` lists the keys of a service. ` + "`--print-config`" + ` shows every value and where it comes from, without
+- ` + "`--help`" + ` lists the usual keys of a service, ` + "`--help-expert`" + ` the others. ` + "`--print-config`" + ` shows every value and where it comes from, without
   secrets.
 - Telemetry follows the standard ` + "`OTEL_*`" + ` variables ([observability](observability.md)).
 - ` + "`/metrics`" + `, ` + "`/livez`" + `, ` + "`/readyz`" + ` and ` + "`/version`" + ` are served at ` + "`management.listen`" + ` ([health](health.md)).

@@ -47,10 +47,10 @@ func run(root string, out io.Writer) error {
 	for _, r := range measure(files) {
 		budget := "-"
 		over := ""
-		if r.budget > 0 {
+		if r.budget >= 0 {
 			budget = fmt.Sprint(r.budget)
 		}
-		if r.budget > 0 && r.now > r.budget {
+		if r.budget >= 0 && r.now > r.budget {
 			over = ", over"
 		}
 		fmt.Fprintf(w, "%d\t%s\t  %s%s\n", r.now, budget, r.what, over)
@@ -58,7 +58,7 @@ func run(root string, out io.Writer) error {
 	return w.Flush()
 }
 
-// row is one measured size. A budget of 0 means that the row has none.
+// row is one measured size. A budget below 0 means that the row has none.
 type row struct {
 	what        string
 	now, budget int
@@ -102,7 +102,7 @@ func measure(files map[string][]byte) []row {
 	n["glossary rows"], n["glossary words"] = glossary(files)
 	return []row{
 		{"code lines of sdk, libs, services, cli, tools and examples", n["code"], 88_000},
-		{"comment lines there", n["comments"], 0},
+		{"comment lines there", n["comments"], -1},
 		{"lines of tests", n["test"], 102_000},
 		{"lines of test helpers", n["helper"], 10_000},
 		{"lines of e2e, with its tests", n["e2e"], 47_000},
@@ -115,9 +115,9 @@ func measure(files map[string][]byte) []row {
 		{"words in the glossary", n["glossary words"], 1_500},
 		{"top verbs of the CLI", verbs(files), 12},
 		{"settings that people are shown", n["settings"], 90},
-		{"settings for experts", n["expert settings"], 0},
+		{"settings for experts", n["expert settings"], -1},
 		{"switches of mutants in production code", n["mutants"], 0},
-		{"modules", n["modules"], 0},
+		{"modules", n["modules"], -1},
 	}
 }
 
