@@ -3,8 +3,8 @@
 //
 // # What this does not do
 //
-// It renews nothing, keeps no list of what it has signed, and protects its key only by the permissions of a
-// file. A company that has an authority uses that.
+// It renews nothing, keeps no list of signed certificates, and protects its key only by file permissions. A
+// company that has an authority uses that.
 package authority
 
 import (
@@ -33,7 +33,7 @@ const (
 	KeyFile  = "ca.key"
 )
 
-// backdated is how long before now a certificate begins: clocks differ.
+// backdated is subtracted from the time at which a certificate begins, because clocks differ.
 const backdated = 5 * time.Minute
 
 // Authority signs certificates.
@@ -105,7 +105,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Request says what a certificate is for.
+// Request describes a certificate to issue.
 type Request struct {
 	// Name is the common name, for people.
 	Name string
@@ -115,7 +115,7 @@ type Request struct {
 	Hosts []string
 	// Begin and End bound its validity; Begin is some minutes ago if it is zero.
 	Begin, End time.Time
-	// Uses are what it can be used for; nil: to serve and to connect.
+	// Uses are its extended key usages; nil: to serve and to connect.
 	Uses []x509.ExtKeyUsage
 }
 
@@ -180,5 +180,5 @@ func writeNew(path string, content []byte, mode os.FileMode) error {
 // RoleURI is [URI] for a certificate that all processes of a role share.
 func RoleURI(cluster, role string) string { return "spiffe://" + cluster + "/" + role }
 
-// URI returns the URI by which a certificate names its process, in the form that tls.identity has by default.
+// URI returns the URI that names a process in its certificate, in the default form of tls.identity.
 func URI(cluster, role, node string) string { return "spiffe://" + cluster + "/" + role + "/" + node }

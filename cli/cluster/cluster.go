@@ -268,8 +268,8 @@ func (c *Cluster) Active(ctx context.Context) (name string, term uint32, err err
 }
 
 // Close stops everything gracefully: gateways, then regions, then coordinators. If ctx ends
-// first, the remaining processes are killed, and an error says which. Close returns when no
-// process is left.
+// first, Close kills the remaining processes and returns an error that names them. Close returns
+// when no process is left.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.closing.Do(func() { c.closeErr = c.close(ctx) })
 	return c.closeErr

@@ -18,7 +18,7 @@ const (
 	Gateway     = "gateway"
 )
 
-// Ports says how listeners get their ports.
+// Ports selects how listeners get their ports.
 type Ports string
 
 const (
@@ -37,13 +37,12 @@ const (
 	adminPort       = 8558
 )
 
-// Options is what a cluster is made of. The zero value of a field means its
-// default.
+// Options describes a cluster. The zero value of a field means its default.
 type Options struct {
 	// Name is the cluster's name; default "dev".
 	Name string
-	// Coordinators, Regions and Gateways are how many processes of each role
-	// to start; at least one coordinator.
+	// Coordinators, Regions and Gateways are the numbers of processes to start;
+	// at least one coordinator.
 	Coordinators, Regions, Gateways int
 	// Dir holds journal, lease, logs and addresses. It is made if missing and
 	// never removed. One cluster uses it at a time. Required.
@@ -65,8 +64,8 @@ type Options struct {
 	Ports Ports
 	// LogLevel of the processes: debug, info, warn or error; default info.
 	LogLevel string
-	// Args are further flags by role, such as "--region.drain_timeout=2s", or by the name of a
-	// process. Those of the process count more than those of its role.
+	// Args are further flags by role, for example "--region.drain_timeout=2s", or by the name of a
+	// process. A flag by process name overrides the same flag by role.
 	Args map[string][]string
 	// Env is added to the environment of the processes, as KEY=value.
 	Env []string
@@ -85,7 +84,7 @@ type Options struct {
 	StateFile string
 	// Control is written into StateFile for its readers.
 	Control Control
-	// Changed is told every change of a process, one at a time, unexpected
+	// Changed receives every change of a process, one at a time, unexpected
 	// deaths included. It must not call the Cluster.
 	Changed func(Process)
 }

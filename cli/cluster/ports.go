@@ -20,7 +20,7 @@ const (
 	portTries = 200
 )
 
-// A PortError says that a fixed port is in use.
+// A PortError reports that a fixed port is in use.
 type PortError struct {
 	Port    int
 	Process string
@@ -30,7 +30,7 @@ func (e *PortError) Error() string {
 	return fmt.Sprintf("port %d, meant for %s, is in use by another program; stop that, or take random ports", e.Port, e.Process)
 }
 
-// loopback is where processes listen if nobody says otherwise.
+// loopback is the default listen address of processes.
 const loopback = "127.0.0.1"
 
 // ports hands out addresses, no port twice.

@@ -26,7 +26,7 @@ const (
 	Stopping = "stopping" // told to end gracefully
 	Stopped  = "stopped"  // ended gracefully: as told, or by leaving the cluster
 	Killed   = "killed"   // ended by Kill
-	Died     = "died"     // ended by itself
+	Died     = "died"     // ended unexpectedly
 )
 
 // Process is one process of the cluster.
@@ -36,26 +36,26 @@ type Process struct {
 	State string `json:"state"`
 	// PID is 0 when the process is not alive.
 	PID int `json:"pid,omitempty"`
-	// Service and Management are where its listeners are, as host:port.
+	// Service and Management are the addresses of its listeners, as host:port.
 	Service    string `json:"service"`
 	Management string `json:"management"`
 	// Log is the file with everything it printed.
 	Log string `json:"log"`
-	// Reason says how it ended, such as "exit status 2" or "signal: killed".
+	// Reason describes how it ended, for example "exit status 2" or "signal: killed".
 	Reason string `json:"reason,omitempty"`
-	// LastLines is the end of what it printed, when it died.
+	// LastLines are the last lines of its output, if it died.
 	LastLines []string `json:"last_lines,omitempty"`
 }
 
 const (
-	// addressPoll is how often the launcher looks for the address file.
+	// addressPoll is the pause between two checks for the address file.
 	addressPoll = 5 * time.Millisecond
-	// tailLines and tailBytes bound what of a log is shown at a death.
+	// tailLines and tailBytes bound the end of the log that is shown when a process dies.
 	tailLines, tailBytes = 10, 8 << 10
 )
 
-// How coordinators find each other: a member announces the cluster four times in
-// the first, and the second is what joining takes at most beyond it.
+// How coordinators find each other: a member announces the cluster four times per
+// stableFor, and joining takes at most askEvery longer than stableFor.
 const stableFor, askEvery = "500ms", "100ms"
 
 // child is one process name over all its starts. All fields but the constant

@@ -13,13 +13,13 @@ import (
 const (
 	// readyPoll is the pause between two looks at /readyz.
 	readyPoll = 20 * time.Millisecond
-	// maxReady bounds what is read of an answer, in bytes.
+	// maxReady is the number of bytes read of an answer at most.
 	maxReady = 16 << 10
 )
 
-// Ready returns when /readyz of every started process answers 200, or of those
-// named. It fails when one of them has died or ctx ends, and says who was not
-// ready and why.
+// Ready returns when /readyz of every started process answers 200, or of the
+// named ones. It fails when one of them died or ctx ends, with an error that
+// names the processes that were not ready, and why.
 func (c *Cluster) Ready(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		if _, err := c.find(name); err != nil {
@@ -59,7 +59,7 @@ func (c *Cluster) Ready(ctx context.Context, names ...string) error {
 	}
 }
 
-// notReady says why a process is not ready, or nothing if it is.
+// notReady returns the reason why a process is not ready, or "" if it is.
 func (c *Cluster) notReady(ctx context.Context, p Process) string {
 	// When the caller's time is over, the last reason is still wanted.
 	status, body, err := c.readyz(context.WithoutCancel(ctx), p)
@@ -87,10 +87,10 @@ func (c *Cluster) readyz(ctx context.Context, p Process) (status int, body strin
 	return res.StatusCode, string(b), nil
 }
 
-// Warning is what the readiness check of a process warns of. It does not make the process unready.
+// Warning is a warning of a process's readiness check. It does not make the process unready.
 type Warning struct{ Process, Check, Text string }
 
-// Warnings returns what the processes with a role warn of. Processes that do not answer warn of nothing.
+// Warnings returns the warnings of the processes with a role. It skips processes that do not answer.
 func (c *Cluster) Warnings(ctx context.Context, role string) (list []Warning) {
 	for _, p := range c.Processes() {
 		if p.Role != role || p.PID == 0 {

@@ -17,7 +17,7 @@ var ErrLocked = errors.New("in use by another process")
 // ErrNoCluster is wrapped when a state file is not there: nothing runs.
 var ErrNoCluster = errors.New("no cluster is running here")
 
-// State is what a launcher tells other processes about its cluster, by a file.
+// State describes a cluster to other processes; its launcher writes it to a file.
 type State struct {
 	Cluster string `json:"cluster"`
 	// PID of the launcher.
@@ -33,13 +33,13 @@ type State struct {
 	Token string `json:"token,omitempty"`
 	// CA is the file with the authority of the gateways' certificates; empty: they serve plain TCP.
 	CA string `json:"ca,omitempty"`
-	// Control is where the launcher takes orders.
+	// Control is the address for orders to the launcher.
 	Control   Control   `json:"control"`
 	Processes []Process `json:"processes"`
 }
 
-// Control is where a launcher takes orders: a base URL, and a token without
-// which it refuses. Empty if it takes none.
+// Control is the address for orders to a launcher: a base URL, and the token
+// that it requires. Empty if it takes none.
 type Control struct {
 	URL   string `json:"url,omitempty"`
 	Token string `json:"token,omitempty"`
@@ -62,8 +62,8 @@ func (s *State) Diagnosis() []string {
 	return all
 }
 
-// urls are base URLs of all processes of a role that have been started. secure says that gateways serve
-// TLS; management is on loopback, and plain.
+// urls returns the base URLs of all started processes of a role. secure is true if gateways serve TLS;
+// management is on loopback, and plain.
 func urls(processes []Process, role string, secure bool) []string {
 	var found []string
 	for _, p := range processes {

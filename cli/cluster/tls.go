@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/node/auth"
 )
 
-// security is what the processes of a cluster with [Options.TLS] prove themselves with. It is made anew at
-// each start.
+// security holds the credentials of the processes of a cluster with [Options.TLS]. Each start makes new
+// ones.
 type security struct {
 	name    string // of the cluster
 	dir     string
@@ -26,7 +26,7 @@ type security struct {
 	token   string               // for management
 }
 
-// certificateValid is how long certificates are valid: longer than a cluster runs on a desk.
+// certificateValid is the lifetime of certificates: longer than a cluster runs on a desk.
 const certificateValid = 30 * 24 * time.Hour
 
 // secure makes authorities and a management token.

@@ -5,11 +5,11 @@
 //
 //  1. It watches the journal heartbeat. If there is a new one, a coordinator is active, and the repair is refused.
 //  2. It claims the fact stream, at a term above all that were used. From then on a coordinator that was paused, or
-//     could not reach the journal, can store nothing. If somebody else has claimed the stream since the repair looked
-//     at it, this claim is refused.
-//  3. It reads the facts, decides what remains, and stores that after the damaged facts. The first of these facts says
-//     who requested the repair, and why.
-//  4. It stores a snapshot, which says that reading begins there. Until then, the facts are as damaged as before, and
+//     could not reach the journal, can store nothing. If another process claimed the stream after the repair read
+//     it, this claim is refused.
+//  3. It reads the facts, decides what remains, and stores that after the damaged facts. The first of these facts
+//     records who requested the repair, and why.
+//  4. It stores a snapshot, so that readers begin there. Until then, the facts are as damaged as before, and
 //     the repair can be repeated. The journal accepts the snapshot and the records only if the claim still holds.
 //
 // It writes only entities of the type roost.coordinator.

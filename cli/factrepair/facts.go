@@ -20,13 +20,13 @@ import (
 var ErrActive = errors.New("a coordinator is active")
 
 const (
-	// Watch is how long a repair watches the journal heartbeat. An active coordinator writes one every second.
+	// Watch is the time that a repair spends watching the journal heartbeat. An active coordinator writes one every second.
 	Watch = 5 * time.Second
 	// look is the pause between two looks at the heartbeat, and between two attempts to commit.
 	look = 250 * time.Millisecond
-	// tries is how often an operation that was certainly not committed is tried again.
+	// tries bounds the retries of an operation that was definitely not committed.
 	tries = 20
-	// recordFacts and recordBytes bound a record, as those of coordinators are.
+	// recordFacts and recordBytes bound a record; coordinators bound their records, too.
 	recordFacts, recordBytes = 1000, 1 << 20
 	// requested is the stored number of coordinator.Requested: a decision by an operator.
 	requested = 4
@@ -34,24 +34,24 @@ const (
 
 var factsShard = sharding.ShardID{Type: wire.FactsEntity.Type}
 
-// Options say what a repair does.
+// Options configure a repair.
 type Options struct {
 	// DryRun changes nothing.
 	DryRun bool
-	// All, Without, By and Reason are those of factstream.Options.
+	// All, Without, By and Reason are documented in factstream.Options.
 	All        bool
 	Without    []sharding.EntityType
 	By, Reason string
 }
 
-// Report says what was done, or would be.
+// Report is the result of a repair, or of a dry run.
 type Report struct {
 	*Checked
-	// Active says which coordinator is active; "": none is. It is set in dry runs only.
+	// Active is the active coordinator; "": none is active. It is set in dry runs only.
 	Active string
-	// Nothing says that nothing is damaged, so that nothing is done.
+	// Nothing is true if nothing is damaged, so that nothing is done.
 	Nothing bool
-	// Term is that of the repair. The next coordinator has a higher one.
+	// Term is the repair's term. The next coordinator has a higher one.
 	Term      sharding.Term
 	Remainder factstream.Remainder
 }
@@ -99,7 +99,7 @@ func (f *repairing) run(ctx context.Context) (r Report, err error) {
 	if err := f.claim(ctx, r.Term); err != nil {
 		return r, err
 	}
-	// From now on nobody else can change the facts. What a coordinator has stored since is seen here.
+	// From now on no other process can change the facts. This check sees what a coordinator stored since the first one.
 	if r.Checked, err = Check(ctx, f.d, sharding.MakeEpoch(r.Term-1, 0)); err != nil {
 		return r, err
 	}
@@ -172,7 +172,7 @@ func of(h sharding.JournalHeartbeat) string {
 	return fmt.Sprintf("the coordinator at %s in term %d, whose journal heartbeat continues", h.Coordinator.Addr, h.Term)
 }
 
-// commit runs one operation. Its error says why it was not durable.
+// commit runs one operation. Its error is the reason why it is not durable.
 func (f *repairing) commit(ctx context.Context, op journal.Op) (journal.Result, error) {
 	if err := op.Check(); err != nil {
 		return journal.Result{}, err
@@ -240,7 +240,7 @@ func (f *repairing) store(ctx context.Context, last uint64, facts []sharding.Eve
 	return nil
 }
 
-// mark says that reading begins behind the record seq, if it is not 0.
+// mark stores a snapshot so that reading begins after the record seq. It is a no-op if seq is 0.
 func (f *repairing) mark(ctx context.Context, e sharding.Entity, seq uint64) error {
 	if seq == 0 {
 		return nil

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// pageRecords and pageBytes bound what is read at a time.
+	// pageRecords and pageBytes bound one read.
 	pageRecords, pageBytes = 256, 4 << 20
-	// maxStream bounds what is read of a stream: about ten times that of the largest table.
+	// maxStream bounds the bytes read of a stream: about ten times as many as for the largest table.
 	maxStream = 1 << 30
 )
 
-// Checked is what [Check] has found.
+// Checked is the result of [Check].
 type Checked struct {
 	*factstream.Examination
 	// decisions is the last record of the decisions that is damaged; 0: none is.
@@ -75,7 +75,7 @@ func intact(s factstream.Stream) bool {
 	return uint64(len(s.Records)) == s.Last-s.Start && !slices.ContainsFunc(s.Records, func(r factstream.Record) bool { return r.Err != nil })
 }
 
-// damage reports whether an error of a read says that something is damaged.
+// damage reports whether an error of a read means damaged data.
 func damage(err error) bool {
 	return errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed)
 }

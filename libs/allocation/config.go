@@ -32,11 +32,11 @@ var ErrConfig = errors.New("bad allocation config")
 type Config struct {
 	// Strategy is one of the names above. Default least-shards.
 	Strategy string `key:"strategy" help:"strategy that decides which region gets a shard, and which shards move. least-shards: evens out the numbers of shards. threshold: evens out the numbers too, but moves a few shards at a time. consistent-hashing: puts shards of all types with the same index on one region. load: evens out the load that shards cause. external: a program decides, by pinning shards"`
-	// Own are strategies of one's own, by the names that Strategy may have besides. They
-	// are registered by the program of a coordinator, not configured.
+	// Own holds custom strategies, by the further names that Strategy may have. The program of a
+	// coordinator registers them; they are not configured.
 	Own map[string]Strategy
 	// OwnFailed is called when one of Own has panicked, or has chosen a region that it was not shown. It may
-	// be called by several goroutines. nil: nobody is told.
+	// be called by several goroutines. nil: failures are not reported.
 	OwnFailed func(strategy, what string)
 	// RelativeLimit is the largest part of a type's shards that LeastShards
 	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
@@ -53,31 +53,29 @@ type Config struct {
 	// on the move. Default 3.
 	MaxSimultaneous int `key:"max_simultaneous" range:"1.." unit:"shards" help:"with threshold, the most shards of a type that are moving at a time"`
 
-	// VirtualNodes is how many points each region has on the ring of ConsistentHashing.
-	// Default 100: the parts of regions then differ by a tenth; with the 10 of Akka, by a
-	// third.
+	// VirtualNodes is the number of points that each region has on the ring of ConsistentHashing.
+	// Default 100: the parts of regions then differ by a tenth; with the 10 of Akka, by a third.
 	VirtualNodes int `key:"virtual_nodes" range:"1..10000" why:"each of them is computed whenever a shard is allocated" unit:"points" help:"with consistent-hashing, the number of points that each region has on the ring. With more points, the regions have more equal parts, but each choice of a region is slower" expert:"true"`
-	// BoundedLoad is how much more than the average number of a type's shards a region
-	// may get by ConsistentHashing, as a part of it, in [0, 10]; 0: there is no bound.
-	// Default 0.25: few shards are not at their first region, and none has much more than
-	// the others.
+	// BoundedLoad is the excess over the average number of a type's shards that a region may get by
+	// ConsistentHashing, as a part of the average, in [0, 10]; 0: there is no bound. Default 0.25:
+	// few shards are not at their first region, and none has much more than the others.
 	BoundedLoad float64 `key:"bounded_load" range:"0..10" help:"with consistent-hashing, how far the shards of a type at one region may exceed the average, as a part of the average (0.25: by a quarter). The next region on the ring gets further shards. 0: not limited, so that shards with the same index are always at one region" expert:"true"`
 
-	// LoadTolerance is how much more load than the average a region may have before
-	// LeastLoad moves shards, as a part of the average, in (0, 10]. Default 0.1: closer
-	// than what is measured of shards is true for the next minute.
+	// LoadTolerance is the load above the average that a region may have before LeastLoad moves
+	// shards, as a part of the average, in (0, 10]. Default 0.1: finer than measured loads of
+	// shards hold for the next minute.
 	LoadTolerance float64 `key:"tolerance" range:">0..10" help:"with load, how far the load of a region may exceed the average before shards move, as a part of the average (0.1: by a tenth)"`
-	// LoadHysteresis is how far below the tolerated load a region is brought, as a part of
-	// the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
+	// LoadHysteresis is the distance below the tolerated load that a region is brought to, as a
+	// part of the average, in [0, LoadTolerance]. Default 0.05: half of the tolerance is left for
 	// changes.
 	LoadHysteresis float64 `key:"hysteresis" range:"0.." help:"with load, how far below the tolerated load the strategy brings an overloaded region, as a part of the average. At most {.tolerance}" expert:"true"`
 	// LoadFloor is the load above the average, in processors, that is always tolerated.
 	// Default 0.05: an idle cluster is left alone, whatever part of nearly nothing a
 	// region has.
 	LoadFloor float64 `key:"floor" range:"0..1000000" unit:"processors" help:"with load, the load above the average that the strategy always tolerates" expert:"true"`
-	// LoadCooldown is how long a shard that has moved does not move again because of its
-	// load. Default 5 min: a new owner's caches are warm and its load is measured, and no
-	// shard follows a load that comes and goes.
+	// LoadCooldown is the time that a shard that has moved does not move again because of its load.
+	// Default 5 min: a new owner's caches are warm and its load is measured, and no shard follows a
+	// load that comes and goes.
 	LoadCooldown time.Duration `key:"cooldown" range:"0.." help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load" expert:"true"`
 	// LoadMoveMiB is the largest size of entities in memory whose shards, of one type, are on the move
 	// at a time when the strategy adds a shard to them. A shard may move alone whatever its size.
@@ -86,14 +84,14 @@ type Config struct {
 	// LoadCommand is the processor time that a command costs besides its handler.
 	// Default 20 µs: what routing, its record and its answer take.
 	LoadCommand time.Duration `key:"command_cost" range:"0.." help:"with load, the processor time that each command counts in addition to the time of its handler" expert:"true"`
-	// LoadJournalMiB is how many processors 1 MiB per second of journal is counted as.
+	// LoadJournalMiB is the number of processors that 1 MiB per second of journal counts as.
 	// Default 0.01: 100 MiB/s are as much as a processor.
 	LoadJournalMiB float64 `key:"journal_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1MiB of journal records per second counts" expert:"true"`
-	// LoadEntities is how many processors a million entities in memory are counted as.
-	// Default 0.1.
+	// LoadEntities is the number of processors that a million entities in memory count as. Default
+	// 0.1.
 	LoadEntities float64 `key:"entity_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which a million entities in memory count" expert:"true"`
-	// LoadGiB is how many processors 1 GiB of entities in memory is counted as. Default
-	// 0.25: machines have about 4 GiB for each processor.
+	// LoadGiB is the number of processors that 1 GiB of entities in memory counts as. Default 0.25:
+	// machines have about 4 GiB for each processor.
 	LoadGiB float64 `key:"memory_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count" expert:"true"`
 }
 
@@ -107,7 +105,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Weights say what loads are counted as.
+// Weights returns the weights that convert loads to processors.
 func (c Config) Weights() Weights {
 	return Weights{Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB}
 }
@@ -220,7 +218,7 @@ func GoesByLoad(s Strategy) bool {
 	return says && by.ByLoad()
 }
 
-// NameOf returns the name by which a strategy is configured; of one that is not, it is the type.
+// NameOf returns the configured name of a strategy, or its type if it has none.
 func NameOf(s Strategy) string {
 	switch s := s.(type) {
 	case ownStrategy:

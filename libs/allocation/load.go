@@ -9,10 +9,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// LeastLoad allocates a shard to the region with the least load, and moves shards off
-// regions whose load is above the average by more than a tolerance. Load is counted in
-// processors; what is measured otherwise is converted, see Config. A region's load is that of
-// its shards of all types.
+// LeastLoad allocates a shard to the region with the least load, and moves shards off regions whose
+// load is above the average by more than a tolerance. Load is counted in processors; other measures
+// are converted, see Config. A region's load is the load of its shards of all types.
 //
 // It moves no more than that takes: a region within the tolerance is left alone, and a
 // busier one is brought down by a little more (Hysteresis), so that it does not exceed the
@@ -60,7 +59,7 @@ func (s LeastLoad) Allocate(v View, shard sharding.ShardID) sharding.NodeID {
 	return best(v, s.compare)
 }
 
-// ByLoad says that shards move because of their loads, see [ByLoad].
+// ByLoad reports that shards move because of their loads, see [ByLoad].
 func (s LeastLoad) ByLoad() bool { return true }
 
 // Rebalance returns the shards that bring regions down to the tolerated load.
@@ -148,7 +147,7 @@ func (r *relief) relieve(owner int) {
 			r.try(owner, s, wanted)
 		}
 	}
-	// Single shards, of which each helps: the closer to what is too much, the better.
+	// Single shards that each help: the closer to the excess, the better.
 	excess := r.loadAt(owner) - wanted
 	distance := func(s sharding.ShardID) float64 { return math.Abs(r.costOf(s) - excess) }
 	slices.SortStableFunc(movable, func(a, b sharding.ShardID) int { return cmp.Compare(distance(a), distance(b)) })

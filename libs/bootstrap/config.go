@@ -9,13 +9,13 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Config is what a node knows from the start. [DefaultConfig] sets the defaults. Durations
-// and numbers that Akka Management has, too, have the same defaults as there.
+// Config holds what a node knows from the start. [DefaultConfig] sets the defaults. Durations and
+// numbers that Akka Management has, too, have the same defaults as there.
 type Config struct {
 	// Self is this incarnation of this node, by the address at which others
 	// reach it.
 	Self sharding.NodeID
-	// Roles say what it is for.
+	// Roles are the roles of this node.
 	Roles []string
 	// Cluster is the name of the cluster. Contact points of other clusters are
 	// ignored.
@@ -24,13 +24,12 @@ type Config struct {
 	// contact points, and only one of them may form it. Default "coordinator".
 	FormingRole string
 
-	// Required is how many contact points must have answered before a cluster is
-	// formed. Default 1; set it to the number of nodes that start together.
+	// Required is the number of contact points that must have answered before a cluster is formed.
+	// Default 1; set it to the number of nodes that start together.
 	Required int
-	// StableMargin is how long discovery must have listed the same contact points.
-	// It must be longer than discovery may show different lists to different nodes,
-	// and longer than a message to a process that has ended can be on its way.
-	// Default 5 s.
+	// StableMargin is the time that discovery must have listed the same contact points. It must be
+	// longer than discovery may show different lists to different nodes, and longer than a message
+	// to a process that has ended can be on its way. Default 5 s.
 	StableMargin time.Duration
 	// ContactAll requires an answer of every listed contact point before a cluster
 	// is formed. Default true.
@@ -44,14 +43,14 @@ type Config struct {
 	// QueryInterval is the time between two queries of one contact point. Default
 	// 1 s.
 	QueryInterval time.Duration
-	// QueryJitter is the fraction, from 0 to 1, by which every interval may be
-	// lengthened at random. Default 0.2.
+	// QueryJitter is the fraction, from 0 to 1, that every interval may be lengthened by, at
+	// random. Default 0.2.
 	QueryJitter float64
 	// QueryTimeout bounds the wait for an answer, and the age of an answer, counted
 	// from its query. Default 3 s.
 	QueryTimeout time.Duration
-	// GiveUp is how long a node looks for a cluster before it gives up. Default
-	// 0: it does not.
+	// GiveUp is the time that a node looks for a cluster before it gives up. Default 0: it never
+	// does.
 	GiveUp time.Duration
 	// MaxContacts bounds the contact points, and so the queries per interval.
 	// Default 100: a cluster is formed by a few nodes.
@@ -63,7 +62,7 @@ type Config struct {
 	Seed uint64
 }
 
-// DefaultConfig has everything but Self, Roles, Cluster and Seed.
+// DefaultConfig returns everything but Self, Roles, Cluster and Seed.
 func DefaultConfig() Config {
 	return Config{
 		FormingRole: "coordinator", Required: 1, StableMargin: 5 * time.Second, ContactAll: true, NewCluster: true,

@@ -13,8 +13,8 @@ import (
 // with the request: it may be sent again.
 var ErrFull = errors.New("too many bytes of requests are held")
 
-// Budget bounds the bytes of all bodies that are held at a time, and of what they are decoded
-// to. A body counts with the memory that is taken for it. That grows with the bytes that have arrived
+// Budget bounds the bytes of all bodies that are held at a time, and of their decoded messages. A
+// body counts with the memory that is taken for it. That grows with the bytes that have arrived
 // ([ReadAll]): an announced length alone uses nothing. Create one with [NewBudget].
 type Budget struct {
 	limit int64
@@ -34,8 +34,8 @@ func NewBudget(limit int64, tight func() bool) *Budget {
 	return &Budget{limit: limit, tight: tight}
 }
 
-// short is the length up to which a body is not counted as garbage: usual commands are shorter, and the runtime collects
-// what they leave.
+// short is the largest length of a body that is not counted as garbage: usual commands are shorter, and the runtime
+// collects what they leave.
 const short = 64 << 10
 
 // collect has the garbage of earlier bodies collected if memory is short. The runtime alone comes too late: while it marks,
@@ -45,7 +45,7 @@ func (b *Budget) collect() {
 	defer b.collecting.Unlock()
 	garbage := b.garbage.Load()
 	if garbage < b.limit/2 {
-		return // somebody else has had it collected
+		return // another goroutine has run a collection
 	}
 	if b.tight() {
 		runtime.GC()
@@ -56,7 +56,7 @@ func (b *Budget) collect() {
 // Used returns the number of bytes that are held.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Body returns a body that counts what is read from r.
+// Body returns a body that counts the bytes read from r.
 func (b *Budget) Body(r io.ReadCloser) Body { return Body{ReadCloser: r, budget: b} }
 
 // Body is a request body whose bytes count in a [Budget] until Release.
@@ -67,8 +67,8 @@ type Body struct {
 	room   int64 // of held: the part of a buffer into which nothing was read yet
 }
 
-// Read reads what has arrived. It fails with [ErrFull] if that exceeds the budget. Bytes for which
-// there is room in a buffer that is counted ([Body.Grow]) are not counted again.
+// Read reads what has arrived. It fails with [ErrFull] if that exceeds the budget. Bytes that fit
+// into a counted buffer ([Body.Grow]) are not counted again.
 func (b *Body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	counted := min(b.room, int64(n))
@@ -156,7 +156,7 @@ const firstRead = 4 << 10
 // what arrives, whatever is announced, and counts in the body's [Budget], if it has one. The error wraps
 // [ErrTooLarge] if the body has more than most bytes, and [ErrFull] if the budget is used up.
 //
-// [io.ReadAll] takes up to five times the length for its buffers, of which the budget would know one.
+// [io.ReadAll] takes up to five times the length for its buffers, but the budget would count it once.
 func ReadAll(r io.Reader, announced, most int64) ([]byte, error) {
 	if announced > most {
 		return nil, tooLong(most)

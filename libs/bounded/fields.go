@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// checkFields returns an error if b is no message of the given kind in JSON, or has a field that the
-// message does not have. The error names the field, and those that there are.
+// checkFields returns an error if b is not a message of the given kind in JSON, or has an unknown
+// field. The error names this field, and the known fields.
 func checkFields(b []byte, kind protoreflect.MessageDescriptor) error {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(kind.FullName())
 	if err != nil {
@@ -27,7 +27,7 @@ func checkFields(b []byte, kind protoreflect.MessageDescriptor) error {
 // maxListedDepth bounds how deep the fields of messages in messages are listed.
 const maxListedDepth = 3
 
-// fieldsOf lists the fields of a message, and in braces those of the messages in it.
+// fieldsOf lists the fields of a message, and in braces the fields of the messages in it.
 func fieldsOf(kind protoreflect.MessageDescriptor, depth int) string {
 	var names []string
 	for i := range kind.Fields().Len() {

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Profile says how a node watches others.
+// Profile configures how a node watches others.
 type Profile struct {
 	// Interval is the time between heartbeats to each of them.
 	Interval time.Duration
@@ -66,28 +66,28 @@ func FastProfile() Profile {
 	return Profile{Interval: 200 * time.Millisecond, Phi: p}
 }
 
-// RoleMinimum is how many members of a role must have joined before the first
-// member comes up.
+// RoleMinimum is the number of members of a role that must have joined before the first member
+// comes up.
 type RoleMinimum struct {
 	Role    string
 	Members int
 }
 
-// Config is what a node knows from the start.
+// Config holds what a node knows from the start.
 type Config struct {
 	// Self is this incarnation of this node. Uids must be random: they decide the
 	// places on the ring and the parts in which states are compared.
 	Self sharding.NodeID
-	// Name is what people call the node; it may be empty.
+	// Name is the node's name for people; it may be empty.
 	Name string
 	// Roles say what the node is for. The order does not matter.
 	Roles []string
 	// Zone and Version describe the node and its application; both may be empty.
 	// See [Member].
 	Zone, Version string
-	// Seeds are the addresses to join through. The first one may form a cluster
-	// if none of the others knows of one; all nodes need the same first one. A node
-	// without seeds forms a cluster by itself, unless DriverDecides is set.
+	// Seeds are the addresses to join through. The first one may form a cluster if none of the
+	// others knows of one; all nodes need the same first one. A node without seeds forms a cluster
+	// alone, unless DriverDecides is set.
 	Seeds []string
 	// DriverDecides leaves the choice of a cluster to the driver: until [SetSeeds] or
 	// [Form] comes, the node only joins a cluster that announces itself to it.
@@ -101,22 +101,22 @@ type Config struct {
 	// smaller clusters all others watch it. Default 9, as in Akka: more than fail
 	// together by chance. All nodes need the same.
 	MonitoredBy int
-	// WatchRoles are roles of which this node watches every member itself,
-	// because it must not rely on other observers. Default: none.
+	// WatchRoles are roles: this node itself watches every member with one of them, because it must
+	// not rely on other observers. Default: none.
 	WatchRoles []string
 	// Downing declares unreachable members down. Default: [AutoDown] after 10 s,
 	// which is safe for crashes, but not for partitions; see package splitbrain.
 	// Nil: only [DownNode] does. The machine uses its own clone.
 	Downing Downing
 
-	// MinMembers is how many members, of any status, must have joined before the
-	// first one comes up. Default 1. All nodes need the same.
+	// MinMembers is the number of members, of any status, that must have joined before the first
+	// one comes up. Default 1. All nodes need the same.
 	MinMembers int
 	// MinOfRole is the same for single roles. Default: none.
 	MinOfRole []RoleMinimum
-	// WeaklyUpAfter is how long a leader waits for convergence, which unreachable
-	// members prevent, before it makes reachable joining members weakly up.
-	// Default 7 s, as in Akka; 0: never.
+	// WeaklyUpAfter is the time that a leader waits for convergence, which unreachable members
+	// prevent, before it makes reachable joining members weakly up. Default 7 s, as in Akka; 0:
+	// never.
 	WeaklyUpAfter time.Duration
 
 	// IgnoreSettings names settings that are not compared, neither when this node
@@ -129,12 +129,12 @@ type Config struct {
 	// different settings. Default: stop with [JoinFailed], so that an operator
 	// notices.
 	RetryRefused bool
-	// JoinGiveUp is how long a node tries to join before it stops with
-	// [JoinFailed]. Default 0: forever.
+	// JoinGiveUp is the time that a node tries to join before it stops with [JoinFailed]. Default
+	// 0: forever.
 	JoinGiveUp time.Duration
 
-	// SeedTimeout is how long the first seed looks for a cluster before it
-	// forms one, when other seeds do not answer. Default 5 s, as in Akka.
+	// SeedTimeout is the time that the first seed looks for a cluster before it forms one, when
+	// other seeds do not answer. Default 5 s, as in Akka.
 	SeedTimeout time.Duration
 	// SeedNackTimeout is the same if all other seeds answered that they know of
 	// none. It must leave members time to announce the cluster to a restarted seed.
@@ -143,8 +143,8 @@ type Config struct {
 	// JoinInterval is the time between attempts to join, and between announcements
 	// of the cluster to seeds that are not members. Default 500 ms.
 	JoinInterval time.Duration
-	// JoinTimeout is how long a node tries to join through one member before it
-	// asks the seeds again. Default 3 s.
+	// JoinTimeout is the time that a node tries to join through one member before it asks the seeds
+	// again. Default 3 s.
 	JoinTimeout time.Duration
 	// GossipInterval is the time between rounds of gossip when nothing changes.
 	// Default 1 s.
@@ -163,29 +163,27 @@ type Config struct {
 	// decreases, to a tenth at three times the number. Default 400. Both as in
 	// Akka.
 	PreferUnseenUpTo int
-	// GossipTTL is how long gossip may wait in this process before it is dropped:
-	// on a node that cannot keep up, newer gossip waits behind it. Default 2 s, as
-	// in Akka.
+	// GossipTTL is the longest time that gossip may wait in this process before it is dropped: on a
+	// node that cannot keep up, newer gossip is queued after it. Default 2 s, as in Akka.
 	GossipTTL time.Duration
 	// DowningInterval is the time between two calls of Downing while any member is
 	// unreachable. Default 500 ms: much shorter than the times after which members
 	// are downed.
 	DowningInterval time.Duration
-	// LeaveTimeout is how long a leaving node waits until all members have agreed that it
-	// leaves, before it stops anyway. They may never agree: if the members that decide who is
-	// down have crashed, nobody declares them down. Default 30 s: longer than downing
-	// usually takes.
+	// LeaveTimeout is the time that a leaving node waits for all members to agree that it leaves,
+	// before it stops anyway. They may never agree: if the members that decide who is down have
+	// crashed, no member declares them down. Default 30 s: longer than downing usually takes.
 	LeaveTimeout time.Duration
-	// ExitTimeout is how long an exiting node waits for its removal before it stops
-	// anyway. Default 5 s.
+	// ExitTimeout is the time that an exiting node waits for its removal before it stops anyway.
+	// Default 5 s.
 	ExitTimeout time.Duration
-	// LateTick is the time since the last tick from which on this process is taken
-	// to have been paused, and does not suspect others for their silence. It must
-	// be several times the tick period of the driver. Default 400 ms.
+	// LateTick is the shortest time between two ticks that counts as a pause of this process. After
+	// a pause, it does not suspect others for their silence. It must be several times the tick
+	// period of the driver. Default 400 ms.
 	LateTick time.Duration
-	// TombstoneTTL is how long an era lasts while there are tombstones; each is
-	// kept for one to two eras. It only bounds memory: a node that was cut off for
-	// longer does not bring removed nodes back, see [Era]. Default 24 h.
+	// TombstoneTTL is the duration of an era while there are tombstones; each is kept for one to
+	// two eras. It only bounds memory: a node that was cut off for longer does not bring removed
+	// nodes back, see [Era]. Default 24 h.
 	TombstoneTTL time.Duration
 	// MaxMembers bounds the cluster, and with it memory and messages.
 	// Default 5000: twice the largest that is simulated.

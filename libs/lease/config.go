@@ -16,13 +16,13 @@ type Config struct {
 	// Seed makes nonces and jitter; it must differ between all Holders that
 	// ever use the same Self. The Keeper draws it at random if it is 0.
 	Seed uint64
-	// TTL is how long the writer of the record may act after a write. Default 2 s:
-	// after a crash of the holder the lease is free after this.
+	// TTL is the time that the writer of the record may act after a write. Default 2 s: after a
+	// crash of the holder the lease is free after this.
 	TTL time.Duration
 	// RenewEvery is the time between the starts of two renewals, if it is not shortened. Default 500 ms: three renewals may fail.
 	RenewEvery time.Duration
-	// Jitter is the fraction, in [0, 0.5], by which RenewEvery may be shortened at
-	// random. Default 0.2, so that standbys do not read in lockstep.
+	// Jitter is the fraction, in [0, 0.5], that RenewEvery may be shortened by, at random. Default
+	// 0.2, so that standbys do not read in lockstep.
 	Jitter float64
 	// Margin is subtracted from the TTL by the holder alone. Default 200 ms: it
 	// covers clock rates that differ by 10 %.
@@ -34,9 +34,9 @@ type Config struct {
 	// matters, and between two reads of a standby that looks for a renewal. Default 100 ms: so
 	// much later than the lease ends, a standby may take it to be free.
 	RetryEvery time.Duration
-	// RankDelay is how long a candidate waits per candidate before it in line,
-	// when the lease is free. Default 300 ms: more than a round trip and a
-	// tick, so that the first in line wins when it is well.
+	// RankDelay is the time that a candidate waits per candidate before it in line, when the lease
+	// is free. Default 300 ms: more than a round trip and a tick, so that the first in line wins
+	// when it is well.
 	RankDelay time.Duration
 	// CheckEvery is the time between two self-tests of the store by the Keeper,
 	// see Check. Default 1 h: finds a store that has become read-only on a

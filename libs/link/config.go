@@ -32,19 +32,18 @@ const (
 	MaxTimeLeft = 365 * 24 * time.Hour
 	// headerRoom is more than a frame needs in addition to its payload.
 	headerRoom = 8 << 10
-	// maxNames is how many names per direction a connection sends by number.
+	// maxNames is the number of names per direction that a connection sends by number.
 	maxNames = 1024
 	// maxHandshake is the longest handshake frame and the longest HTTP response
 	// header, in bytes. It bounds what an unknown peer can make us read.
 	maxHandshake = 4 << 10
 	// maxBatch is the largest number of messages in one callback.
 	maxBatch = 1024
-	// maxGathered is how many bytes may gather for a sender that will write them
-	// itself, before the writer goroutine starts: about one write.
+	// maxGathered is the number of bytes that may gather for a sender that will write them itself,
+	// before the writer goroutine starts: about one write.
 	maxGathered = 64 << 10
-	// maxRounds is how many writes in a row a sender does on behalf of others that
-	// send meanwhile, before the writer takes over: the sender may have its answer
-	// by then.
+	// maxRounds is the number of writes in a row that a sender does on behalf of others that send
+	// meanwhile, before the writer takes over: the sender may have its answer by then.
 	maxRounds = 16
 	// maxWrite is the most bytes of one write of a connection that cannot report
 	// partial progress: one TLS record.
@@ -52,15 +51,15 @@ const (
 	// maxSpare is the largest buffer that is kept for reuse, so that the memory of
 	// a burst is released.
 	maxSpare = 4 << 20
-	// lingerTime is how long a failed connection is still read, so that both sides
-	// receive each other's last frames.
+	// lingerTime is the time that a failed connection is still read, so that both sides receive
+	// each other's last frames.
 	lingerTime = time.Second
 )
 
 // Errors of this package. ErrDown, ErrBackpressure and ErrTooLarge from a Send
 // mean that no byte of the frame left this process.
 var (
-	// ErrRefused: the other side refused the link; the text says why.
+	// ErrRefused: the other side refused the link; the text gives the reason.
 	ErrRefused = errors.New("link refused")
 	// ErrOtherNode: another incarnation answers at this address. It is wrapped
 	// together with ErrRefused.
@@ -103,9 +102,9 @@ type Config struct {
 	Cluster string
 	// Self is this process. UID must be set; Addr may be empty on a gateway.
 	Self sharding.NodeID
-	// Generation returns that of the journal: on a server of its own one, on a client of
-	// that which holds its route table. 0: not known. The server refuses another one.
-	// Default nil: not compared.
+	// Generation returns the generation of a journal: on a server its own journal, on a client the
+	// one that holds its route table. 0: not known. The server refuses a client with another
+	// generation. Default nil: not compared.
 	Generation func() sharding.Generation
 	// Lanes is the number of connections per link; used by clients. Default: one
 	// per four processors, 1 to 4. One goroutine at a time decodes what arrives on
@@ -116,10 +115,9 @@ type Config struct {
 	// MaxPayload is the largest payload of a command or reply in bytes. Default
 	// 1 MiB. The smaller of the two sides' limits applies.
 	MaxPayload int
-	// MaxPendingMessages is how many messages per connection may wait to be
-	// written. At this limit a client's Send is refused, and a server reads no more
-	// commands. Default 8,192: about ten milliseconds of full load; more only adds
-	// delay.
+	// MaxPendingMessages is the number of messages per connection that may wait to be written. At
+	// this limit a client's Send is refused, and a server reads no more commands. Default 8,192:
+	// about ten milliseconds of full load; more only adds delay.
 	MaxPendingMessages int
 	// MaxPendingBytes is the same limit in bytes, for a client only. A server
 	// buffers answers of any size; its user must bound them ([Conn.Unsent]).
@@ -133,15 +131,14 @@ type Config struct {
 	// Beat is the interval of heartbeats on a connection that sends nothing else.
 	// Default 5 s.
 	Beat time.Duration
-	// Timeout is how long a peer may be silent, or a client may take none of the
-	// answers that wait for it, before the connection is closed; closing may take
-	// one Beat more. On Linux, progress of a client is what its system
-	// acknowledges, elsewhere what a write has taken, with TLS in steps of 16 KiB.
-	// A system whose receive buffer was full acknowledges again only when a good
-	// part of it is free: on Linux a sixteenth, and at least one segment, which is
-	// some 100 KiB with the buffer sizes it uses for large answers. A client that
-	// reads slowly is not disconnected unless it reads less than such a step within
-	// Timeout. Default 15 s: three heartbeats.
+	// Timeout is the longest time that a peer may be silent, or that a client may take none of the
+	// answers that wait for it, before the connection is closed; closing may take one Beat more. On
+	// Linux, the bytes that a client's system acknowledges count as progress, elsewhere the bytes
+	// that a write has taken, with TLS in steps of 16 KiB. A system whose receive buffer was full
+	// acknowledges again only when a good part of it is free: on Linux a sixteenth, and at least
+	// one segment, which is some 100 KiB with the buffer sizes it uses for large answers. A client
+	// that reads slowly is not disconnected unless it reads less than such a step within Timeout.
+	// Default 15 s: three heartbeats.
 	Timeout time.Duration
 	// HandshakeTimeout bounds opening one connection, dialling included.
 	// Default 3 s.

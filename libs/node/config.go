@@ -55,14 +55,14 @@ type Config struct {
 	// Roles and Identity are about the certificates of peers.
 	Roles    string `key:"tls.roles" help:"whether the certificate of a peer must name its role. A peer whose certificate names a role can do only what that role does. require: a peer whose certificate names none is refused. accept: such a peer can be in any role"`
 	Identity string `key:"tls.identity" help:"form of the URI in the certificate of a peer that names its role. {role} is coordinator, region or gateway. {cluster}, if it is there, must be cluster.name. {node}, if it is there, must be node.name of a coordinator or region; at the end, /{node} may be missing in a certificate, which is then for all processes of the role" expert:"true"`
-	// PublicClients says that the clients of the service listener are no peers. It has no key: gateways
-	// set it.
+	// PublicClients is true if the clients of the service listener are not peers. It has no key:
+	// gateways set it.
 	PublicClients bool
-	// PeerListen is where a node with PublicClients serves peers, by TLS with their certificates: host:port, without host
-	// that of service.listen. It has no key: the service says where its value is from. Empty: peers are not served.
+	// PeerListen is the address of a node with PublicClients for peers, by TLS with their certificates: host:port, or
+	// :port with the host of service.listen. It has no key: the service sets it. Empty: peers are not served.
 	PeerListen string
 	// ServiceTLS are the files of the service listener of a service whose clients are no peers, such as
-	// a gateway. It has no key: the service says where its values are from. nil: TLS.
+	// a gateway. It has no key: the service sets it. nil: TLS.
 	ServiceTLS *ServiceTLS
 
 	LogLevel  slog.Level `key:"log.level" help:"lowest level of log lines that are written: debug, info, warn or error"`
@@ -88,10 +88,10 @@ type TLS struct {
 	Deny       string `key:"deny" help:"file with certificates that are refused although an authority in tls.ca has signed them. Each line has the URI of a certificate, or serial: or sha256: and hexadecimal digits. The file is read again when it changes, and open connections with such certificates are closed. Empty: none" expert:"true"`
 }
 
-// tokenForAll is the value of management.token_for by which every request needs a token.
+// tokenForAll is the value of management.token_for that requires a token for every request.
 const tokenForAll = "all"
 
-// requireRoles is the value of tls.roles by which the certificates of peers must name a role.
+// requireRoles is the value of tls.roles that requires a role in the certificates of peers.
 const requireRoles = "require"
 
 // ServiceTLS names the files that secure a service listener whose clients are no peers.
@@ -135,8 +135,8 @@ func DefaultConfig(listen string) Config {
 		IdleTimeout:   2 * time.Minute,
 		// Longer than any pause of a usable network.
 		BodyTimeout: 10 * time.Second,
-		// A kernel accepts no more of an answer until the client has read a good part
-		// of what is buffered.
+		// A kernel accepts no more of an answer until the client has read a good part of the
+		// buffer.
 		WriteTimeout: 30 * time.Second,
 		// About 40 KiB each, without bodies.
 		Connections: 10_000,
@@ -159,7 +159,7 @@ func DefaultConfig(listen string) Config {
 		Roles:     "accept",
 		Identity:  "spiffe://{cluster}/{role}/{node}",
 		LogFormat: "text",
-		// Longer than any pause that a machine recovers from by itself.
+		// Longer than any pause that a machine recovers from without help.
 		StalledAfter:    30 * time.Second,
 		HealthTimeout:   time.Second, // as long as probers usually wait
 		ShutdownTimeout: 90 * time.Second,

@@ -25,7 +25,7 @@ const (
 	// maxConfig bounds the configuration file itself: it is written by hand, so
 	// a longer one is a mistake, and a byte of YAML can take 500 in memory.
 	maxConfig = 64 << 10
-	// maxProblems is how many problems of a file are reported at once.
+	// maxProblems is the number of problems of a file that are reported at once.
 	maxProblems = 20
 )
 
@@ -34,9 +34,9 @@ const (
 // cluster can share one file.
 var sections = []string{"allocation", "app", "auth", "coordinator", "gateway", "gossip", "journal", "lease", "public", "region"}
 
-// partKeys are keys that belong to some services only, although other services have keys in
-// the same section. The keys of the journal section are for regions, those of the auth section for
-// gateways, the others for members of a cluster.
+// partKeys are keys that belong to some services only, although other services have keys in the
+// same section. Keys of the journal section are for regions, keys of the auth section for gateways,
+// the others for members of a cluster.
 var partKeys = []string{
 	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
 	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
@@ -45,15 +45,15 @@ var partKeys = []string{
 	"auth.jwt_audience", "auth.jwt_issuer", "auth.jwt_keys", "auth.jwt_max_age", "auth.jwt_refresh", "auth.jwt_skew",
 }
 
-// commandNames are the variables of the roost command, which may be set where a service is started, and the one by which
-// a region finds its parent.
+// commandNames are the variables of the roost command, which may be set where a service is started, and the variable
+// that names a region's pipe to its parent.
 var commandNames = []string{"ROOST_ADMIN", "ROOST_ADMIN_TOKEN", "ROOST_CA", "ROOST_CERT", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_KEY", "ROOST_PARENT_PIPE", "ROOST_TOKEN", "ROOST_TOOL_STATUS"}
 
 // linkNames matches the variables that Kubernetes and Docker set in every container for a
 // service called roost or roost-something. They are not configuration.
 var linkNames = regexp.MustCompile(`^ROOST_([A-Z0-9_]*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR|START|PORT_START|PORT_END))?)$`)
 
-// linkValue matches the value of a link's variable whose name may also be that of a key, such as ROOST_DISCOVERY_PORT
+// linkValue matches the value of a link's variable. Its name may also be a key's, for example ROOST_DISCOVERY_PORT
 // for a service called roost-discovery.
 var linkValue = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 
@@ -113,10 +113,10 @@ type Sources struct {
 //	ROOST_REGION_PASSIVATE_AFTER=2m      in the environment; an empty value counts as unset
 //	--region.passivate-after 2m          as a flag; also with = and with underscores
 //
-// A secret can also be the content of a file, named by ROOST_…_FILE; only one of the two
-// may be set. Unknown keys in the file, unknown flags and unknown ROOST_… names in the
-// environment are errors, except those of other services, of the roost command, and of
-// the links that Kubernetes and Docker set. An error names the key, its source and the fix.
+// A secret can also be the content of a file, named by ROOST_…_FILE; only one of the two may be
+// set. Unknown keys in the file, unknown flags and unknown ROOST_… names in the environment are
+// errors, unless they belong to other services, to the roost command, or to the links that
+// Kubernetes and Docker set. An error names the key, its source and the fix.
 func Load(config Configured, args, environ []string) (*Sources, error) {
 	fields, err := fieldsOf(config)
 	if err != nil {

@@ -10,53 +10,53 @@ import (
 
 // Config holds the limits of a [Dispatcher]. The keys belong to the settings for sends.
 type Config struct {
-	// Page is how many records of a shard are read at a time. Default 64: records with their inputs
-	// are the largest part of what a page costs.
+	// Page is the number of records of a shard that are read at a time. Default 64: records with
+	// their inputs are the largest part of a page's cost.
 	Page int `range:"1.."`
-	// ReadShards is how many shards one read asks for. Default 256: the sends of a region with
-	// the usual 1024 shards of a type are read by four queries.
+	// ReadShards is the number of shards that one read asks for. Default 256: the sends of a region
+	// with the usual 1024 shards of a type are read by four queries.
 	ReadShards int `range:"1.."`
-	// Reads is how many reads are in progress at a time. Default 1: loads of entities use the
-	// same connections.
+	// Reads is the largest number of reads in progress at a time. Default 1: loads of entities use
+	// the same connections.
 	Reads int `range:"1.."`
 	// Sends and Bytes bound what is held in memory: the number of sends, and the bytes of their inputs
 	// and answers. Other sends stay in the journal until there is room. Defaults 50,000 and 64 MiB:
 	// some seconds of a busy region.
 	Sends int
 	Bytes int
-	// Deliveries is how many commands to entities of one type are in progress at a time.
+	// Deliveries is the largest number of commands to entities of one type in progress at a time.
 	// Default 256: a region that starts with a large backlog must serve its callers too.
 	Deliveries int `range:"1.."`
-	// TargetDeliveries is how many commands to one entity are in progress at a time, each from
-	// another sender. Default 16: an entity that hangs must not hold all of Deliveries.
+	// TargetDeliveries is the largest number of commands to one entity in progress at a time, each
+	// from another sender. Default 16: an entity that hangs must not hold all of Deliveries.
 	TargetDeliveries int `range:"1.."`
-	// AttemptTimeout is how long a target has to answer, before the same command is sent
-	// again. Default 10 s: longer than a handoff of its shard. It is for sends that have no Timeout of their own, as
-	// MaxAge, RetryMin and RetryMax are for those without the same options, see [sharding.SendOptions].
+	// AttemptTimeout is the time that a target has to answer before the same command is sent again. Default 10 s:
+	// longer than a handoff of its shard. It is for sends that have no Timeout of their own, as MaxAge, RetryMin and
+	// RetryMax are for those without the same options, see [sharding.SendOptions].
 	AttemptTimeout time.Duration `key:"timeout" range:">0..1m" why:"a command has no longer time" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)" expert:"true"`
-	// MaxAge is how long a send is tried. Default 23 h, an hour less than the time for which a
-	// target remembers keys: later a repeat might have its effect a second time.
+	// MaxAge is the longest time that a send is tried. Default 23 h, an hour less than a target
+	// remembers keys: a later repeat might have its effect a second time.
 	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
 	// AgeLimit is the largest MaxAge that a send may have of its own, because targets do not remember keys for
 	// longer. Default 23 h.
 	AgeLimit time.Duration `range:">0"`
-	// TakeGrace is how much longer than MaxAge the sender of a send may take to take the answer. If the
+	// TakeGrace is the time after MaxAge that the sender of a send still has to take the answer. If the
 	// command for the answer still fails then, the send becomes a dead letter in doubt. Default 1 h: if a
 	// send is given up at MaxAge, its sender gets the answer only then, and an operator needs time to
 	// repair the cause of a failure.
 	TakeGrace time.Duration `range:">0"`
-	// AckDelay is how long the end of a send may wait to be stored together with others.
-	// Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
+	// AckDelay is the longest time that the end of a send may wait to be stored together with
+	// others. Default 50 ms: a crash in the meantime costs a repeat, which the target recognizes.
 	AckDelay time.Duration `range:">0..100ms" why:"more would be repeated after a crash"`
-	// AckSends is how many ends one append stores at most. When this many ends of a shard wait, they are
-	// stored before AckDelay is over. Default 1,000: as many as one turn may send.
+	// AckSends is the largest number of ends that one append stores. When this many ends of a shard
+	// wait, they are stored before AckDelay is over. Default 1,000: as many as one turn may send.
 	AckSends int `range:"1.."`
 	// Refresh is the pause between two sweeps of a shard. Default 1 min: a sweep finds only
 	// what there was no room for.
 	Refresh time.Duration `range:">0"`
-	// DeadLetters is for how many of the last dead letters the reason is kept in memory, and
-	// DeadLetterBytes is how many bytes of each reason. The reasons are for operators; nothing is
-	// decided by them. Defaults 1,000 and 500: together with names at most a MiB.
+	// DeadLetters is the number of newest dead letters that keep their reason in memory, and
+	// DeadLetterBytes is the number of bytes of each reason. The reasons are for operators; no
+	// decision depends on them. Defaults 1,000 and 500: together with names at most a MiB.
 	DeadLetters     int `range:"1.."`
 	DeadLetterBytes int `range:"1.."`
 	// RetryMin is the pause after the first failure of a pair of sender and target, or of a
@@ -84,9 +84,9 @@ const (
 	LeastBytes = 16 << 20
 )
 
-// AgeSlack is how much longer a target must remember keys than a send is tried: for the last
-// attempt, and for clocks that differ. If targets remember keys for less than twice this time, half of
-// the time for which they do is used instead.
+// AgeSlack is the extra time that a target must remember keys after a send is no longer tried: for the
+// last attempt, and for clocks that differ. If targets remember keys for less than twice this time,
+// half of their time is used instead.
 const AgeSlack = time.Hour
 
 // Validate returns an error that names every field with an unusable value.

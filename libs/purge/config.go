@@ -10,24 +10,24 @@ import (
 
 // Config holds the limits of a purger. The keys belong to the settings for purges.
 type Config struct {
-	// Rate is how many purges begin in a second at most. Default 500: a small part of what a
-	// disk commits in a group. Eight looks for each deleted entity are 5 million entities in a day;
-	// with more, each is looked at less often, up to 40 million.
+	// Rate is the largest number of purges that begin in a second. Default 500: a small part of a
+	// disk's group commit. Eight checks of each deleted entity are 5 million entities in a day;
+	// with more, each is checked less often, up to 40 million.
 	Rate int `key:"rate" unit:"entities/s" range:"1.." help:"the most deleted entities per second that this process checks, or removes from the journal. Further deleted entities wait"`
-	// UnderWay is how many purges may be in progress. Default 32: a small part of a batch.
+	// UnderWay is the largest number of purges in progress. Default 32: a small part of a batch.
 	UnderWay int `range:"1.."`
-	// Interval is the pause between two looks at a shard. Default 1 min: what is old enough may
-	// wait, and a look costs a query. Behind purges a shard is looked at again at once, for
-	// lives of which one purge does not remove all records.
+	// Interval is the pause between two checks of a shard. Default 1 min: old records may wait, and
+	// a check costs a query. After purges a shard is checked again at once, because one purge may
+	// not remove all records of a life.
 	Interval time.Duration `key:"interval" range:">0" help:"time between two searches of a shard for deleted entities whose records can be removed"`
-	// Page is how many wake-ups of each shard a read asks for. Default 100.
+	// Page is the number of wake-ups of each shard that a read asks for. Default 100.
 	Page int `range:"1.."`
-	// ReadShards is how many shards one read asks about. Default 64.
+	// ReadShards is the number of shards that one read asks about. Default 64.
 	ReadShards int `range:"1.."`
-	// RetryMin is the pause after a read or a purge that failed: nothing begins then. After a
-	// shard whose wake-ups could not be read only that shard pauses. The pause doubles with each
-	// failure in a row, up to RetryMax. A random part of it, at most half, is left out. Defaults
-	// 5 s and 5 min: nobody waits for what a purge removes.
+	// RetryMin is the pause after a read or a purge that failed: nothing begins then. After a shard
+	// whose wake-ups could not be read only that shard pauses. The pause doubles with each failure
+	// in a row, up to RetryMax. A random part of it, at most half, is left out. Defaults 5 s and
+	// 5 min: no caller waits for a purge.
 	RetryMin time.Duration `range:">0"`
 	RetryMax time.Duration
 	// Seed seeds the random part of the pauses.

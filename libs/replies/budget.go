@@ -37,7 +37,7 @@ type Config struct {
 	Waiting      int `range:"1.."`
 	WaitingBytes int `range:"1.."`
 	// WaitingShare is the share of its time that a command may wait for capacity. Then it is refused, while
-	// its sender is still waiting for the answer. Default 0.5, as for the turns ahead of a command.
+	// its sender is still waiting for the answer. Default 0.5, as for the turns before a command.
 	WaitingShare float64 `range:">0..1"`
 }
 
@@ -49,8 +49,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns an error for a configuration with which a command could wait
-// forever.
+// Validate returns an error if a command could wait forever with this configuration.
 func (c *Config) Validate() error {
 	errs := []error{setting.Ranges(c)}
 	if c.Unknown < Overhead || c.Unknown > c.Largest {
@@ -81,7 +80,7 @@ type Account struct {
 	unsent   int // replies that are not sent yet
 	owed     int // expected for admitted commands without a reply
 	entities entities
-	freed    []*entity // entities of which some commands may pass now
+	freed    []*entity // entities with commands that may pass now
 	unused   *entity   // a list of entity structs for reuse, because most entities have one command at a time
 	// lastType has the hash of the type of the last command: many of one type follow each other.
 	lastType struct {
@@ -148,7 +147,7 @@ func (a *Account) removeIdle(e *entity) {
 	a.unused = e
 }
 
-// Ticket is what an admitted command, or a refusal, has reserved for its reply.
+// Ticket is the reservation of an admitted command, or of a refusal, for its reply.
 type Ticket struct {
 	account  *Account
 	entity   *entity // nil: the ticket is for a refusal
@@ -213,9 +212,9 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 	return true
 }
 
-// Answered ends an admitted command. From now on its reply counts as unsent (see
-// [Budget.SetUnsent]). The parameter size is the size of the reply, from which the estimate learns; 0: the
-// reply is not typical of its kind of command.
+// Answered ends an admitted command. From now on its reply counts as unsent (see [Budget.SetUnsent]). The
+// parameter size is the size of the reply; the estimate learns from it. 0: the reply is not typical of its
+// kind of command.
 func (b *Budget) Answered(t Ticket, size int) {
 	t.account.owed -= t.expected
 	if t.entity != nil {

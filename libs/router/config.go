@@ -13,37 +13,37 @@ import (
 
 // Config has the limits and times of a router.
 type Config struct {
-	// Process is what texts for clients call this process. Default "gateway".
+	// Process names this process in texts for clients. Default "gateway".
 	Process string
 	// ReplyKey is the complete key of MaxReplyBytes in this process, for those
 	// texts. Default "gateway.reply_bytes".
 	ReplyKey string
-	// Fed says that a core of this process watches the route table, and that the router gets the table
-	// from there, by [TableChange]. The router then polls nobody. Default false: the router watches the
-	// table itself.
+	// Fed is true if a core of this process watches the route table and sends it to the router, by
+	// [TableChange]. The router then polls no coordinator. Default false: the router watches the table
+	// itself.
 	Fed bool
-	// Management is the address at which operators reach this process, for the cards with which
-	// it tells the active coordinator how its clients fare. Default "": it sends no cards.
+	// Management is the operators' address of this process, for the cards that report to the active
+	// coordinator how its clients fare. Default "": it sends no cards.
 	Management string
 	// Peers is the address at which this process answers other processes by TLS, for the same cards. Default "": nowhere.
 	Peers string
-	// CardInterval is the shortest time that a card covers. Default 500 ms: less than the second for which
-	// a coordinator holds a poll, so that each poll has a card.
+	// CardInterval is the shortest time that a card covers. Default 500 ms: less than the second that a
+	// coordinator holds a poll, so that each poll has a card.
 	CardInterval time.Duration `range:"1ms.."`
-	// LinkIdle is how long a link is kept up that no command needs. If it is set, a link is opened when the
+	// LinkIdle is the time that a link stays up without commands. If it is set, a link is opened when the
 	// first command needs it. LinkIdle must be above MaxTimeout, so that no command waits for a link that
-	// is closed. Default 0: there is a link to every region that a row names. Gateways send to all
-	// regions, but the entities of a region send to few.
+	// is closed. Default 0: there is a link to every region that a row names. Gateways send to all regions,
+	// but the entities of a region send to few.
 	LinkIdle time.Duration `key:"link_idle" help:"if no command was sent over a link for this time, the link is closed. Must be above 1m, the longest time that a command has" range:"0.." expert:"true"`
 	// DefaultTimeout is the time of a command without deadline. Default 5 s: longer
 	// than a failover.
 	DefaultTimeout time.Duration `key:"timeout" help:"time that a command has if its client names no time. Should be longer than a failover" range:"1ms.."`
 	// MaxTimeout bounds deadlines, so that no command counts in the limits forever. Default 60 s.
 	MaxTimeout time.Duration `key:"max_timeout" help:"longest time that a command may have. If a client names a longer time, the command has this time"`
-	// AnswerReserve is how much earlier than the command's deadline the region must answer. If a tenth of
-	// the remaining time is less, that is used instead. So the last answer of the region still arrives. It
-	// may say that nothing was applied; without it, the command would be in doubt. Default 100 ms: a round
-	// trip to a busy region. 0: no earlier.
+	// AnswerReserve is the time before the command's deadline by when the region must answer. If a tenth
+	// of the remaining time is less, that is used instead. So the last answer of the region still arrives.
+	// It may report that nothing was applied; without it, the command would be in doubt. Default 100 ms: a
+	// round trip to a busy region. 0: no earlier.
 	AnswerReserve time.Duration `range:"0.."`
 	// MaxWaiting and MaxWaitingBytes bound the commands of one shard, from
 	// admission to answer. Defaults 1,000 commands and 8 MiB: one hot or moving
@@ -69,8 +69,8 @@ type Config struct {
 	// HomeInterval is the pause before GetShardHome is sent again. Default
 	// 200 ms.
 	HomeInterval time.Duration `range:"1ms.."`
-	// UnkeyedWait is how long a moved shard waits for the answers to commands
-	// that must not be repeated. Default 200 ms: a few round trips.
+	// UnkeyedWait is the time that a moved shard waits for the answers to commands that must not be
+	// repeated. Default 200 ms: a few round trips.
 	UnkeyedWait time.Duration `range:"1ms.."`
 	// Backoff is the pause of a command after a region could not execute it, or has left its
 	// outcome in doubt, before it is sent again. It doubles each time up to BackoffMax, and a
@@ -84,8 +84,8 @@ type Config struct {
 	// SendRetry is the pause of a shard after the buffer of its link was full. Default
 	// 10 ms: a link drains in less.
 	SendRetry time.Duration `range:"1ms.."`
-	// RetryHint is how long clients are told to wait before they repeat a command that
-	// was rejected for lack of room. Default 200 ms.
+	// RetryHint is the pause that a rejection for lack of room asks clients to make before they
+	// retry. Default 200 ms.
 	RetryHint time.Duration `range:"1ms.."`
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig

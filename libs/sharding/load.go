@@ -1,27 +1,27 @@
 package sharding
 
-// Load is what a shard, or several shards together, take of the region that hosts them, as the
-// region has measured it. What is a rate is smoothed. The parts are whole numbers, so that sums
-// are exact in whatever order they are made.
+// Load is the load that a shard, or several shards together, put on the region that hosts them, as
+// measured by the region. Rates are smoothed. The parts are whole numbers, so that sums are exact
+// in whatever order they are made.
 type Load struct {
-	// HandlerMicros is how long handlers have run, in microseconds per second. It is time by the
-	// clock, from the start of a handler to its end, without the time for which it has waited for
-	// the answers of other entities. So it is processor time unless handlers wait for something
-	// else, or for a processor.
+	// HandlerMicros is the time that handlers ran, in microseconds per second. It is wall-clock
+	// time, from the start of a handler to its end, without its waits for the answers of other
+	// entities. So it is processor time unless handlers wait for something else, or for a
+	// processor.
 	HandlerMicros uint64
 	// MilliCommands are the commands that have had a turn, in thousandths per second.
 	MilliCommands uint64
-	// MilliWaiting is how many commands wait in mailboxes on average, in thousandths.
+	// MilliWaiting is the average number of commands that wait in mailboxes, in thousandths.
 	MilliWaiting uint64
-	// JournalBytes are what was handed to the journal as records, per second. Snapshots are not
-	// in it.
+	// JournalBytes is the size of the records that the journal received, per second, without
+	// snapshots.
 	JournalBytes uint64
 	// Entities are in memory, and Bytes is their size as far as they tell it.
 	Entities, Bytes uint64
 }
 
-// maxLoad bounds each part of what one region reports of itself or of one shard, so that no sum
-// of such loads overflows.
+// maxLoad bounds each part of a load that one region reports for itself or for one shard, so that
+// no sum of such loads overflows.
 const maxLoad = 1 << 40
 
 // Plus returns the sum of two loads.

@@ -35,38 +35,36 @@ type Config struct {
 	// which bears no partitions; with off only operators down members. Default:
 	// keep-majority, which needs nothing; lease-majority in the services.
 	Strategy string `key:"downing" help:"strategy that decides which side stays after a partition: lease-majority, keep-majority, keep-oldest, static-quorum or down-all. auto-down is unsafe: it declares members down by time alone, so both sides may stay. off: operators decide. Must be the same on all members"`
-	// StableAfter is how long nothing must have changed in membership and
-	// reachability before anything is decided. Long enough for all nodes of a
-	// side to see the same, whatever the size of the cluster. Default 20 s, as
-	// in Akka.
+	// StableAfter is the time without changes in membership and reachability before anything is
+	// decided. Long enough for all nodes of a side to see the same, whatever the size of the
+	// cluster. Default 20 s, as in Akka.
 	StableAfter time.Duration `key:"stable_after" range:"0.." help:"time for which the reachability of members must not have changed before members are declared down"`
-	// DownAllWhenUnstable is how long after StableAfter reachability may keep changing.
-	// Then all members down themselves, because none of them can know what the others
-	// see. With lease-majority, the lease decides then, and the side that holds it
-	// stays. Default [On]: three quarters of StableAfter, at least 4 s.
+	// DownAllWhenUnstable is the time after StableAfter that reachability may keep changing. Then
+	// all members down themselves, because none of them can know what the others see. With
+	// lease-majority, the lease decides then, and the side that holds it stays. Default [On]: three
+	// quarters of StableAfter, at least 4 s.
 	DownAllWhenUnstable Span `key:"down_all_when_unstable" help:"if reachability keeps changing for {.stable_after} plus this duration, all members go down; with lease-majority, the lease decides instead. on: 3/4 of {.stable_after}, at least 4s. off: members do not go down for this reason" expert:"true"`
-	// Role restricts the members that are counted, or of which the oldest is chosen, to
-	// those with this role. All members of a losing side are downed, whatever their
-	// roles. Default "": all members. Not for lease-majority and down-all, where nobody
-	// is counted.
+	// Role restricts the members that are counted, or the candidates for the oldest, to members
+	// with this role. All members of a losing side are downed, whatever their roles. Default "":
+	// all members. Not for lease-majority and down-all, which count no members.
 	Role string `key:"downing_role" help:"role of the members that the downing strategy counts. Empty: the strategy counts all members" expert:"true"`
-	// QuorumSize is, for static-quorum, how many members a side needs to stay:
-	// more than half of all that there will ever be. No default.
+	// QuorumSize is, for static-quorum, the number of members that a side needs to stay: more than
+	// half of all that there will ever be. No default.
 	QuorumSize int `key:"quorum_size" range:"0.." unit:"members" help:"with static-quorum, the number of members that a side needs to stay. Must be more than half of all members"`
 	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
 	// against two or more. Default true.
 	DownIfAlone bool `key:"down_if_alone" help:"with keep-oldest, true: the oldest member goes down if it is alone against two or more members" expert:"true"`
-	// LeasePatience is how long a side waits before it downs itself, if it cannot learn
-	// who holds the lease: because no member that can see the lease is reachable, or
-	// because nobody holds it. Default 5 min: longer than it takes to restart all members
-	// that can see the lease. Nothing durable is at stake meanwhile.
+	// LeasePatience is the time that a side waits before it downs itself, if it cannot learn who
+	// holds the lease: because no member that can see the lease is reachable, or because the lease
+	// is free. Default 5 min: longer than it takes to restart all members that can see the lease.
+	// Nothing durable is at stake meanwhile.
 	LeasePatience time.Duration `key:"lease_patience" range:">0" help:"with lease-majority, time after which a side without coordinators stops. Until then, the side serves the shards that it has" expert:"true"`
-	// YieldLeaseAfter is for how long the holder of the lease keeps it after it fell
-	// into a minority, if there are candidates on the other side. Then it gives the lease
-	// up, one of the candidates takes over, and the larger side stays. It must be less
-	// than StableAfter, when sides decide. 0: the holder keeps the lease and its side
-	// stays, however small. Default [On], a quarter of StableAfter: longer than most short
-	// troubles, and early enough for the lease to have moved when the sides decide.
+	// YieldLeaseAfter is the time that the holder of the lease keeps it after it fell into a
+	// minority, if there are candidates on the other side. Then it gives the lease up, one of the
+	// candidates takes over, and the larger side stays. It must be less than StableAfter, when
+	// sides decide. 0: the holder keeps the lease and its side stays, however small. Default [On],
+	// a quarter of StableAfter: longer than most short troubles, and early enough for the lease to
+	// have moved when the sides decide.
 	YieldLeaseAfter Span `key:"yield_lease_after" help:"with lease-majority, time after which an active coordinator in a minority gives up the lease, if the other side has a coordinator. A duration must be below {.stable_after}. on: a quarter of {.stable_after}. off: the coordinator keeps the lease, and its side stays" expert:"true"`
 	// DownAfter is for auto-down. Default 10 s.
 	DownAfter time.Duration `key:"down_after" range:">0" help:"with auto-down, time after which an unreachable member is declared down" expert:"true"`
@@ -76,7 +74,7 @@ type Config struct {
 	LeaseRole string
 }
 
-// DefaultConfig is keep-majority with the defaults named at the fields.
+// DefaultConfig returns keep-majority with the defaults named at the fields.
 func DefaultConfig() Config {
 	return Config{
 		Strategy:            keepMajorityName,
@@ -89,8 +87,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// LeaseConfig is lease-majority by a lease that members with a role compete
-// for, with the defaults named at the fields.
+// LeaseConfig returns lease-majority by a lease that members with a role compete for, with the
+// defaults named at the fields.
 func LeaseConfig(role string) Config {
 	c := DefaultConfig()
 	c.Strategy, c.LeaseRole = leaseMajorityName, role
@@ -121,7 +119,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// String is what all members must agree on.
+// String describes the settings that all members must agree on.
 func (c Config) String() string {
 	unstable, _ := c.DownAllWhenUnstable.MarshalText()
 	s := fmt.Sprintf("%s, stable after %v, unstable %s", c.Strategy, c.StableAfter, unstable)
@@ -151,8 +149,8 @@ func New(c Config) (*Resolver, error) {
 	return &Resolver{cfg: c, strategy: s}, nil
 }
 
-// Open is what the services plug into the membership: a resolver, or what goes
-// without one. It is nil for "off".
+// Open returns the downing that the services plug into the membership: a resolver, or
+// [gossip.AutoDown]. It is nil for "off".
 func (c Config) Open() (gossip.Downing, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -217,7 +215,8 @@ func (s Span) MarshalText() ([]byte, error) {
 	return []byte(time.Duration(s).String()), nil
 }
 
-// unstableAfter is how long after StableAfter what is unstable ends; 0 is never.
+// unstableAfter returns the time after StableAfter that the membership may stay unstable; 0:
+// forever.
 func (c *Config) unstableAfter() time.Duration {
 	if c.DownAllWhenUnstable == On {
 		return max(4*time.Second, c.StableAfter*3/4)
@@ -225,7 +224,7 @@ func (c *Config) unstableAfter() time.Duration {
 	return time.Duration(c.DownAllWhenUnstable)
 }
 
-// yieldAfter is for how long a lease is kept in a minority; 0: forever.
+// yieldAfter returns the time that a lease is kept in a minority; 0: forever.
 func (c *Config) yieldAfter() time.Duration {
 	if c.YieldLeaseAfter == On {
 		return c.StableAfter / 4

@@ -22,22 +22,22 @@ type Type struct {
 	// record without events counts as one, because a replay reads it too.
 	// 0: never (the type has none).
 	SnapshotEvery int
-	// KeepEvents is how many of the newest records keep their events when a snapshot is stored;
-	// those of earlier records are removed. 0: all keep them. It needs SnapshotEvery, at most
+	// KeepEvents is the number of newest records that keep their events when a snapshot is stored;
+	// the events of earlier records are removed. 0: all keep them. It needs SnapshotEvery, at most
 	// MaxTrimmedEvery.
 	KeepEvents int
-	// KeepOnMoves says that the states of the entities of a volatile type are kept for the
-	// next owner when their shard is handed off, see [Kept].
+	// KeepOnMoves is true if the states of the entities of a volatile type are kept for the next
+	// owner when their shard is handed off, see [Kept].
 	KeepOnMoves bool
-	// NoLoad says that nothing but a new instance brings an entity of this volatile type to life,
-	// unless a state of it is kept: it has no start hook. So such an entity is not loaded. The driver
-	// makes its instance for its first turn, see Run.New.
+	// NoLoad is true if an entity of this volatile type starts with nothing but a new instance,
+	// unless a state of it is kept: the type has no start hook. So such an entity is not loaded. The
+	// driver makes its instance for its first turn, see Run.New.
 	NoLoad bool
-	// Remember says that entities of the type are brought back to life without a command, after
-	// a move, a crash or a cold start. Not for volatile types.
+	// Remember is true if entities of the type are restarted without a command, after a move, a
+	// crash or a cold start. Not for volatile types.
 	Remember bool
-	// Timeouts are those of commands that have one of their own, by name. They hold where Config.TimerTimeout
-	// would, which is for all others.
+	// Timeouts holds the timeouts of commands that have their own, by name. They replace Config.TimerTimeout,
+	// which is for all others.
 	Timeouts map[string]time.Duration
 }
 
@@ -45,7 +45,7 @@ type Type struct {
 // a journal trims with one snapshot, so that it catches up.
 const MaxTrimmedEvery = 2500
 
-// cut returns up to which record a snapshot after the record seq lets the events go, 0 for none.
+// cut returns the last record to lose its events with a snapshot after the record seq; 0: none.
 func (t *Type) cut(seq uint64) uint64 {
 	keep := uint64(t.KeepEvents)
 	switch {
@@ -70,12 +70,11 @@ type Config struct {
 	// Defaults 1,000 and 8 MiB.
 	MailboxCommands int `key:"mailbox" unit:"commands" range:"1.." help:"the most commands that one entity may have accepted and not yet answered. The region refuses further commands as resource_exhausted"`
 	MailboxBytes    int `range:"1.."`
-	// MailboxShare is the share of a command's remaining time that the turns ahead
-	// of it may take, estimated from recent turns of its entity. A command that
-	// would have to wait longer is refused at once: its answer would mostly come
-	// too late, and its turn would be wasted. The other part is left for its own
-	// turn and for turns slower than recent ones. Above 0, at most 1; 1 leaves
-	// nothing for them. Default 0.5.
+	// MailboxShare is the share of a command's remaining time that the turns before it may take,
+	// estimated from recent turns of its entity. A command that would have to wait longer is
+	// refused at once: its answer would mostly come too late, and its turn would be wasted. The
+	// other part is left for its own turn and for turns slower than recent ones. Above 0, at most
+	// 1; 1 leaves nothing for them. Default 0.5.
 	MailboxShare float64 `key:"mailbox_share" range:">0..1" help:"share (above 0, at most 1) of a command's time that the command may wait for earlier turns of its entity. The region estimates the wait from the entity's recent turns. If the estimate is longer than this share, the region refuses the command at once as resource_exhausted" expert:"true"`
 	// TotalCommands and TotalBytes bound the commands of all entities. A fifth of them, as of
 	// TotalLoads and WaitingTurns, is for commands that entities wait for ([ReservedShare]).
@@ -97,15 +96,14 @@ type Config struct {
 	// alive than their strategies say, see Collected. 0: no bound. Default 0: the driver knows
 	// how much memory there is.
 	HeapBytes uint64
-	// SnapshotBytes is how much a replay may have to read before a type that has
-	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
-	// largest snapshot, so that large states are not written all the time.
+	// SnapshotBytes is the size of the records to replay that makes a type with snapshots take one,
+	// however few the events are. Default 8 MiB: half of the largest snapshot, so that large states
+	// are not written all the time.
 	SnapshotBytes setting.Bytes `key:"snapshot_bytes" range:">0" help:"size of new records after which the region takes a snapshot of an entity, even if the records have few events. So a load of the entity reads little more than this size after the snapshot. The default is half of the largest possible snapshot, so that the region does not write large states all the time" expert:"true"`
-	// RecentIDs is how many ids of recorded commands are remembered, for all live
-	// entities together, so that a repeat is answered from the journal without
-	// reloading the entity. A repeat that is not remembered costs a turn and a
-	// reload. Eight bytes each. Default 65,536: a minute of retries at 1,000
-	// commands per second; 0: none.
+	// RecentIDs is the number of ids of recorded commands that are remembered, for all live
+	// entities together, so that a repeat is answered from the journal without reloading the
+	// entity. A repeat that is not remembered costs a turn and a reload. Eight bytes each. Default
+	// 65,536: a minute of retries at 1,000 commands per second; 0: none.
 	RecentIDs int `key:"recent_ids" unit:"ids" range:"0.." help:"number of recent command ids that the region keeps in memory, for all entities together. Each id takes eight bytes. If the id of a repeated command is in memory, the journal answers the command. Any other repeated command costs a turn and a reload. 0: the region keeps no ids" expert:"true"`
 	// TimersPerEntity bounds the volatile timers of one entity. A timer beyond the
 	// bound is not set, and is counted as a lost tell. Default 32.
@@ -114,20 +112,20 @@ type Config struct {
 	// would set more is undone, and its command refused. Default 10,000: far beyond what an
 	// entity should have, few enough to be counted when it is loaded.
 	RemindersPerEntity int `key:"reminders.per_entity" unit:"reminders" range:"1.." help:"the most reminders that one entity may have set. If a command would set more, the region refuses the command as resource_exhausted"`
-	// TimerTimeout is how long after a firing the timer's command has its deadline:
-	// a turn that hangs must not block its entity forever. Default 30 s. See also Type.Timeouts.
+	// TimerTimeout is the time from a firing to the deadline of the timer's command: a turn that
+	// hangs must not block its entity forever. Default 30 s. See also Type.Timeouts.
 	TimerTimeout time.Duration `key:"firing_timeout" range:">0" help:"longest time that the command of a timer, of a reminder, or one that takes the answer to a send may take, from the moment at which it is due. After this time, the context of its handler ends, and the turn is undone. A command may have its own (Timeout)" expert:"true"`
-	// KeptEntities and KeptBytes bound the states of one shard that are kept for its next
-	// owner. Entities beyond the bounds begin empty there. Defaults 100,000, and 64 MiB: what
-	// a network of 1 Gbit/s carries within the second for which commands wait.
+	// KeptEntities and KeptBytes bound the states of one shard that are kept for its next owner.
+	// Entities beyond the bounds begin empty there. Defaults 100,000, and 64 MiB: as much as a
+	// network of 1 Gbit/s carries within the second that commands wait.
 	KeptEntities int `range:"1.."`
 	KeptBytes    int `range:"1.."`
 	// AskShare is the share of a command's remaining time that its turn may wait for the
 	// answer of another entity: the rest is for the turn to use the answer, or to tell its
 	// caller why there is none. Above 0, at most 1. Default 0.8.
 	AskShare float64 `range:">0..1"`
-	// AskTimeout is how long a turn waits for such an answer if its command has no
-	// deadline. Default 10 s.
+	// AskTimeout bounds the wait of a turn for such an answer if its command has no deadline.
+	// Default 10 s.
 	AskTimeout time.Duration `range:">0"`
 	// AsksPerTurn bounds to how many commands of different entities a turn sends something
 	// that changes them: they are remembered while it runs. Default 1,000; Send is for more.
@@ -135,27 +133,26 @@ type Config struct {
 	// WaitingTurns bounds the turns that wait for answers of other entities: each of them
 	// keeps a goroutine with its stack. Default 10,000.
 	WaitingTurns int `key:"waiting_turns" unit:"turns" range:"1.." help:"the most turns that may wait for answers of other entities. Each waiting turn holds a goroutine with its stack. Each shard core has an equal part of this limit. While the part is used up, the region refuses further asks of its entities as resource_exhausted" expert:"true"`
-	// ProbeAfter is how long a turn waits for an answer before it finds out whether it waits
-	// in a circle. After that it does so at intervals that double, up to eight times as long.
-	// Default 500 ms: longer than most answers take, and a small part of a usual deadline.
+	// ProbeAfter is the time that a turn waits for an answer before it checks whether it waits in a
+	// circle. It repeats the check at intervals that double, up to eight times as long. Default
+	// 500 ms: longer than most answers take, and a small part of a usual deadline.
 	ProbeAfter time.Duration `range:">0"`
-	// TurnSends is how many sends a turn may stage: delivering them must not let a whole shard
-	// wait. Default 1,000, which is also the most that the journal takes.
+	// TurnSends is the largest number of sends that a turn may stage: delivering them must not let
+	// a whole shard wait. Default 1,000, which is also the most that the journal takes.
 	TurnSends int `range:"1.."`
 	// SendAgeLimit is the largest MaxAge that a send may have of its own ([sharding.SendOptions]): later, its target
 	// might have forgotten that it has executed it. A turn with such a send is undone and refused. 0: not limited.
 	// Default 0.
 	SendAgeLimit time.Duration
-	// PendingSends is how many sends of one entity may be pending. A turn that would make it
-	// more is undone and refused: the targets do not keep up. Default 10,000.
+	// PendingSends is the largest number of pending sends of one entity. A turn that would exceed
+	// it is undone and refused: the targets do not keep up. Default 10,000.
 	PendingSends int `range:"1.."`
-	// DrainTimeout is how long a handed-off shard may finish what it accepted.
-	// Then running turns are cancelled and abandoned. Default 10 s.
+	// DrainTimeout is the time that a handed-off shard has to finish its accepted commands. Then
+	// running turns are cancelled and abandoned. Default 10 s.
 	DrainTimeout time.Duration `key:"drain_timeout" range:">0" help:"time that a shard has to finish its accepted commands when it is handed off. After this time, the region cancels the running turns of the shard"`
-	// LoadTimeout is how long a load may take before the entity is loaded again: a
-	// load that never ends must not make the entity unavailable. Default 30 s: longer
-	// than the largest entity takes, start hook included; the journal notices dead
-	// connections earlier.
+	// LoadTimeout is the longest time that a load may take before the entity is loaded again: a
+	// load that never ends must not make the entity unavailable. Default 30 s: longer than the
+	// largest entity takes, start hook included; the journal notices dead connections earlier.
 	LoadTimeout time.Duration `range:">0"`
 	// EntityLoads bounds the loads of one entity that the driver has not answered,
 	// including abandoned ones. At the bound, a command that would need another load
@@ -166,14 +163,14 @@ type Config struct {
 	// TotalLoads bounds the loads of all entities in the same way. Default 20,000:
 	// enough for all entities of a region that have commands when its shards arrive.
 	TotalLoads int `key:"loads" unit:"loads" range:"1.." help:"the most loads of all entities together that may run at a time. When many shards arrive at once, each entity with waiting commands needs one load. A fifth of this limit is reserved for commands whose sender is a waiting entity. If a command needs one more load, the region refuses the command as unavailable" expert:"true"`
-	// DeadlineCheck is how often the commands that wait for a load, or for the turns
-	// ahead of them, are checked for expired deadlines at least. They are checked at the
-	// first of these deadlines too, with a tenth of this time between two checks. Default
-	// 250 ms: a small part of a usual deadline.
+	// DeadlineCheck is the longest time between two checks of the commands that wait for a load, or
+	// for earlier turns, for expired deadlines. The commands are checked at the first of these
+	// deadlines too, with a tenth of this time between two checks. Default 250 ms: a small part of
+	// a usual deadline.
 	DeadlineCheck time.Duration `range:">0"`
-	// LookupTimeout is how long a repeat of a recent command, and the commands behind
-	// it, wait for the journal's answer about it. Then it has a turn like any other
-	// command. Default 1 s: a lookup takes some milliseconds.
+	// LookupTimeout bounds the time that a repeat of a recent command, and the commands after it,
+	// wait for the journal's answer about it. Then the repeat has a turn like any other command.
+	// Default 1 s: a lookup takes some milliseconds.
 	LookupTimeout time.Duration `key:"lookup_timeout" range:">0" help:"longest time for which a repeated command waits until the journal reports whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command" expert:"true"`
 	// Hot bounds what is kept of the entities that take most. Nothing is decided by it. HotSeed
 	// decides which turns are sampled.

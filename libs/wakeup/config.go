@@ -9,34 +9,34 @@ import (
 
 // Config holds the limits of a [Keeper]. The keys belong to the settings for reminders.
 type Config struct {
-	// Page is how many wake-ups of a shard are read at a time. Default 128: a busy shard fires as
-	// many in a tenth of a second.
+	// Page is the number of wake-ups of a shard that are read at a time. Default 128: a busy shard
+	// fires as many in a tenth of a second.
 	Page int `key:"page" unit:"reminders" range:"1.." help:"number of reminders of a shard that the region reads from the journal at a time"`
-	// ReadShards is how many shards one read asks for. Default 256: the wake-ups of a region
-	// with the usual 1024 shards of a type are read by four queries.
+	// ReadShards is the number of shards that one read asks for. Default 256: the wake-ups of a
+	// region with the usual 1024 shards of a type are read by four queries.
 	ReadShards int `range:"1.."`
-	// Reads is how many reads are in progress at a time. Default 1: loads of entities use the
-	// same connections.
+	// Reads is the largest number of reads in progress at a time. Default 1: loads of entities use
+	// the same connections.
 	Reads int `range:"1.."`
-	// Wakes is how many wake-ups may be in memory. Default 100,000: enough for two thousand
+	// Wakes is the largest number of wake-ups in memory. Default 100,000: enough for two thousand
 	// firings per second, during Ahead. Each wake-up takes some 300 bytes, plus its input.
 	Wakes int `key:"held" unit:"reminders" help:"the most reminders in memory. The region holds a reminder in memory if the reminder is due soon, or if its command has failed. Each takes some 300 bytes, plus the input of its command. The region reads further reminders from the journal later"`
-	// FailingWakes is how many of the wake-ups in memory may be failing. Further failing wake-ups are removed
+	// FailingWakes is the largest number of failing wake-ups in memory. Further failing wake-ups are removed
 	// from memory, and tried again after the next sweep. Default 10,000: few enough to leave room for
 	// wake-ups that do not fail.
 	FailingWakes int `key:"failing" unit:"reminders" range:"1.." help:"the most reminders in memory whose command has failed. The region reads further ones from the journal again after {.refresh}"`
-	// BlockedWakes is how many of the wake-ups in memory may wait for another firing of their entity.
-	// Further waiting wake-ups are removed from memory, and read again when that firing has ended.
-	// Default 10,000: few enough to leave room for other entities.
+	// BlockedWakes is the largest number of wake-ups in memory that wait for another firing of their
+	// entity. Further waiting wake-ups are removed from memory, and read again when that firing has
+	// ended. Default 10,000: few enough to leave room for other entities.
 	BlockedWakes int `key:"blocked" unit:"reminders" range:"1.." help:"the most due reminders in memory that wait because another reminder of the same entity is firing. The region reads further ones from the journal again when that firing has ended"`
-	// Firings is how many firings of a type are in progress at a time. Default 256: a region
-	// that starts with many due wake-ups must serve its callers too.
+	// Firings is the largest number of firings of a type in progress at a time. Default 256: a
+	// region that starts with many due wake-ups must serve its callers too.
 	Firings int `key:"firings" unit:"reminders" range:"1.." help:"the most reminders of a type whose commands run at a time; further reminders wait"`
-	// Refresh is the pause between two sweeps of a shard. Default 15 s. A sweep finds changes of
-	// which this process does not know, and reads the store's clock.
+	// Refresh is the pause between two sweeps of a shard. Default 15 s. A sweep finds changes that
+	// this process does not know, and reads the store's clock.
 	Refresh time.Duration `key:"refresh" range:">0" help:"time between two reads of the reminders that are due soon. With each read, the region also reads the clock of the journal's store"`
-	// Ahead is how far into the future a sweep reads. Default 45 s: above twice Refresh, so
-	// that no wake-up is missed if the next sweep is late.
+	// Ahead is the distance into the future that a sweep reads. Default 45 s: above twice Refresh,
+	// so that no wake-up is missed if the next sweep is late.
 	Ahead time.Duration `key:"ahead" help:"how long before its due time the region reads a reminder from the journal. At least twice {.refresh}"`
 	// RetryMin is the pause after the first failure of a firing, or of a read. The pause
 	// doubles with each failure in a row, up to RetryMax. A random part of the pause, at most half,

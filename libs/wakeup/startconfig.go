@@ -28,20 +28,20 @@ type StartConfig struct {
 	// A driver that steps the Starter more rarely starts several groups together.
 	Frequency time.Duration `key:"frequency" range:">0" help:"with the strategy constant, the time between two starts of {.number} remembered entities of a type"`
 	Number    int           `key:"number" unit:"entities" range:"1..1000000" help:"with the strategy constant, the number of remembered entities of a type that are started together"`
-	// Limit is how many entities of a type are being started at a time, with either strategy.
-	// Default 32: a command for one of them waits for few loads, and a start hook that hangs
-	// stops only a few others.
+	// Limit is the largest number of entities of a type that are started at a time, with either
+	// strategy. Default 32: a command for one of them waits for few loads, and a start hook that
+	// hangs stops only a few others.
 	Limit int `key:"limit" unit:"entities" range:"1.." help:"with either strategy, the most remembered entities of a type that are being started at a time; further entities wait. So that commands go first, the starts use at most half of the loads that the journal and the region allow" expert:"true"`
-	// Page is how many wake-ups of a shard are read at a time. Default 16. It is small because the
-	// Starter holds a page of every shard, to find the entity that was active last.
+	// Page is the number of wake-ups of a shard that are read at a time. Default 16. It is small
+	// because the Starter holds a page of every shard, to find the entity that was active last.
 	Page int `range:"1.."`
-	// ReadShards is how many shards one read asks for. Default 256, as in Config.
+	// ReadShards is the number of shards that one read asks for. Default 256, as in Config.
 	ReadShards int `range:"1.."`
-	// Wakes is how many wake-ups are held in memory. Default 20,000: a page of each of 1,024 shards.
-	// Each wake-up takes some 150 bytes.
+	// Wakes is the largest number of wake-ups in memory. Default 20,000: a page of each of 1,024
+	// shards. Each wake-up takes some 150 bytes.
 	Wakes int `key:"held" unit:"entities" help:"the most remembered entities in memory that wait for their start. Each takes some 150 bytes. The region reads further entities from the journal later" expert:"true"`
-	// Failing is how many entities that could not be started are held in memory until they are
-	// tried again. Default 10,000. If there are more, their shards are read again later.
+	// Failing is the largest number of entities that could not be started and are held in memory
+	// until the next attempt. Default 10,000. If there are more, their shards are read again later.
 	Failing int `key:"failing" unit:"entities" range:"1.." help:"the most remembered entities in memory that could not be started and wait for the next attempt. The region reads further entities from the journal again after {.backoff_max}" expert:"true"`
 	// BackOff is the pause after an entity could not be started, or has died. The pause doubles with
 	// each failure, up to BackOffMax. From each pause but the first, a random part of up to a half is

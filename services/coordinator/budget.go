@@ -10,11 +10,12 @@ import (
 )
 
 // Every handoff delays the commands of a shard for a moment. The budget limits how many handoffs are
-// in progress at once. Before any handoff begins, the budget is asked. Voluntary moves obey every
-// limit. Drains obey only the limits of handoffs at once: in the cluster, and per region. Required
-// handoffs obey only the limit of handoffs at once in the cluster, which protects the coordinator.
+// in progress at once. Each handoff is checked against the budget before it begins. Voluntary moves
+// obey every limit. Drains obey only the limits of handoffs at once: in the cluster, and per region.
+// Required handoffs obey only the limit of handoffs at once in the cluster, which protects the
+// coordinator.
 
-// need says how urgent a handoff is.
+// need is the urgency of a handoff.
 type need uint8
 
 const (

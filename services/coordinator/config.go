@@ -20,32 +20,32 @@ type Config struct {
 	Strategy allocation.Strategy
 	// Strategies has, by type, the strategy of each type that has its own strategy. Default: none.
 	Strategies map[sharding.EntityType]allocation.Strategy
-	// MinRegions is how many regions must have registered in this term before
-	// the first shard is allocated. Default 1. The limit holds a starting cluster
-	// back, but not a running cluster: if a region of an earlier term registers
-	// again, allocation begins at once, even if the region owns no shard.
+	// MinRegions is the number of regions that must have registered in this term before the first
+	// shard is allocated. Default 1. The limit holds a starting cluster back, but not a running
+	// cluster: if a region of an earlier term registers again, allocation begins at once, even if
+	// the region owns no shard.
 	MinRegions int `key:"coordinator.min_regions" unit:"regions" range:"1.." help:"number of regions that must have registered before the coordinator allocates the first shard"`
 
-	// RecoveryWait is how long a coordinator of a new term waits for the owners that
-	// the facts name. After this time, owners that have not registered count as lost.
-	// Default 2 s: several heartbeats, and several attempts to register.
+	// RecoveryWait is the time that a coordinator of a new term waits for the owners that the facts
+	// name. After this time, owners that have not registered count as lost. Default 2 s: several
+	// heartbeats, and several attempts to register.
 	RecoveryWait time.Duration `range:">0"`
 	// Resend is the interval at which HostShard and HandOff are repeated.
 	// Default 200 ms: a lost message costs no more than a fast failover.
 	Resend time.Duration `range:">0"`
-	// HostTimeout is how long an owner may take to claim a shard. After this time,
-	// the coordinator allocates the shard elsewhere. If the next owner does not claim
-	// the shard either, the time doubles, at most twice. Default 2 s.
+	// HostTimeout is the time that an owner has to claim a shard. After this time, the coordinator
+	// allocates the shard elsewhere. If the next owner does not claim the shard either, the time
+	// doubles, at most twice. Default 2 s.
 	HostTimeout time.Duration `range:">0"`
 	// HandoffTimeout is the time after which owners abandon turns that do not end
 	// in a handoff. Default 10 s. The regions must have the same value.
 	HandoffTimeout time.Duration `key:"coordinator.handoff_timeout" range:">0" help:"time that a region has to hand off a shard. Must be the same as region.drain_timeout"`
-	// HandoffSlack is how much longer than HandoffTimeout the coordinator
-	// waits before it moves a journaled shard without ShardStopped. Default
-	// 2 s: the owner begins to count later, and its answer takes time to arrive.
+	// HandoffSlack is the time after HandoffTimeout that the coordinator waits before it moves a
+	// journaled shard without ShardStopped. Default 2 s: the owner begins to count later, and its
+	// answer takes time to arrive.
 	HandoffSlack time.Duration `range:">0"`
-	// JournalReport is how long a JournalReport counts in which a region says that it
-	// is cut off from the journal. Default 5 s: several repeats may get lost.
+	// JournalReport is the time that a JournalReport counts, the report of a region that it is cut
+	// off from the journal. Default 5 s: several repeats may get lost.
 	JournalReport time.Duration `range:">0"`
 	// JournalFresh is the greatest age of the journal's last answer to this coordinator
 	// at which shards of a cut-off region may move. Default 1 s: several requests fit
@@ -58,10 +58,10 @@ type Config struct {
 	UnhostedAfter time.Duration `key:"coordinator.unhosted_after" range:">0" help:"if no region has hosted an entity type for this time, commands for the type are refused at once instead of at their deadline" expert:"true"`
 	// RebalanceInterval is the time between two questions to the strategy. Default 500 ms.
 	RebalanceInterval time.Duration `key:"coordinator.rebalance_interval" range:">0" help:"time between two decisions about which shards should move" expert:"true"`
-	// LoadCooldown is how long after a shard has come to its owner, and after the beginning of a
-	// term, no shard moves because of its load. Default 5 min, as that of package allocation.
+	// LoadCooldown is the time that a shard does not move because of its load after it has come to
+	// its owner, and after the beginning of a term. Default 5 min, as in package allocation.
 	LoadCooldown time.Duration `range:"0.."`
-	// LoadReport is how long a region's report of its load counts. Default 1 min: several
+	// LoadReport is the time that a region's report of its load counts. Default 1 min: several
 	// reports may get lost.
 	LoadReport time.Duration `range:">0"`
 	// RolloutFreeze has two meanings. While regions of several versions are here, nothing
@@ -70,14 +70,13 @@ type Config struct {
 	// that version becomes the target. Default 30 min: a platform takes less time from
 	// one region to the next, and a canary still gets its share on the same day.
 	RolloutFreeze time.Duration `range:">0"`
-	// RolloutShare is how many times its fair share of a type's shards a region of the
-	// target version gets in a rollout before others are given shards too. Default 1.5:
-	// with one region missing, those of the target version still take all shards of the
-	// next one that leaves.
+	// RolloutShare is the multiple of its fair share of a type's shards that a region of the target
+	// version gets in a rollout before others are given shards too. Default 1.5: with one region
+	// missing, the regions of the target version still take all shards of the next one that leaves.
 	RolloutShare float64 `range:"1..1000" why:"below 1 no region of the target version may have its fair share"`
-	// MaxVersions is how many earlier versions of the application are remembered, so that
-	// a region of one of them does not become the target when it comes back. Default 64:
-	// more than run side by side or are gone back to.
+	// MaxVersions is the number of earlier versions of the application that are remembered, so that
+	// a region of one of them does not become the target when it comes back. Default 64: more than
+	// run side by side or are rolled back to.
 	MaxVersions int `range:"1.."`
 	// MaxLabels bounds the labels of one region. Default 64: operators need fewer.
 	MaxLabels int `range:"1.."`
@@ -92,23 +91,23 @@ type Config struct {
 	// MaxMovesPerMinute bounds the voluntary moves that begin within any minute. 0: no
 	// limit. Default 0: the brake finds out how many moves the users can bear.
 	MaxMovesPerMinute int `key:"allocation.max_moves_per_minute" unit:"shards" range:"0..100000" why:"the time of each voluntary move is remembered for a minute" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost shard move. 0: not limited" expert:"true"`
-	// Brake says that the coordinator holds voluntary moves back while commands are slow.
-	// Default true.
+	// Brake is true if the coordinator holds voluntary moves back while commands are slow. Default
+	// true.
 	Brake bool `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/placement.md"`
 	// BrakeWindow is the length of a window. In a window, the coordinator gathers the latencies
 	// that gateways report; at its end, it judges them. Default 5 s: a window has a few hundred
 	// commands even if there are few users. With two BrakeWindows, moves stop ten to fifteen
 	// seconds after they have begun to slow commands down.
 	BrakeWindow time.Duration `key:"allocation.brake_window" range:">0" help:"length of a window. For this time, the coordinator gathers the latencies that gateways report; then it judges whether commands are slow. roost cluster status shows the latencies of a window" expert:"true"`
-	// BrakeWindows is how many slow windows in a row stop the moves. Default 2: a single slow
-	// window may be an accident.
+	// BrakeWindows is the number of slow windows in a row that stop the moves. Default 2: a single
+	// slow window may be an accident.
 	BrakeWindows int `key:"allocation.brake_windows" unit:"windows" range:"1.." help:"number of slow windows in a row after which the coordinator stops voluntary moves" expert:"true"`
-	// BrakeSamples is how many latencies a window must have to be slow, or to change the
+	// BrakeSamples is the number of latencies that a window must have to be slow, or to change the
 	// baseline. Default 200: two of 200 latencies are above the p99.
 	BrakeSamples int `key:"allocation.brake_samples" unit:"commands" range:"1.." help:"the fewest commands that a window must have. A window with fewer commands is never slow, and does not change the usual p99" expert:"true"`
 	// A window is slow if its p99 is at least BrakeFactor times the baseline, and exceeds the
-	// baseline by at least BrakeExcess. Defaults 2 and 50 ms: smaller differences are the noise
-	// of a quick cluster, and nobody notices them.
+	// baseline by at least BrakeExcess. Defaults 2 and 50 ms: smaller differences are the noise of
+	// a quick cluster, and users do not notice them.
 	BrakeFactor float64       `key:"allocation.brake_factor" range:">1..1000" why:"usual latencies are not slow" help:"a window is slow only if the p99 of its commands is at least this many times the usual p99; see also allocation.brake_excess" expert:"true"`
 	BrakeExcess time.Duration `key:"allocation.brake_excess" range:">0" help:"a window is slow only if the p99 of its commands is above the usual p99 by at least this time; see also allocation.brake_factor" expert:"true"`
 	// BrakePause is the time from the stop to the next move. With this move, the coordinator
@@ -123,20 +122,20 @@ type Config struct {
 	// MaxGateways bounds the gateways that are listed. Default 1024: these take some 1.5 MB. The
 	// latencies of further gateways still count.
 	MaxGateways int `range:"1.."`
-	// GatewayForgotten is how long a gateway is listed after its last card. Default 30 s.
+	// GatewayForgotten is the time that a gateway is listed after its last card. Default 30 s.
 	GatewayForgotten time.Duration `range:">0"`
 
-	// WatchHold is how long a watch waits for a change, or at a standby for the next active coordinator. Default 1 s:
-	// watchers ask another coordinator after 2 s.
+	// WatchHold is the time that a watch waits for a change, or at a standby for the next active coordinator. Default
+	// 1 s: watchers ask another coordinator after 2 s.
 	WatchHold time.Duration `range:">0"`
-	// LeaseEnd is how long before the end of another coordinator's lease a standby begins to hold watches. Default
-	// 500 ms: a quarter of the usual lease. The active coordinator usually renews it before.
+	// LeaseEnd is the time before the end of another coordinator's lease when a standby begins to hold watches.
+	// Default 500 ms: a quarter of the usual lease. The active coordinator usually renews it before.
 	LeaseEnd time.Duration `range:">0"`
 	// MaxWatches bounds the waiting watches; the oldest is answered early.
 	// Default 4096.
 	MaxWatches int `range:"1.."`
-	// ChangeLog is how many changes are remembered for deltas; a watcher that
-	// is further behind gets the full table. Default 65536.
+	// ChangeLog is the number of changes that are remembered for deltas; a watcher that is further
+	// behind gets the full table. Default 65536.
 	ChangeLog int `range:"1.."`
 
 	// FactsPerRecord and RecordBytes bound a record of the fact stream. A fact that is larger
@@ -145,9 +144,9 @@ type Config struct {
 	// it takes.
 	FactsPerRecord int `range:"1.."`
 	RecordBytes    int `range:"1.."`
-	// CompactAfter is how many facts follow the snapshot of the stream before the
-	// table is stored once more, to begin there; more for a table of more than half
-	// as many rows. Default 4096: read in a few milliseconds.
+	// CompactAfter is the number of facts after the snapshot of the stream before the table is
+	// stored once more, to begin there; more for a table of more than half as many rows. Default
+	// 4096: read in a few milliseconds.
 	CompactAfter int `range:"1.."`
 	// MaxHeld and MaxHeldBytes bound the outputs that wait until facts are stored.
 	// Beyond a bound, the coordinator steps down. Defaults 1048576 and 256 MiB. If all
@@ -197,30 +196,32 @@ type Config struct {
 	MaxPins int `range:"1.."`
 	// BrokenInterval is the shortest time between two counts of the shards that break a constraint.
 	// Default 5 s: a count looks at all regions of each type, and operators wait for minutes before
-	// they look at what it says.
+	// they look at the result.
 	BrokenInterval time.Duration `range:">0"`
 	// MaxWeighed bounds how many regions are weighed between two ticks for explanations, which list the
 	// regions that might have got a shard: with 1,000 regions, 16 explanations have this list, and
 	// with 10 regions 1,638. The first explanation always has it. Default 16384: so many take about
 	// 10 ms, and thousands of shards may be allocated between two ticks while commands wait for them.
 	MaxWeighed int `range:"1.."`
-	// ReviewAtOnce is the number of shards up to which every change of the membership is followed by a
-	// look at all rows in the same Step. With more shards, that happens at the next tick, for all
-	// changes together. Default 16384: a look at these takes less than a millisecond, and a
-	// thousand regions may register at the same moment.
+	// ReviewAtOnce is the largest number of shards for a review of all rows in the same Step as each
+	// change of the membership. With more shards, the review runs at the next tick, for all changes
+	// together. Default 16384: a review of these takes less than a millisecond, and a thousand regions
+	// may register at the same moment.
 	ReviewAtOnce int `range:"1.."`
 	// MaxReason bounds, in bytes, the texts in which operators say who they are and why they
 	// act. Default 256: a sentence.
 	MaxReason int `range:"1.."`
-	// QuarantineCrashes is after how many crashes of regions an entity is quarantined that ran at each of
-	// them. 0: no entity is quarantined by itself. Default 2: one crash may have any cause.
+	// QuarantineCrashes is the number of crashes of regions after which an entity that ran at each of
+	// them is quarantined. 0: no entity is quarantined automatically. Default 2: one crash may have any
+	// cause.
 	QuarantineCrashes int `key:"coordinator.quarantine_after" unit:"crashes" range:"0.." help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
 	// QuarantineWindow is the time within which these crashes count. Default 10 min: a platform may
 	// start a process that has ended several times again only after five minutes.
 	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" range:">0" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran" expert:"true"`
-	// CrashPatience is how long a shard whose last owners were lost one after the other waits for their
-	// reports. If further owners are lost, it waits twice as long each time, up to 16 times as long. Default
-	// 3 s: a platform starts a process that has ended again in less time, unless it ends again and again.
+	// CrashPatience is the time that a shard waits for the reports of its last owners, if they were lost one
+	// after the other. If further owners are lost, it waits twice as long each time, up to 16 times as long.
+	// Default 3 s: a platform starts a process that has ended again in less time, unless it ends again and
+	// again.
 	CrashPatience time.Duration `key:"coordinator.crash_patience" range:">0" help:"if coordinator.quarantine_after owners of a shard were lost, one soon after the other, the shard waits for this time at most until they have started again and say which entities ran. After each further loss it waits twice as long, up to 16 times this time. Then the next region gets the shard" expert:"true"`
 	// MaxQuarantined bounds the suspects and quarantined entities together. Default 1000: an operator looks
 	// at each of them.

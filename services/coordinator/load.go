@@ -15,14 +15,14 @@ import (
 // last owner reported until the new owner has measured the shard. So as soon as a move begins, the
 // load of the shard is counted at the new region, and no longer at the old one.
 
-// regionLoad is what a region has reported about its load in this term.
+// regionLoad holds a region's reports about its load in this term.
 type regionLoad struct {
 	number  uint64    // the number of the newest report
 	reports int       // how many reports have arrived; counted up to 2
 	at      time.Time // when the newest report arrived; before the first one: when the region registered
 	rest    sharding.Load
 	node    control.NodeLoad
-	told    bool // the log says that the region reports nothing
+	told    bool // it was logged that the region reports nothing
 }
 
 // shardLoad is the last known load of a shard.

@@ -15,22 +15,22 @@ import (
 //   - At the beginning each core has an equal share, of at least four blocks: a region
 //     whose limits are too small for that has fewer cores ([Config.FitShardCores]).
 //   - A core that has almost nothing left requests more (RequestRoom). It does not wait for the
-//     answer: commands for which it has no room are refused.
+//     answer: commands that do not fit are refused.
 //   - The control core grants free blocks (Grant), first to the core that has the fewest.
 //     If no block is free, it takes blocks back (Reclaim): each core keeps what it uses and one
 //     block, so that no core is ever without a block, and gives the rest back (Return). While a
 //     core with less than its share wants more, cores with more than their shares give
 //     blocks back as their commands end, until they have their shares.
 //
-// All this is about the part of each bound that is not reserved. A fifth of each bound is reserved for
-// the commands for which entities wait ([turn.ReservedShare]). Each core has an equal part of the reserve,
+// All this is about the part of each bound that is not reserved. A fifth of each bound is reserved for the
+// commands that entities wait for ([turn.ReservedShare]). Each core has an equal part of the reserve,
 // which never changes.
 //
 // At any time, the blocks of all cores and the free blocks add up to the bound: a block that is on its
 // way between two cores can be spent by neither. If there is only one shard core, it has the whole bound
 // from the beginning, and requests nothing.
 
-// Resource is something of which a region has a bounded amount.
+// Resource is something that a region has a bounded amount of.
 type Resource uint8
 
 const (
@@ -139,16 +139,16 @@ func (b *budget) check() error {
 	return nil
 }
 
-// allowance is what a shard core may use of a bound.
+// allowance is the part of a bound that a shard core may use.
 type allowance struct {
-	// granted is what this core has. usable is the part of granted within which the core may admit
-	// commands. It is less than granted while a Reclaim has asked for blocks that are still in use: the
-	// core gives these blocks back as soon as they are no longer in use.
+	// granted is the amount that this core has. usable is the part of granted that the core may use for
+	// new commands. It is less than granted while a Reclaim has asked for blocks that are still in use:
+	// the core gives these blocks back as soon as they are no longer in use.
 	granted, usable int
 	block           int
 	asked           bool // more was requested, and since then nothing was granted or returned
-	// reserve is what commands with a chain may use beyond usable. How much of the reserve is in use
-	// is not counted separately, and does not matter here: see method ordinary.
+	// reserve is the amount that commands with a chain may use beyond usable. How much of the
+	// reserve is in use is not counted separately, and does not matter here: see method ordinary.
 	reserve int
 }
 

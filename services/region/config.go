@@ -23,8 +23,8 @@ type Config struct {
 	Name string // the name of the node, for people
 	// Version is the application version of the binary, or empty.
 	Version string
-	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores], and
-	// not more than the limits allow, see [Config.FitShardCores]. Default 1.
+	// ShardCores is the number of shard cores that share the shards: 1 to [MaxShardCores], and not
+	// more than the limits allow, see [Config.FitShardCores]. Default 1.
 	ShardCores int `key:"region.shard_cores" unit:"shard cores" range:"1..64" help:"number of shard cores, among which the shards of this process are divided. The default is a quarter of the processors, at least 1 and at most 64. A shard core does the work outside of entities (admission, mailboxes, deduplication, gates) for its shards, in one thread at a time. More than one core helps only if this work keeps many processors busy. All cores share the limits of the region. If the share of one core would be less than 5 commands, 10MiB of commands or 5 loads, the region uses fewer cores" expert:"true"`
 	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
 	// TotalBytes, TotalLoads and the limit of a type's Passivation are limits of the region,
@@ -54,10 +54,9 @@ type Config struct {
 	// Replies bounds the memory of replies that are expected or not yet sent. Commands
 	// beyond this bound wait with their connection, see [replies.Queue].
 	Replies replies.Config `key:"region" expert:"true"`
-	// KeptWait is how long a moved shard waits for the states of its entities, if its type is
-	// volatile and keeps states on moves. After this time, the entities begin empty. Default
-	// 1 s: commands wait for the same time, and the coordinator waits only for its HostTimeout
-	// of 2 s.
+	// KeptWait is the time that a moved shard waits for the states of its entities, if its type is
+	// volatile and keeps states on moves. After this time, the entities begin empty. Default 1 s:
+	// commands wait for the same time, and the coordinator waits only for its HostTimeout of 2 s.
 	KeptWait time.Duration `key:"region.kept_wait" range:">0..1500ms" why:"a shard that is not served for longer goes to another region" help:"for volatile types with KeepOnMoves: longest time for which a moved shard, and its commands, wait for the states that the previous owner has kept. After this time, the entities begin empty" expert:"true"`
 	// KeptBytes bounds the states that the region keeps for the next owners of all shards. Each
 	// shard core has an equal part of this bound. The region keeps a state for LeaveTimeout at
@@ -67,22 +66,22 @@ type Config struct {
 	// Resend is the pause before an unanswered message to the coordinator, or an
 	// unanswered claim, is repeated. Default 200 ms.
 	Resend time.Duration `range:">0"`
-	// SuccessorTimeout is how long a region that has released a shard sends HostShard to the
-	// successor, if the region hears nothing of the shard. Default 20 s: a region that leaves
+	// SuccessorTimeout is the time that a region that has released a shard sends HostShard to the
+	// successor, if the region learns nothing about the shard. Default 20 s: a region that leaves
 	// stays for this time. By then, a coordinator takes care of the shard.
 	SuccessorTimeout time.Duration
-	// JournalPatience is how long the journal may leave commits, or loads, unanswered. After
-	// this time, the region reports that it is cut off, and its journaled shards move. 0: the
-	// region never reports. Default 5 s: a failover of the database's network takes less time,
-	// and most clients wait longer.
+	// JournalPatience is the longest time that the journal may leave commits, or loads, unanswered.
+	// After this time, the region reports that it is cut off, and its journaled shards move. 0: the
+	// region never reports. Default 5 s: a failover of the database's network takes less time, and
+	// most clients wait longer.
 	JournalPatience time.Duration `key:"journal.patience" range:"0.." help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
-	// JournalTestAfter is how long no operation may succeed before the region tests the journal.
-	// It is also the pause between two reports. If it is more than half of JournalPatience, that
-	// is used instead: one lost answer must not look like silence. Default 1 s.
+	// JournalTestAfter is the time without a successful operation before the region tests the
+	// journal. It is also the pause between two reports. If it is more than half of
+	// JournalPatience, that is used instead: one lost answer must not look like silence. Default
+	// 1 s.
 	JournalTestAfter time.Duration `range:">0"`
-	// JournalRecovery is how long the journal must answer again before the region
-	// is given shards. Default 10 s: a connection that comes and goes must not
-	// move shards back and forth.
+	// JournalRecovery is the time that the journal must answer again before the region is given
+	// shards. Default 10 s: a connection that comes and goes must not move shards back and forth.
 	JournalRecovery time.Duration `key:"journal.recovery" range:">0" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again" expert:"true"`
 	// LoadInterval is the time between two reports of the loads of the shards, and between two
 	// measurements of the loads. 0: the region measures nothing. Default 5 s: a move because of
@@ -92,9 +91,9 @@ type Config struct {
 	// of this age has half the weight of a new measurement. Default 15 s: a burst of a few seconds
 	// moves nothing, and half a minute shows a lasting change.
 	LoadHalfLife time.Duration `key:"region.load_half_life" range:">0" help:"half-life of load measurements. In the reported rates of a shard, a measurement of this age has half the weight of a new measurement" expert:"true"`
-	// LoadShards is how many shards a report lists one by one: the shards with the most load. A report also
-	// lists shards that were among them before, and no longer are, so it lists at most twice as many.
-	// Default 256: some more than move at a time. Such a report has 100 kB.
+	// LoadShards is the number of shards that a report lists one by one: the shards with the most load. A
+	// report also lists shards that were among them before, and no longer are, so it lists at most twice as
+	// many. Default 256: some more than move at a time. Such a report has 100 kB.
 	LoadShards int `range:"1.."`
 	// LoadFull is the number of reports after which a report has all loads, even if the coordinator
 	// has taken all reports since the last full report. Default 10.
@@ -113,14 +112,14 @@ type Config struct {
 	InspectRows  int `range:"1.."`
 	InspectBytes int `range:"1.."`
 	InspectText  int `range:"1.."`
-	// InspectLook bounds how many entities a shard core looks at in one step for a list of entities. The
-	// step ends after the shard in which the bound was reached. InspectTime is how long a region makes such
-	// a list. Then it answers with what it has found, and where the list continues. Defaults 10,000, about a
-	// millisecond, and 200 ms, well below coordinator.query_timeout.
+	// InspectLook bounds the entities that a shard core looks at in one step for a list of entities. The
+	// step ends after the shard in which the bound was reached. InspectTime bounds the time that a region
+	// makes such a list. Then it answers with the entities found so far, and the position at which the list
+	// continues. Defaults 10,000, about a millisecond, and 200 ms, well below coordinator.query_timeout.
 	InspectLook int           `range:"1.."`
 	InspectTime time.Duration `range:">0"`
-	// LeaveTimeout is how long a leaving region waits for its shards to be
-	// handed off. It covers one drain and the coordinator's slack. Default 20 s.
+	// LeaveTimeout is the time that a leaving region waits for its shards to be handed off. It
+	// covers one drain and the coordinator's slack. Default 20 s.
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"longest time for which a stopping region waits until its shards have been handed off. After this time, the region stops even if it still has shards"`
 }
 
@@ -171,9 +170,9 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 // MaxShardCores is the largest number of shard cores of a region.
 const MaxShardCores = 64
 
-// CoreOf returns the index of the shard core to which a shard belongs: the shard's index modulo the number of
-// cores. In the same way, the lane of a shard on a link is the shard's index modulo the number of lanes. So
-// the commands of one lane are for few cores, and the commands of one type are for all cores.
+// CoreOf returns the index of a shard's core: the shard's index modulo the number of cores. In the same way,
+// the lane of a shard on a link is the shard's index modulo the number of lanes. So the commands of one lane
+// are for few cores, and the commands of one type are for all cores.
 func (c *Config) CoreOf(id sharding.ShardID) int { return int(id.Index % uint32(c.ShardCores)) }
 
 // largestCommand is more bytes than any command takes with its names and ids.
@@ -199,15 +198,15 @@ func (c *Config) reserves() [resources]int {
 	}
 }
 
-// mostShardCores is how many shard cores can share the limits of Turn for all entities:
-// one for every five commands and loads, and for the bytes of the five largest commands.
-// With more a core could do little beside one large command.
+// mostShardCores returns the number of shard cores that can share the limits of Turn for all
+// entities: one for every five commands and loads, and for the bytes of the five largest commands.
+// With more, a core could do little in addition to one large command.
 func (c *Config) mostShardCores() int {
 	return min(MaxShardCores, mostCores(ordinary(c.Turn.TotalCommands), 1), mostCores(ordinary(int(c.Turn.TotalBytes)), largestCommand), mostCores(ordinary(c.Turn.TotalLoads), 1))
 }
 
-// FitShardCores lowers ShardCores to what the limits of Turn for all entities allow: a
-// small limit is no mistake because the machine has many processors.
+// FitShardCores lowers ShardCores to what the limits of Turn for all entities allow: a small limit
+// does not become a mistake because the machine has many processors.
 func (c *Config) FitShardCores() {
 	if c.ShardCores <= MaxShardCores { // otherwise it is a mistake
 		c.ShardCores = min(c.ShardCores, c.mostShardCores())

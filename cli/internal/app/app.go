@@ -22,8 +22,8 @@ type App struct {
 	Admin   []string
 	Gateway []string
 	Output  string
-	// TokenFile has what says who calls. It is no flag with the token itself: anybody may list
-	// command lines.
+	// TokenFile is the file with the caller's token. There is no flag for the token itself: other
+	// users can list command lines.
 	TokenFile string
 	// Files for https URLs.
 	CA, Cert, Key string
@@ -40,8 +40,8 @@ func EnvOr(name, otherwise string) string {
 // StateFile returns the path of the file in which roost dev describes its cluster.
 func (a *App) StateFile() string { return filepath.Join(a.Dir, "cluster.json") }
 
-// State reads the state file of roost dev; otherwise says what else to do if there is
-// none.
+// State reads the state file of roost dev. If there is none, the error suggests otherwise as the
+// alternative to starting roost dev.
 func (a *App) State(otherwise string) (*cluster.State, error) {
 	state, err := cluster.ReadState(a.StateFile())
 	if errors.Is(err, cluster.ErrNoCluster) {

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
-// DashboardPath is where coordinators serve the dashboard.
+// DashboardPath is the URL path of the coordinators' dashboard.
 const DashboardPath = "/ui/"
 
 // AdminClient returns a client for the cluster that the command is about.
@@ -58,7 +58,7 @@ func (a *App) URLs(flag []string, name string, fromState func(*cluster.State) []
 	return urls, nil
 }
 
-// Token returns what says who calls a gateway, or nil if nothing does.
+// Token returns a source of the caller's token for gateways, or nil if there is no token.
 func (a *App) Token() (func(context.Context) (string, error), error) {
 	token, err := a.readToken("ROOST_TOKEN")
 	if token == "" || err != nil {
@@ -88,7 +88,7 @@ func (a *App) AdminOptions() (o adminclient.Options, err error) {
 	if o.Token, err = a.readToken("ROOST_ADMIN_TOKEN"); err != nil {
 		return o, err
 	}
-	if o.Token == "" { // that of roost dev, for its own cluster
+	if o.Token == "" { // use roost dev's token, for its own cluster
 		if state, err := cluster.ReadState(a.StateFile()); err == nil && len(a.Admin) == 0 && os.Getenv("ROOST_ADMIN") == "" {
 			o.Token = state.Token
 		}
@@ -97,10 +97,10 @@ func (a *App) AdminOptions() (o adminclient.Options, err error) {
 	return o, err
 }
 
-// ClientTLS returns what https URLs are asked with, or nil for what the system has.
+// ClientTLS returns the TLS configuration for https URLs, or nil for the system's.
 func (a *App) ClientTLS() (*tls.Config, error) {
 	if a.CA == "" && len(a.Gateway) == 0 && os.Getenv("ROOST_GATEWAY") == "" {
-		if state, err := cluster.ReadState(a.StateFile()); err == nil { // that of roost dev, for its own cluster
+		if state, err := cluster.ReadState(a.StateFile()); err == nil { // use roost dev's CA, for its own cluster
 			a.CA = state.CA
 		}
 	}

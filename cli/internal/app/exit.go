@@ -72,8 +72,8 @@ func (e notFound) Unwrap() error { return cluster.ErrUnknown }
 // NotFound returns the error about an unknown name.
 func NotFound(why string) error { return notFound{why} }
 
-// ExitUnchecked is the exit code of a tool that could not find out what was asked. It is
-// that of the region binaries' own tools.
+// ExitUnchecked is the exit code of a tool that could not find out what was asked. The
+// region binaries' own tools use the same code.
 const ExitUnchecked = 2
 
 // ToolStatus is the exit code of a tool that has printed everything itself.
@@ -81,12 +81,12 @@ type ToolStatus int
 
 func (s ToolStatus) Error() string { return fmt.Sprintf("exit code %d", int(s)) }
 
-// toolError is why a tool could not be run.
+// toolError is the error of a tool that could not be run.
 type toolError struct{ error }
 
 func (e toolError) Unwrap() error { return e.error }
 
-// Unchecked marks the error of a tool that could not be run.
+// Unchecked marks an error as the reason why a tool could not be run.
 func Unchecked(err error) error { return toolError{err} }
 
 // ExitCode returns the exit code for an error.

@@ -88,7 +88,7 @@ func (a *App) PrintLines(lines []string) error {
 	return err
 }
 
-// IsTerminal reports whether somebody looks at what is written.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

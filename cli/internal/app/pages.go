@@ -8,7 +8,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// Listed is what the flags and the argument of a listing ask for.
+// Listed holds the flags and the argument of a listing.
 type Listed struct {
 	Type, ID, After string
 	Limit           uint32

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
-// Steer is what all commands have by which operators steer placement.
+// Steer holds the flags that all commands for steering placement share.
 type Steer struct {
 	Reason  string
 	DryRun  bool

@@ -103,7 +103,7 @@ func (a *group) issue(o *certOptions, name string) error {
 	return a.told(map[string]string{"cert": cert, "key": key, "uri": uri}, "%s and %s for %s, valid until %s\n", cert, key, uri, until(o.valid))
 }
 
-// until is when a certificate made now ends, in UTC as in logs.
+// until returns the time at which a certificate made now expires, in UTC as in logs.
 func until(valid time.Duration) string { return time.Now().Add(valid).UTC().Format(time.RFC3339) }
 
 // told prints what was done.

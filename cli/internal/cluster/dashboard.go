@@ -80,7 +80,7 @@ func dashboardURL(ctx context.Context, options adminclient.Options, urls []strin
 	return "", last
 }
 
-// response is what is needed of an answer.
+// response holds the needed parts of an answer.
 type response struct {
 	status int
 	header http.Header

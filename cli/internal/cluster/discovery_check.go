@@ -20,8 +20,8 @@ const (
 	// dialsAtOnce and dialTimeout bound the connections to the listed peers.
 	dialsAtOnce = 32
 	dialTimeout = 2 * time.Second
-	// waitForChange is how long a test waits for a change: if waiting is refused, that
-	// happens at once.
+	// waitForChange bounds a test's wait for a change: if waiting is refused, that happens
+	// at once.
 	waitForChange = time.Second
 )
 
@@ -139,7 +139,7 @@ func (t discoveryTest) advise(err error) string {
 	return "the message names the place; put right what stands there, or give the cluster a place of its own"
 }
 
-// nobodyThere is why an answer may be empty.
+// nobodyThere maps each kind of discovery to possible reasons for an empty answer.
 var nobodyThere = map[string]string{
 	"static":     "the URL lists nobody",
 	"file":       "write one host:port per line into the file",

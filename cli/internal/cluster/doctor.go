@@ -44,7 +44,7 @@ Exit codes: 0 there are only notes, or nothing; 1 there is a danger or a warning
 	}
 }
 
-// errUnwise says that the doctor has found something.
+// errUnwise reports that the doctor found something.
 var errUnwise = errors.New("the cluster is not set up well")
 
 // severe counts what is more than a note.

@@ -18,7 +18,7 @@ import (
 // mostTop is the largest number of rows that a coordinator answers.
 const mostTop = 1000
 
-// top is what the flags of "roost cluster top" ask for.
+// top holds the flags of "roost cluster top".
 type top struct {
 	typ              string
 	n                uint32

@@ -144,8 +144,8 @@ func (a *group) orderCommand(order, short, long string) *cobra.Command {
 	}
 }
 
-// warnOfStop says which shards of a region no other one can be given. A coordinator that
-// does not answer keeps nobody from stopping a process.
+// warnOfStop warns of the shards of a region that no other one can be given. If no
+// coordinator answers, it prints nothing and the process can still be stopped.
 func (a *group) warnOfStop(ctx context.Context, state *cluster.State, name string) {
 	res, err := adminclient.NewWith(adminclient.Options{Token: state.Token}, state.Admin()...).UnmovableShards(ctx, name)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	// readyTimeout bounds the time from start to the first answered command:
 	// many times what a loaded machine needs.
 	readyTimeout = time.Minute
-	// patienceFor is how long a start waits before it prints what it waits for.
+	// patienceFor is the time after which a start prints what it waits for.
 	patienceFor = 5 * time.Second
 	// drainTimeout bounds the orderly stop; then the remaining processes are killed,
 	// which loses nothing that is durable.
@@ -249,10 +249,10 @@ type devCluster struct {
 	warned  warnings
 }
 
-// warnings are what coordinators warn of. Each is printed when it begins.
+// warnings are the current warnings of coordinators. Each is printed when it begins.
 type warnings map[string]bool
 
-// begun returns those of list that have begun since the last call.
+// begun returns the warnings in list that began since the last call.
 func (w warnings) begun(list []cluster.Warning) (begun []cluster.Warning) {
 	now := warnings{}
 	for _, x := range list {
@@ -299,8 +299,8 @@ func (d *devCluster) start(ctx context.Context, o devOptions, args map[string][]
 	return err
 }
 
-// devEnv is what only a cluster on one's own machine should have: operators see what entities store, and try
-// commands in the dashboard. The environment of this command goes before.
+// devEnv returns settings that only a cluster on a developer's machine should have: operators see what entities
+// store, and try commands in the dashboard. The environment of this command takes precedence.
 func devEnv() (env []string) {
 	for _, key := range []string{"ROOST_COORDINATOR_SHOW_PAYLOADS", "ROOST_COORDINATOR_TRY_COMMANDS", "ROOST_REGION_SHOW_PAYLOADS"} {
 		if _, set := os.LookupEnv(key); !set {
@@ -384,10 +384,10 @@ func (d *devCluster) kill() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = d.cluster.Close(ctx) // the error only says that processes were killed
+	_ = d.cluster.Close(ctx) // the error only reports that processes were killed
 }
 
-// Ready is what roost dev -o json prints, once.
+// Ready is the output of roost dev -o json, printed once.
 type Ready struct {
 	API       string            `json:"api"`
 	Gateways  []string          `json:"gateways"`

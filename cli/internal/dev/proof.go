@@ -34,7 +34,7 @@ type proof struct {
 	command  string
 	readOnly bool
 	answers  bool // the read-only command has answered without an input
-	counts   bool // the types are those of the default region
+	counts   bool // the default region's Counter/Add is among the types
 	asks     bool // gateways ask who calls, and have refused the command because nothing says so
 	http     *http.Client
 	ca       string // file with the authority of the gateways; empty: plain TCP
@@ -172,8 +172,8 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 	return fmt.Errorf("%s: %s", failed.Code, failed.Msg)
 }
 
-// curl returns a command line that works when pasted, or says what is missing: the inputs
-// of other commands than the default region's are not known.
+// curl returns a command line that works when pasted, or a text that names what is missing: only the
+// inputs of the default region's commands are known.
 func (p *proof) curl(api string) string {
 	api, curl := strings.TrimPrefix(api, "http://"), "curl"
 	if p.ca != "" {

@@ -36,7 +36,7 @@ The list is read page by page while the cluster works, so an entity that becomes
 stopped meanwhile may be missing. If there are more than --limit, the last line (in JSON, next)
 says where to go on.`
 
-// entities is what the flags of "roost entity ls" ask for.
+// entities holds the flags of "roost entity ls".
 type entities struct {
 	app.Listed
 	req    adminv1.EntitiesRequest
@@ -164,7 +164,7 @@ func (a *group) printEntities(req *adminv1.EntitiesRequest, res *adminv1.Entitie
 	return a.PrintLines(lines)
 }
 
-// runningText says what runs, for how long, and what it waits for.
+// runningText describes what runs, for how long, and what it waits for.
 func runningText(e *adminv1.Entity) string {
 	if e.Running == "" {
 		return "-"

@@ -59,7 +59,7 @@ has deleted what and why.`,
 	return cmd
 }
 
-// builtinFlags are those of every command that sends a built-in command.
+// builtinFlags adds the flags of every command that sends a built-in command.
 func (a *group) builtinFlags(cmd *cobra.Command, b *builtin) {
 	cmd.Flags().StringVar(&b.reason, "reason", "", "why, for the log of the coordinator; it must be given")
 	cmd.Flags().StringVar(&b.key, "idempotency-key", "", "the command takes effect at most once per key; default: a new one")
@@ -77,7 +77,7 @@ func (b *builtin) check(dryRun bool) error {
 	return nil
 }
 
-// builtin sends a built-in command. Only success is no error.
+// builtin sends a built-in command. It returns an error for every outcome but success.
 func (a *group) builtin(ctx context.Context, b *builtin) (*adminv1.CommandResponse, error) {
 	if err := b.check(false); err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ type listsSends interface {
 	Sends(context.Context, *adminv1.SendsRequest) (*adminv1.SendsResponse, error)
 }
 
-// followExplain adds to an explanation those of the entities that the entity waits for, and of the entities
-// that these wait for.
+// followExplain adds to an explanation the explanations of the entities that the entity waits for, and of the
+// entities that these wait for.
 func (a *group) followExplain(ctx context.Context, client explains, res *adminv1.ExplainResponse) {
 	var sends listsSends
 	if admin, err := a.AdminClient(); err == nil {
@@ -57,8 +57,8 @@ func follow(ctx context.Context, client explains, sends listsSends, res *adminv1
 // awaited is an entity that another one waits for.
 type awaited struct{ typ, id, because string }
 
-// waitsFor returns the entities that an entity waits for. Its sends are known only while a coordinator is active, which
-// is no reason to leave out the rest.
+// waitsFor returns the entities that an entity waits for. Its sends are known only while a coordinator is active;
+// without one, waitsFor still returns the rest.
 func waitsFor(ctx context.Context, sends listsSends, of *adminv1.ExplainResponse) (list []awaited) {
 	who := phrase.Named(of.Type + "/" + of.Id)
 	for _, f := range of.Findings {

@@ -34,7 +34,7 @@ func listedFlags(l *app.Listed, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&l.Failing, "failing", false, "only what keeps failing")
 }
 
-// answered is what an answer says beside its rows.
+// answered holds the parts of an answer other than its rows.
 type answered struct {
 	next    string
 	damaged []string
@@ -42,8 +42,8 @@ type answered struct {
 	more    bool
 }
 
-// printListed prints a table of what is listed, and what else is to be said. failures are those of
-// the rows.
+// printListed prints a table of the rows, then notes on the rest of the answer. failures[i] is the
+// failure of row i, or nil.
 func (a *group) printListed(header []string, rows [][]any, failures []*adminv1.Failure, r answered, right ...string) error {
 	cut := false
 	if slices.ContainsFunc(failures, func(f *adminv1.Failure) bool { return f != nil }) {

@@ -65,8 +65,8 @@ shows it. PostgreSQL needs the role that owns the schema for that.`,
 	return cmd
 }
 
-// reminderGone reports whether a reminder is gone although that is no mistake: with a key of the caller's own, an
-// earlier attempt may have removed it. Otherwise it is an error if the reminder does not stand.
+// reminderGone reports whether a reminder is gone for a legitimate reason: with the caller's own idempotency key, an
+// earlier attempt may have removed it. Otherwise a missing reminder is an error.
 func (a *group) reminderGone(ctx context.Context, b *builtin, name string) (gone bool, err error) {
 	admin, err := a.AdminClient()
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *group) reminderGone(ctx context.Context, b *builtin, name string) (gone
 	return false, journal.NoReminder(sharding.Entity{Type: sharding.EntityType(b.typ), ID: sharding.EntityID(b.id)}, name, standing)
 }
 
-// printDropped says that a reminder is removed; or, without a region, that it would be.
+// printDropped reports that a reminder is removed; or, without a region, that it would be.
 func (a *group) printDropped(b *builtin, name, region string, gone bool) error {
 	if a.JSON() {
 		return a.PrintJSON(map[string]any{"type": b.typ, "id": b.id, "reminder": name, "dropped": region != "", "region": region})

@@ -172,7 +172,7 @@ func (a *group) deadLetterCommand(command string, in *sharding.DeadLetterInput, 
 	return cmd
 }
 
-// listSends is what roost entity sends does without one of its commands.
+// listSends sets up roost entity sends without a subcommand, which lists sends.
 func (a *group) listSends(cmd *cobra.Command) {
 	var l app.Listed
 	var dead bool

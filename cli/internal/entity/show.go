@@ -122,7 +122,7 @@ func (a *group) printEntity(req *adminv1.EntityRequest, res *adminv1.EntityRespo
 	return a.printState(req, res.State)
 }
 
-// memory is what the region says.
+// memory adds the entity's state in the region.
 func (l *labelled) memory(res *adminv1.EntityResponse) {
 	m := res.Memory
 	if res.Quarantined != "" {
@@ -165,7 +165,7 @@ func (l *labelled) memory(res *adminv1.EntityResponse) {
 	}
 }
 
-// stored is what the journal has.
+// stored adds the entity's state in the journal.
 func (l *labelled) stored(res *adminv1.EntityResponse) {
 	s := res.Stored
 	switch {
@@ -191,7 +191,7 @@ func (l *labelled) stored(res *adminv1.EntityResponse) {
 	}
 }
 
-// standing is what will happen to the entity, or by it, without a command from outside.
+// standing adds what the entity will do or receive without a command from outside.
 func (l *labelled) standing(res *adminv1.EntityResponse) {
 	if res.RememberedUnixMs > 0 {
 		l.add("remembered", "last active %s", phrase.TimeOf(res.RememberedUnixMs))
@@ -267,7 +267,7 @@ func (a *group) printRecords(res *adminv1.EntityResponse) error {
 	return a.PrintLines(payloads)
 }
 
-// recordText says what a record has.
+// recordText describes the content of a record.
 func recordText(r *adminv1.Record) string {
 	if r.Damaged != "" {
 		return "damaged: " + phrase.OneLine(r.Damaged)
@@ -298,7 +298,7 @@ func recordText(r *adminv1.Record) string {
 	return strings.Join(parts, ", ")
 }
 
-// payloadText writes what is stored on one line.
+// payloadText returns a stored payload on one line.
 func payloadText(b []byte, isJSON bool) string {
 	var compact bytes.Buffer
 	if isJSON && json.Compact(&compact, b) == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/errornumber"
 )
 
-// errorWidth is how many characters a line of the texts of a number has, beside their names.
+// errorWidth is the line width, in characters, of the texts that explain a number, without their labels.
 const errorWidth = 88
 
 func (a *group) errorsCommand() *cobra.Command {
@@ -45,7 +45,7 @@ Answers of entities have no number. docs/errors.md has the same texts.`,
 	}
 }
 
-// errorNumber finds a number that somebody has typed, with or without its prefix.
+// errorNumber finds a number that a user typed, with or without its prefix.
 func errorNumber(given string) (errornumber.Entry, error) {
 	digits := given
 	if n := len(errornumber.Prefix); len(given) > n && strings.EqualFold(given[:n], errornumber.Prefix) {

@@ -42,7 +42,7 @@ const backupCheckHelp = `Reads a whole backup file and checks that it is what wa
 what it is a backup of. FILE "-" is standard input. To see that a backup can be
 restored, restore it to a journal of its own, for example sqlite:/tmp/rehearsal.db.`
 
-// backedUp is what backup and backup check say.
+// backedUp is the output of backup and backup check.
 type backedUp struct {
 	File       string    `json:"file"`
 	Bytes      int64     `json:"bytes"`
@@ -52,7 +52,7 @@ type backedUp struct {
 	Format     int       `json:"format"`
 	Generation string    `json:"generation"`
 	Term       uint32    `json:"term"`
-	// Databases are those of a journal that has several. The fields above are those of the first one.
+	// Databases lists the databases of a journal that has several. The fields above describe the first one.
 	Databases []backedUpDatabase `json:"databases,omitempty"`
 	// Skew is the time between the earliest and the latest moment of them, in seconds.
 	Skew float64 `json:"skew_seconds,omitempty"`
@@ -90,7 +90,7 @@ func newBackedUp(file string, all []backup.Header, bytes int64) backedUp {
 	return b
 }
 
-// lines says what is in a backup.
+// lines describes the content of a backup.
 func (b backedUp) lines() (lines []string) {
 	for _, d := range b.Databases {
 		lines = append(lines, fmt.Sprintf("  database %-3d in %s, generation %s, %s, as of %s", d.Number, d.Store, d.Generation, termText(d.Term), d.Taken.UTC().Format(time.RFC3339Nano)))

@@ -46,7 +46,7 @@ func (a *group) withPages(ctx context.Context, f toolFlags, result error) error 
 	return max(status, app.ExitFailed)
 }
 
-// pageLines says which pages are damaged; nil: none is.
+// pageLines names the damaged pages; nil: none is damaged.
 func pageLines(checked []stores.CheckedPages) (lines []string) {
 	for _, c := range checked {
 		if c.Damaged == 0 {

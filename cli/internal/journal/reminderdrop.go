@@ -54,7 +54,7 @@ func (d *ReminderDrop) Run(ctx context.Context, a *app.App, e sharding.Entity, n
 	return (&group{a}).runRepair(ctx, &d.repair)
 }
 
-// mostReminders is how many reminders an error names.
+// mostReminders is the number of reminders that an error names at most.
 const mostReminders = 10
 
 // checkReminder returns an error if a reminder does not stand in the journal.

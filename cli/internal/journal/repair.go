@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// repairCommand is the group of what puts damaged data right.
+// repairCommand is the group of commands that repair damaged data.
 func (a *group) repairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "repair", Short: "Repair damaged data", Args: cobra.NoArgs,

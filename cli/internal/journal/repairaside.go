@@ -40,7 +40,7 @@ type asideEvent struct {
 	Name    string          `json:"name"`
 	Version uint16          `json:"version,omitempty"`
 	JSON    json.RawMessage `json:"json,omitempty"`
-	Bytes   []byte          `json:"bytes,omitempty"` // what is no JSON
+	Bytes   []byte          `json:"bytes,omitempty"` // content that is not JSON
 }
 
 type asideSend struct {
@@ -113,7 +113,7 @@ func asideLines(e *journal.RawEntity, p *journal.RepairPlan) []asideLine {
 	return lines
 }
 
-// sendsOf is how many sends a row is about: if its record cannot be read, as many as it has room for.
+// sendsOf returns the number of sends that a row concerns: if its record cannot be read, as many as the row has room for.
 func sendsOf(e *journal.RawEntity, s *journal.RawSends) int {
 	for _, r := range e.Records {
 		if r.Seq == s.Seq {

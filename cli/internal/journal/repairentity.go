@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// maxShownRecords is how many records a report lists: as many as one looks at. The rest is counted.
+	// maxShownRecords is the number of records that a report lists: as many as a reader looks at. The rest is counted.
 	maxShownRecords = 20
-	// maxFound is how many entities roost journal repair find lists.
+	// maxFound is the number of entities that roost journal repair find lists at most.
 	maxFound = 100
-	// findPage is how many entities are asked for at a time.
+	// findPage is the page size when listing entities.
 	findPage = 500
-	// probeTimeout is how long the repaired entity has to be served again. A shard takes about a second.
+	// probeTimeout bounds the time until the repaired entity is served again. A shard takes about a second.
 	probeTimeout = 10 * time.Second
-	// noShard says that --shard is not given.
+	// noShard means that --shard is not given.
 	noShard = -1
 )
 
@@ -177,7 +177,7 @@ func (a *group) repairEntity(cmd *cobra.Command, r *repair, name string) error {
 	return a.runRepair(cmd.Context(), r)
 }
 
-// runRepair looks at an entity, says what is wrong, and does what was asked for.
+// runRepair examines an entity, prints what is damaged, and runs the requested repair.
 func (a *group) runRepair(ctx context.Context, r *repair) error {
 	if r.do.Do != "" && !r.dryRun && strings.TrimSpace(r.do.Reason) == "" {
 		return app.Usage(errors.New("--reason is missing; say why: it is kept (roost journal repair ls)"))
@@ -237,7 +237,7 @@ func (r *repair) checkFile(p *journal.RepairPlan) error {
 	return nil
 }
 
-// repairStore is what a repair does with the journal.
+// repairStore holds a repair's operations on the journal.
 type repairStore struct {
 	fence  func() error
 	read   func() (*journal.RawEntity, error)
@@ -308,7 +308,7 @@ func (a *group) probe(ctx context.Context, r *repair) (region string, err error)
 	return "", errors.New(res.Message)
 }
 
-// readEntity reads what is stored of an entity, and finds its shard.
+// readEntity reads the stored data of an entity, and finds its shard.
 func readEntity(ctx context.Context, at journalopen.At, r *repair) (*journal.RawEntity, sharding.ShardID, error) {
 	var shard sharding.ShardID
 	reader, err := journalopen.Reader(ctx, at, journal.DefaultConfig())

@@ -78,10 +78,10 @@ func (a *group) repairFactsCommand() *cobra.Command {
 	return cmd
 }
 
-// repairedFacts is what repair facts says.
+// repairedFacts is the output of repair facts.
 type repairedFacts struct {
 	DryRun bool `json:"dry_run"`
-	// Repaired says that the facts are repaired, or would be.
+	// Repaired is true if the facts are repaired, or would be.
 	Repaired bool                 `json:"repaired"`
 	Active   string               `json:"active,omitempty"` // which coordinator is active; a repair would be refused
 	Findings []factstream.Finding `json:"findings"`
@@ -149,7 +149,7 @@ func (r repairedFacts) lines() (lines []string) {
 	return append(lines, "Start the coordinators, if they do not run. Then look at roost placement status, roost entity quarantine and roost rollout status.")
 }
 
-// factFindings says what is damaged, and what a repair loses with it.
+// factFindings describes the damage, and what a repair loses with it.
 func factFindings(list []factstream.Finding) (lines []string) {
 	for _, f := range list[:min(len(list), mostFactFindings)] {
 		lines = append(lines, "  damaged     "+f.String(), "  that costs  "+f.Cost)
@@ -160,17 +160,17 @@ func factFindings(list []factstream.Finding) (lines []string) {
 	return lines
 }
 
-// mostFactFindings is how many findings are printed for people.
+// mostFactFindings is the number of findings that are printed for people at most.
 const mostFactFindings = 50
 
-// checkedFacts is what journal check --facts says.
+// checkedFacts is the output of journal check --facts.
 type checkedFacts struct {
 	Damaged  bool                  `json:"damaged"`
 	Findings []factstream.Finding  `json:"findings"`
 	Repairs  []factstream.Repaired `json:"repairs"`
 }
 
-// checkFacts looks for what is damaged of the coordinators' data, beside the cluster.
+// checkFacts looks for damage in the coordinators' data. The cluster may run meanwhile.
 func (a *group) checkFacts(ctx context.Context, at journalopen.At) (checkedFacts, error) {
 	r, err := journalopen.Reader(ctx, at, journal.DefaultConfig())
 	if err != nil {

@@ -62,7 +62,7 @@ func (a *group) listRepairs(ctx context.Context, at journalopen.At, limit int) e
 	if err != nil {
 		return err
 	}
-	// The facts may be damaged again. Then their repairs may not be known, and those of entities are all the same.
+	// The facts may be damaged again. Then their repairs may not be known, but the repairs of entities still are.
 	facts, unread := factrepair.Check(ctx, reader, 0)
 	lines := make([]listedRepair, len(h.Records))
 	for i := range h.Records {
@@ -114,7 +114,7 @@ func ofFacts(r factstream.Repaired) journal.RepairLine {
 	return journal.RepairLine{At: r.At, Entity: wire.FactsEntity.String(), Did: did, By: r.By, Reason: r.Reason, Last: r.Record}
 }
 
-// foundDamage is an entity of which something is damaged.
+// foundDamage is an entity with damaged data.
 type foundDamage struct {
 	Entity string       `json:"entity"`
 	Found  []jsonDamage `json:"found"`
@@ -242,7 +242,7 @@ func (a *group) printFound(found []foundDamage, looked, damaged int) error {
 	return a.PrintLines([]string{last})
 }
 
-// damagedText says how many entities are damaged, of those that were looked at.
+// damagedText returns how many of the examined entities are damaged.
 func damagedText(damaged, looked int) string {
 	verb := "are"
 	if damaged == 1 {

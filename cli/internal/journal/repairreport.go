@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/progress"
 )
 
-// printExamined says what is damaged of an entity, and what can be done.
+// printExamined prints an entity's damage, and the possible repairs.
 func (a *group) printExamined(e *journal.RawEntity) error {
 	found := e.Examine()
 	if a.JSON() {
@@ -83,7 +83,7 @@ func choices(e *journal.RawEntity, found []journal.Finding) []string {
 	return append(lines, "  roost journal restore FILE\n              restores a backup of the whole journal (docs/backup.md)")
 }
 
-// jsonRepair is what a repair has done, or would do.
+// jsonRepair describes what a repair did, or would do.
 type jsonRepair struct {
 	Entity   string             `json:"entity"`
 	Shard    string             `json:"shard"`

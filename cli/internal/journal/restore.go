@@ -32,7 +32,7 @@ The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_
 or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
 the schema. See docs/backup.md.`
 
-// restoredJournal is what restore says.
+// restoredJournal is the output of restore.
 type restoredJournal struct {
 	Backup           backedUp `json:"backup"`
 	DryRun           bool     `json:"dry_run"`

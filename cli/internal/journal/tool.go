@@ -17,15 +17,15 @@ import (
 	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
-// toolStatusBase is what a region adds to the exit codes of its tools if the variable
-// ROOST_TOOL_STATUS asks for it. By that it is told from any other program, which may well
+// toolStatusBase is the number that a region adds to the exit codes of its tools if the variable
+// ROOST_TOOL_STATUS asks for it. It distinguishes a region from any other program, which may well
 // exit with 0.
 const toolStatusBase = 64
 
-// toolPatience is how long a tool that was interrupted has to print what it has found.
+// toolPatience bounds the time that an interrupted tool gets to print its findings.
 const toolPatience = 5 * time.Second
 
-// toolFlags say with which binary a tool is run, and on which journal.
+// toolFlags select the binary that runs a tool, and the journal.
 type toolFlags struct {
 	region, config string
 	journal        journalFlags

@@ -33,7 +33,7 @@ const exampleOwner = "postgres://owner@db/roost"
 // journalChange is a change of the journal for a release.
 type journalChange struct {
 	run                func(ctx context.Context, url string, cfg journal.Config, dryRun bool) (changed bool, err error)
-	done, would, empty string // what it says, with the format
+	done, would, empty string // its messages, with a verb for the format
 }
 
 var (
@@ -66,7 +66,7 @@ func (f *journalFlags) add(cmd *cobra.Command, help string) {
 	cmd.Flags().StringSliceVar(&f.databases, "journal.databases", nil, "the other databases of the journal, such as 2=postgres://roost@db2/roost; env ROOST_JOURNAL_DATABASES, which is not read if --journal.url is given")
 }
 
-// journalAt returns where the journal is: as the flags say, or the environment, or that of roost dev.
+// journalAt returns the journal's address: from the flags, from the environment, or roost dev's.
 // The databases of the environment belong to its URL: a restore to another one must not reach them.
 func (a *group) journalAt(f *journalFlags) (journalopen.At, error) {
 	url, err := a.journalURL(f.url)
@@ -77,7 +77,7 @@ func (a *group) journalAt(f *journalFlags) (journalopen.At, error) {
 	return at, err
 }
 
-// journalURL returns the journal's URL: that of the flag, of the environment, or of roost dev.
+// journalURL returns the journal's URL: from the flag, from the environment, or roost dev's.
 func (a *group) journalURL(flag string) (string, error) {
 	if url := cmp.Or(flag, os.Getenv("ROOST_JOURNAL_URL")); url != "" {
 		return url, nil

@@ -21,11 +21,11 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 )
 
-// goVersion is what Roost's modules need.
+// goVersion is the Go version that Roost's modules need.
 const goVersion = "1.26.7"
 
 // roostModules are the directories of Roost's modules that a region is made of, or a coordinator with a
-// strategy of one's own.
+// custom strategy.
 var roostModules = []string{
 	"libs", "libs/backends", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "services/coordinator", "services/region",
 }
@@ -40,7 +40,7 @@ exists is never overwritten.
 The module requires the version of Roost that this command has. A roost that was
 built from a checkout has none: give --checkout, or --roost-version.`
 
-// newRegion is what the templates know.
+// newRegion is the data of the templates.
 type newRegion struct {
 	Name, Module string
 	Roost        string // version of Roost's modules
@@ -171,7 +171,7 @@ func wayTo(checkout, dir string) (string, error) {
 func (r newRegion) render() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	const top = "newregion"
-	// What a file is called in the module, where that is not what it is called here.
+	// The names of files in the module that differ from their names here.
 	renamed := map[string]string{
 		"entity.go": r.Name + ".go", "entity_test.go": r.Name + "_test.go",
 		"cmd/region/main.go": "cmd/" + r.Name + "-region/main.go", "cmd/caller/main.go": "cmd/" + r.Name + "/main.go",

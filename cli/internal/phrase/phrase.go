@@ -37,7 +37,7 @@ func OrDash(text string) string {
 	return text
 }
 
-// mostNamed is how many characters of a name a table shows; JSON has all.
+// mostNamed is the number of characters of a name that a table shows at most; JSON has all.
 const mostNamed = 64
 
 // Named is quoted, and a long name does not make all rows of a table wide.
@@ -73,7 +73,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// MostShown is how much of an error a table shows, in bytes: the references and versions that
+// MostShown bounds the part of an error that a table shows, in bytes: the references and versions that
 // errors of regions end with are within it. JSON has all that is known.
 const MostShown = 400
 
@@ -108,7 +108,7 @@ func Until(ms int64) string {
 // TimeOf writes a time in Unix milliseconds for people.
 func TimeOf(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Attribution says who asked for something, when, and why.
+// Attribution names who requested something, when, and why.
 func Attribution(by, reason string, since int64) string {
 	text := OrDash(by) + ", " + Since(since)
 	if reason != "" {
@@ -131,7 +131,7 @@ func Brake(b *adminv1.Brake) string {
 	return text
 }
 
-// Unreadable says of shards that no region reads what is missing, and what to do.
+// Unreadable describes shards that no region can read: what is missing, and what to do.
 func Unreadable(u *adminv1.Unreadable) string {
 	text := fmt.Sprintf("%s: %s unreadable (%s): ", u.Type, Plural(len(u.Shards), "shard"), SomeOf(u.Shards))
 	if u.Region == "" {
@@ -144,7 +144,7 @@ func Unreadable(u *adminv1.Unreadable) string {
 	return text
 }
 
-// Missing says what the region that lacks the fewest forms does not read, and what to do.
+// Missing describes what the region that lacks the fewest forms cannot read, and what to do.
 func Missing(u *adminv1.Unreadable) string {
 	region := u.Region
 	if u.Version != "" {
@@ -217,7 +217,7 @@ func PerSecond(rate float64) string { return fmt.Sprintf("%.1f/s", rate) }
 // Percent is a part of one processor.
 func Percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
 
-// Mebibytes is the memory of entities, of which only large sizes matter; "-": there are none that tell theirs.
+// Mebibytes formats the memory of entities, where only large sizes matter; "-": no entity reports its size.
 func Mebibytes(bytes uint64) string {
 	if bytes == 0 {
 		return "-"

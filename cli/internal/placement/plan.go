@@ -90,7 +90,7 @@ func (a *group) printPlan(res *adminv1.PlanResponse) error {
 	return a.PrintLines(append(lines, res.HeldBack...))
 }
 
-// noMore says why a region is given no shards, in words.
+// noMore returns the reasons why a region is given no shards, in words.
 func noMore(r *adminv1.PlannedRegion) string {
 	var notes []string
 	for _, note := range []struct {
@@ -104,7 +104,7 @@ func noMore(r *adminv1.PlannedRegion) string {
 	return strings.Join(notes, ", ")
 }
 
-// unplacedLines says which shards no other region can be given: a line for each type and region.
+// unplacedLines lists the shards that no other region can be given: a line for each type and region.
 func unplacedLines(shards []*adminv1.UnplacedShard) (lines []string) {
 	type of struct{ typ, region string }
 	var order []of

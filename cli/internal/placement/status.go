@@ -54,8 +54,8 @@ func aboutRegion(res *adminv1.SteeringResponse, name string) {
 	res.Moves = slices.DeleteFunc(res.Moves, func(m *adminv1.MovingShard) bool { return m.Region != name })
 }
 
-// mostPinLines is how many pins of one type to one region, by the same requester and for the same reason,
-// are listed one by one.
+// mostPinLines is the number of pins of one type to one region, by the same requester and for the same
+// reason, that are listed one by one at most.
 const mostPinLines = 5
 
 // pinRows lists pins. If there are many alike, they are one row, unless each is wanted.

@@ -40,7 +40,7 @@ The drain lasts until the region ends, whichever coordinator is active;
 	return cmd
 }
 
-// wouldDrain says what a drain would do, or its end.
+// wouldDrain prints what a drain would do, or what ending it would do.
 func (a *group) wouldDrain(ctx context.Context, req *adminv1.DrainRequest) error {
 	admin, err := a.AdminClient()
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *group) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 		if err == nil && res.Node != "" {
 			req.Region = res.Node
 		}
-		if err == nil && res.Stored { // somebody may drain it for another reason meanwhile
+		if err == nil && res.Stored { // another operator may drain it for another reason meanwhile
 			req.Reason = ""
 		}
 		if err == nil && !answered { // a repeat would find what this request has done
@@ -134,7 +134,7 @@ func (a *group) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 	return err
 }
 
-// shardsLeft says how many shards a region that is drained has, and why some stay.
+// shardsLeft describes how many shards a draining region still has, and why some stay.
 func shardsLeft(d *adminv1.DrainResponse) string {
 	text := phrase.Plural(int(d.Remaining), "shard") + " left"
 	for _, u := range d.Stays {

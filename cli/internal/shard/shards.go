@@ -112,8 +112,8 @@ func (a *group) printShards(ctx context.Context, admin *adminclient.Client, res 
 	return nil
 }
 
-// unregisteredOwner describes the owner of a shard of which the coordinator knows only
-// the address.
+// unregisteredOwner describes an owner of a shard if the coordinator knows only the
+// owner's address.
 const unregisteredOwner = "a region that is not registered: it comes back, or another region takes over"
 
 // checkRegion returns an error for the name of a region that is not a member.

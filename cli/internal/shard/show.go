@@ -117,7 +117,7 @@ func describeWhy(res *adminv1.WhyResponse, id string) (lines []string) {
 	return lines
 }
 
-// betweenTerms says what may be missing between the decisions of a term and those of a later one.
+// betweenTerms describes what may be missing between the decisions of a term and of a later one.
 func betweenTerms(term, later uint32) string {
 	if later > term+1 {
 		return fmt.Sprintf("terms %d to %d ended here; if one of them ended by a crash, decisions of its last second may be missing", term, later-1)
@@ -125,7 +125,7 @@ func betweenTerms(term, later uint32) string {
 	return fmt.Sprintf("another coordinator became active after term %d; if that term ended by a crash, decisions of its last second may be missing", term)
 }
 
-// whereShard says where a shard is, since when and why.
+// whereShard describes the position of a shard, since when it is there, and why.
 func whereShard(res *adminv1.WhyResponse) (lines []string) {
 	s := res.Shard
 	name := fmt.Sprintf("%s/%d", s.Type, s.Index)
@@ -223,7 +223,7 @@ func processorsText(load float64) string {
 	return fmt.Sprintf("%.2f", load)
 }
 
-// againstText says in words what spoke against a region; the names are those of coordinator.Against.
+// againstText explains in words what spoke against a region; against is a name from coordinator.Against.
 func againstText(against string) string {
 	text, known := map[string]string{
 		"owner":       "it was taken from there",

@@ -12,7 +12,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// shardStates is what "roost shard ls --entities" does.
+// shardStates runs "roost shard ls --entities".
 func (a *group) shardStates(cmd *cobra.Command, req *adminv1.ShardStatesRequest, l *app.Listed) error {
 	if l.Limit == 0 {
 		return app.Usage(errors.New("--limit is 0; it must be at least 1"))
@@ -60,7 +60,7 @@ func (a *group) shardStates(cmd *cobra.Command, req *adminv1.ShardStatesRequest,
 	return a.PrintLines(shardStateLines(all, unknown))
 }
 
-// shardStateLines is what is below the table of shards.
+// shardStateLines returns the lines below the table of shards.
 func shardStateLines(all *adminv1.ShardStatesResponse, unknown int) []string {
 	entities := uint64(0)
 	for _, s := range all.Shards {

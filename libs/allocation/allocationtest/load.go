@@ -26,7 +26,7 @@ func NewLoaded(s allocation.LeastLoad, shards, regions int) *Loaded {
 	return l
 }
 
-// View is what the strategy sees.
+// View returns the view for the strategy.
 func (l *Loaded) View() allocation.View {
 	v := allocation.View{Type: "T", ShardLoads: l.Loads, Regions: make([]allocation.Region, l.Regions)}
 	for i := range v.Regions {
@@ -61,15 +61,15 @@ func (l *Loaded) Balance() ([]allocation.Move, error) {
 	return moves, nil
 }
 
-// Zipf is what rounds of moves make of a load that is distributed by Zipf's law. All loads are
-// parts of the average load of a region.
+// Zipf holds the result of rounds of moves for a load that is distributed by Zipf's law. All loads
+// are parts of the average load of a region.
 type Zipf struct {
 	Before, After float64 // the busiest region
 	Hottest       float64 // the hottest shard
 	Excess        float64 // the load above 1.1 times the average, of all regions, before
 	Moved         float64
 	Moves         int
-	// Alone says that each region above 1.1 times the average is not above the hottest shard.
+	// Alone is true if no region above 1.1 times the average is above the hottest shard.
 	Alone bool
 }
 
@@ -109,7 +109,7 @@ func RunZipf(seed uint64, s allocation.LeastLoad, shards, regions, rounds int) (
 	return z, nil
 }
 
-// Sine is what a cluster has moved under a load that comes and goes.
+// Sine holds the moves of a cluster under a load that comes and goes.
 type Sine struct {
 	PerPeriod []int   // moves
 	Most      int     // of one shard

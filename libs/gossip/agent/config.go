@@ -14,8 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 )
 
-// Config is what an agent needs. Zero values of the limits stand for the
-// defaults.
+// Config holds what an agent needs. Zero values of the limits stand for the defaults.
 type Config struct {
 	// Core configures the membership itself.
 	Core gossip.Config
@@ -30,15 +29,15 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// URL is the base URL of the node at an address. Default: "http://" + addr.
 	URL func(addr string) string
-	// MaySpeakAs refuses the sender of a request that speaks for a member, or joins as one, which it is not. A sender
-	// that is no member has neither a name nor roles. Default: nobody is refused, as nobody shows a certificate.
+	// MaySpeakAs refuses a request if its sender speaks for, or joins as, a member that it is not. A sender that is
+	// not a member has neither a name nor roles. Default: no sender is refused, because none shows a certificate.
 	MaySpeakAs func(ctx context.Context, name string, roles []string) error
 	// Log receives the events of the membership. Default: nothing is logged.
 	Log *slog.Logger
 
-	// OnLeave is called in the loop when this node is asked to leave; it must not
-	// block. Default: it leaves at once. A process with something to hand over
-	// begins to stop here, and calls [Agent.Leave] at the end.
+	// OnLeave is called in the loop when this node receives a request to leave; it must not block.
+	// Default: the node leaves at once. A process with something to hand over begins to stop here,
+	// and calls [Agent.Leave] at the end.
 	OnLeave func()
 
 	// TickEvery is the shortest time between ticks of the core. It bounds the precision
@@ -48,23 +47,23 @@ type Config struct {
 	// enough that a hanging peer gets fresh heartbeats when it recovers. Default
 	// 1 s.
 	SendTimeout time.Duration
-	// Queue is how many messages wait for one address. Default 64: about the
+	// Queue is the largest number of messages that wait for one address. Default 64: about the
 	// messages of ten seconds.
 	Queue int
-	// EventLog is how many events are kept for followers. Default 1024: enough for
-	// the restart of a cluster of some hundred members.
+	// EventLog is the number of events that are kept for followers. Default 1024: enough for the
+	// restart of a cluster of some hundred members.
 	EventLog int
-	// Inbox is how many messages wait for the loop. Default 4096.
+	// Inbox is the largest number of messages that wait for the loop. Default 4096.
 	Inbox int
-	// Streams is how many streams other nodes may have to this one at a time; nodes whose
-	// streams are refused post. Default: twice Core.MaxMembers, as a node may open a
-	// stream again before the end of the old one is noticed here.
+	// Streams is the number of streams that other nodes may have to this node at a time; nodes
+	// whose streams are refused post. Default: twice Core.MaxMembers, as a node may open a stream
+	// again before the end of the old one is noticed here.
 	Streams int
 	// MaxBody is the largest request accepted, in bytes, after expansion of a
 	// compressed one. Default 4 MiB: a state with some ten thousand members. No
 	// state in it may have more members than Core.MaxMembers.
 	MaxBody int64
-	// GzipFrom is the length in bytes from which messages are posted, compressed. Default
+	// GzipFrom is the least length, in bytes, of messages that are posted, compressed. Default
 	// 4 KiB: shorter ones fit into a few packets anyway.
 	GzipFrom int64
 }

@@ -25,7 +25,7 @@ type Joining struct {
 	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"names of settings, such as downing, that may differ between this node and the cluster. Use it while you change a setting node by node" expert:"true"`
 }
 
-// DefaultJoining are the defaults, those of the core.
+// DefaultJoining returns the defaults of the core.
 func DefaultJoining() Joining {
 	c := gossip.DefaultConfig()
 	return Joining{MinMembers: c.MinMembers, WeaklyUpAfter: c.WeaklyUpAfter, GiveUp: c.JoinGiveUp}

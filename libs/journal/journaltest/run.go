@@ -126,8 +126,8 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 // env is one test with its store.
 type env struct {
 	*testing.T
-	now     time.Time     // what the clock on the wall says
-	elapsed time.Duration // what has passed
+	now     time.Time     // the wall-clock time
+	elapsed time.Duration // the monotonic time that has passed
 	cfg     journal.Config
 	fresh   func(*testing.T, journal.Config, journal.Clock) Harness
 	store   Harness

@@ -18,7 +18,7 @@ import (
 
 // At is the location of a journal.
 type At struct {
-	// URL is that of the first database, which is usually the only one.
+	// URL is the URL of the first database, usually the only one.
 	URL string `key:"url" secret:"url" help:"URL of the journal, which stores the entities and the route table, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
 	// Databases are the others, such as 2=postgres://roost@db2/roost: their numbers and URLs. An entry that does not begin with a
 	// number continues with the one before, whose URL had a comma. See package spread.

@@ -51,7 +51,7 @@ type body struct {
 	reply   []byte
 }
 
-// stored is what loadSQL finds.
+// stored holds the result of loadSQL.
 type stored struct {
 	last, snapshot    uint64
 	life, cut         uint64
@@ -171,8 +171,8 @@ func (s *stored) lookup(req journal.LoadRequest, out *journal.Loaded) error {
 	return nil
 }
 
-// decodeRecords reads the records after that of the snapshot, or after the one that has deleted
-// the entity. A missing one is damage like a changed one.
+// decodeRecords reads the records after the snapshot's record, or after the record that deleted the
+// entity. A missing record is damage like a changed one.
 func (s *stored) decodeRecords(entity sharding.Entity, cut uint64) ([]sharding.Record, error) {
 	after, err := journal.ReplayFrom(entity, s.snapshot, s.life, cut)
 	if err != nil {

@@ -130,8 +130,8 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	return out, err
 }
 
-// absent looks commands up of an entity of which nothing is stored: their keys have expired if
-// an entity of the shard with newer ones was purged.
+// absent looks up commands of an entity without stored data: their keys have expired if an entity
+// of the shard with newer keys was purged.
 func (r *Reader) absent(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (map[sharding.CommandID]sharding.Stored, error) {
 	if len(req.Lookup) == 0 {
 		return nil, nil
@@ -157,8 +157,8 @@ func (r *Reader) absent(ctx context.Context, t *sql.Tx, req journal.LoadRequest)
 	return found, nil
 }
 
-// loadRecords reads the records after that of the snapshot, or after the one that has deleted
-// the entity. A missing one is damage like a changed one.
+// loadRecords reads the records after the snapshot's record, or after the record that deleted the
+// entity. A missing record is damage like a changed one.
 func (r *Reader) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
 	if after >= last {
 		if after > last {

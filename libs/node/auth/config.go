@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
-// Config says how the principal of a request is found. If no method is set, nobody is asked who
-// they are, and commands have no principal.
+// Config configures how the principal of a request is found. If no method is set, requests are not
+// authenticated, and commands have no principal.
 type Config struct {
 	JWTKeys     string        `key:"jwt_keys" help:"public keys of the issuer of JSON Web Tokens, as a JSON Web Key Set: a file, or an https:// URL. Clients send the token in the header Authorization: Bearer. Empty: no tokens are accepted"`
 	JWTIssuer   string        `key:"jwt_issuer" help:"the issuer (iss) that tokens must have"`
@@ -24,7 +24,7 @@ type Config struct {
 	Policy             string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/security.md. What it does not allow is refused. The file is read again when it changes. Empty: every principal may send every command"`
 }
 
-// DefaultConfig is the configuration before file, environment and flags: nobody is asked.
+// DefaultConfig returns the configuration before file, environment and flags: no authentication.
 func DefaultConfig() Config {
 	return Config{
 		// The usual allowance for clocks that a time service keeps.
@@ -36,7 +36,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Enabled reports whether requests are asked who sends them.
+// Enabled reports whether requests are authenticated.
 func (c *Config) Enabled() bool { return c.JWTKeys != "" || c.APIKeys != "" || c.ClientCertificates }
 
 // Validate returns an error that names every key with an unusable value.

@@ -9,7 +9,7 @@ import (
 
 // Config holds the limits of operators' commands.
 type Config struct {
-	// Timeout is how long a command is tried if the operator names no time. Default 10 s: most
+	// Timeout is the time that a command is tried if the operator names none. Default 10 s: most
 	// handoffs take less.
 	Timeout time.Duration
 	// MaxTimeout is the longest time that an operator may name. Default 50 s: by default, a request

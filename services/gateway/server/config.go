@@ -22,7 +22,7 @@ type Config struct {
 	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: that of service.listen. Port 0: any free port. Empty: none; then the gateway can be asked only at its management listener, if that is plain and asks for no token"`
 	// Public are the files of the public listener, which serves clients.
 	Public Public `key:"public"`
-	// Auth says how the senders of commands are authenticated, and what they may do.
+	// Auth configures the authentication of the senders of commands, and their permissions.
 	Auth       auth.Config   `key:"auth"`
 	MaxPayload setting.Bytes `key:"gateway.max_body" range:">0..1MiB" why:"it is the longest payload that regions take" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
 	MaxItems   int           `key:"gateway.max_items" unit:"commands" range:"1.." help:"the most commands in one AskMany request. The gateway answers a request with more commands with 413, before it decodes the request" expert:"true"`

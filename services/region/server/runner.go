@@ -40,7 +40,7 @@ type RunnerConfig struct {
 	Core *region.Config
 	// Passivation overrides the strategies in the code of types.
 	Passivation map[sharding.EntityType]passivation.Strategy
-	// Inbox is how many messages may wait for the shard cores before [Runner.Submit]
+	// Inbox is the number of messages that may wait for the shard cores before [Runner.Submit]
 	// waits.
 	Inbox int
 	// StopTimeout is the time an entity's stop hook has.

@@ -22,10 +22,10 @@ type Source interface {
 	Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error)
 }
 
-// Load loads an entity of type t. A snapshot of a form that t does not read, or in an
-// encoding that no snapshot has yet, is ignored, which is reported, and all records are
-// loaded instead. If their events were trimmed there is nothing instead: the error wraps
-// [journal.ErrTrimmed] and [entity.ErrStored], and only the snapshot of what is returned counts.
+// Load loads an entity of type t. A snapshot of a form that t does not read, or in an encoding that
+// no snapshot has yet, is ignored, which is reported, and all records are loaded instead. If their
+// events were trimmed there is nothing instead: the error wraps [journal.ErrTrimmed] and
+// [entity.ErrStored], and only the snapshot in the result counts.
 func Load(ctx context.Context, from Source, t entity.Definition, req journal.LoadRequest) (found journal.Loaded, ignored bool, err error) {
 	found, err = from.Load(ctx, req)
 	if err == nil && found.Snapshot.Seq > 0 && !(found.Snapshot.Encoding == sharding.JSON && entity.ReadsSnapshot(t, found.Snapshot.Form)) {
@@ -43,12 +43,12 @@ func Load(ctx context.Context, from Source, t entity.Definition, req journal.Loa
 	return found, false, err
 }
 
-// fixTrimmed is what the author of a program can do that does not read the snapshot of an entity
-// of which events were trimmed.
+// fixTrimmed is the advice for a program that does not read the snapshot of an entity with trimmed
+// events.
 const fixTrimmed = "run the version that has stored it, or declare a step from it with SnapshotV and entity.FromSnapshot"
 
 // Rebuild makes the instance that a loaded entity describes. An error about an event is an
-// [*EventError]; one that wraps [entity.ErrStored] says that t cannot read what is stored.
+// [*EventError]; one that wraps [entity.ErrStored] reports that t cannot read the stored data.
 func Rebuild(t entity.Definition, id sharding.EntityID, found *journal.Loaded) (*entity.Instance, error) {
 	inst, err := entity.NewInstance(t, id)
 	if err != nil {
