@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -440,7 +441,13 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.CheckFacts:
 		c.checkFacts(o)
 	case coordinator.Contested:
-		w.violate("driver", "%s meets another cluster: %+v", c.p.name, o.By)
+		// A heartbeat whose outcome was unknown may take effect long after its coordinator has ended. A new cluster, whose lease
+		// record was lost, takes it for a sign of life: the process ends, and its successor waits until there are no more.
+		if slices.ContainsFunc(w.processes, func(p *process) bool { return p.up && p.id() == o.By.Coordinator }) {
+			w.violate("driver", "%s meets another cluster: %+v", c.p.name, o.By)
+		}
+		w.mark("coordinator: it meets a late heartbeat of a coordinator that has ended")
+		w.after(0, c.p.ifAlive(func() { c.p.exit("it meets another cluster") }))
 	case coordinator.Waiting:
 		w.mark("coordinator: watches for journal heartbeats")
 	case coordinator.Adopted:
