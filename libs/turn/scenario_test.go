@@ -324,6 +324,8 @@ func (s *scenario) loaded(args []string, opt options) turn.Loaded {
 		switch {
 		case k == "err":
 			in.Err, in.Code = v, sharding.DataLoss
+		case k == "cause":
+			in.Cause = v
 		case k == "nth", k == "principal", k == "of":
 		case k == "trimmed":
 			in.Trimmed = true
