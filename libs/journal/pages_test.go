@@ -225,3 +225,36 @@ func TestHangingPage(t *testing.T) {
 		}
 	})
 }
+
+// late answers reads of wake-ups after a delay, as of the time at which it was asked.
+type late struct {
+	journal.Driver
+	by time.Duration
+}
+
+func (d *late) Wakes(context.Context, journal.WakesRequest) (journal.WakesPage, error) {
+	now := time.Now()
+	time.Sleep(d.by)
+	return journal.WakesPage{Now: now}, nil
+}
+
+// TestLatePage: a page that was late does not set the clock of the store back.
+func TestLatePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &late{Driver: memory.New(journal.DefaultConfig())}
+		j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		for _, d.by = range []time.Duration{0, 5 * time.Second} {
+			if err := j.ReadClock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			clock, now := j.StoreClock(), time.Now()
+			if got := clock.Now(now); !got.Equal(now.Round(0)) {
+				t.Errorf("after a page that took %s, the clock is %s behind", d.by, now.Sub(got))
+			}
+		}
+	})
+}

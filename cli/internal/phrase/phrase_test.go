@@ -39,7 +39,7 @@ func TestPlural(t *testing.T) {
 	}
 }
 
-// TestTwoBuildsOfOneName: nobody is told to start what runs already.
+// TestTwoBuildsOfOneName: no hint says to start a version that runs already.
 func TestTwoBuildsOfOneName(t *testing.T) {
 	u := &adminv1.Unreadable{Region: "region-1", Version: "devel", Forms: []string{"added v2"}, By: []string{"devel", "v2"}}
 	want := "region-1 (version devel) does not read added v2, which may be stored. Start a region of another build of devel or v2, or of another version that does"
