@@ -79,13 +79,13 @@ func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeI
 func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
 	was := r.Reason == sharding.Unreadable
 	counter := m.counter
-	if above.Term() == m.term {
+	if above.Term() == m.number {
 		counter = max(counter, above.Counter())
 	}
 	if counter == math.MaxUint32 {
 		return // the term has no epochs left: the next term allocates the shard
 	}
-	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.term, counter+1), Phase: sharding.Starting}
+	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.number, counter+1), Phase: sharding.Starting}
 	if next.Epoch <= r.Epoch || next.Epoch <= above {
 		return // a newer coordinator has allocated it: this term is over
 	}
@@ -101,7 +101,7 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	}
 	f := RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous, Cause: why}
 	m.explainRow(Given, t, r, f, to)
-	m.commit(f, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: m.orderTable(t)}})
+	m.commit(f, Send{To: to, Msg: control.HostShard{Term: m.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: m.orderTable(t)}})
 	r.asked = m.now
 }
 
@@ -109,8 +109,8 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 // by an earlier one. If e is higher than that, a newer coordinator exists. The highest plausible epoch is 1
 // above the last one that was given out: a region that has stopped a shard at an epoch names the next one
 // as the lowest at which it takes the shard again.
-func (m *Machine) plausible(e sharding.Epoch) bool {
-	return e <= sharding.MakeEpoch(m.term, m.counter)+1
+func (t *term) plausible(e sharding.Epoch) bool {
+	return e <= sharding.MakeEpoch(t.number, t.counter)+1
 }
 
 // getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message reports a
@@ -128,7 +128,7 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 		}
 		r.tries = min(r.tries+1, maxDoubts)
 		r.asked = m.now
-		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Table: m.orderTable(t)})
+		m.send(r.Owner, control.HostShard{Term: m.number, Shard: r.Shard, Epoch: r.Epoch, Table: m.orderTable(t)})
 	}
 }
 
@@ -152,7 +152,7 @@ func lost(t *typeTable, owner *region) bool {
 // allocates shards without an owner, shards that commands wait for, and shards of lost owners; it hands off shards of
 // leaving owners. If this is not possible now, the row stays as it is.
 func (m *Machine) reviewRows() {
-	m.reviewDue, m.short, m.deferred, m.budget.freed, m.waitingForReports = false, false, false, false, false
+	m.due, m.short, m.deferred, m.budget.freed, m.waitingForReports = false, false, false, false, false
 	for _, t := range m.types {
 		for i := range t.rows {
 			switch r := &t.rows[i]; {
@@ -168,8 +168,8 @@ func (m *Machine) reviewRows() {
 }
 
 // declared counts the shards of all types, allocated or not.
-func (m *Machine) declared() (n int) {
-	for _, t := range m.types {
+func (tab *table) declared() (n int) {
+	for _, t := range tab.types {
 		n += len(t.rows)
 	}
 	return n
@@ -177,7 +177,7 @@ func (m *Machine) declared() (n int) {
 
 func (m *Machine) reviewRow(t *typeTable, r *row) {
 	owner, pending := m.region(r.awaited()), m.pending(r.number)
-	if lost(t, owner) || m.deprived(t, owner) {
+	if lost(t, owner) || m.deprived(&m.step, t, owner) {
 		forms := r.stored()
 		if pending {
 			m.deferred = true

@@ -108,7 +108,7 @@ func (m *Machine) commit(f Fact, consequences ...Output) {
 	m.apply(f)
 	if mutant.On("persist-before-send") {
 		m.out = append(m.out, consequences...)
-		m.wake()
+		m.wake(&m.step, &m.table)
 		m.persist(f, false)
 		return
 	}
@@ -231,7 +231,7 @@ func (m *Machine) applyType(f TypeFact) {
 		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
 		m.learnForms(t)
 	}
-	t.changed = m.count(change{shard: sharding.ShardID{Type: d.Type}, isType: true})
+	t.changed = m.count(&m.step, change{shard: sharding.ShardID{Type: d.Type}, isType: true})
 }
 
 func (m *Machine) applyRow(f RowFact) {
@@ -270,7 +270,7 @@ func (m *Machine) applyRow(f RowFact) {
 	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
 	m.budget.count(&before, r)
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
-		if e.Term() == m.term && (e != f.Next || !mutant.On("next-counted")) {
+		if e.Term() == m.number && (e != f.Next || !mutant.On("next-counted")) {
 			m.counter = max(m.counter, e.Counter())
 		}
 	}
@@ -286,7 +286,7 @@ func (m *Machine) applyRow(f RowFact) {
 	case !last.Owner.IsZero() && r.tries < quickTries:
 		r.tries++
 	}
-	r.changed = m.count(change{shard: next.Shard})
+	r.changed = m.count(&m.step, change{shard: next.Shard})
 }
 
 // toInt returns 1 for true, and 0 for false.
@@ -299,15 +299,15 @@ func toInt(b bool) int {
 
 // countExpected counts the shards of all types that a node has when what is in progress has
 // ended.
-func (m *Machine) countExpected(node sharding.NodeID, change int) {
+func (tab *table) countExpected(node sharding.NodeID, change int) {
 	if node.IsZero() {
 		return
 	}
-	if m.expectedShards == nil {
-		m.expectedShards = map[sharding.NodeID]int{}
+	if tab.expectedShards == nil {
+		tab.expectedShards = map[sharding.NodeID]int{}
 	}
-	if m.expectedShards[node] += change; m.expectedShards[node] == 0 {
-		delete(m.expectedShards, node)
+	if tab.expectedShards[node] += change; tab.expectedShards[node] == 0 {
+		delete(tab.expectedShards, node)
 	}
 }
 
@@ -370,17 +370,17 @@ func shardsIn(list []holding, node sharding.NodeID) []sharding.ShardID {
 	return nil
 }
 
-func (m *Machine) searchType(name sharding.EntityType) (int, bool) {
-	return slices.BinarySearchFunc(m.types, name, func(t *typeTable, n sharding.EntityType) int {
+func (tab *table) searchType(name sharding.EntityType) (int, bool) {
+	return slices.BinarySearchFunc(tab.types, name, func(t *typeTable, n sharding.EntityType) int {
 		return cmp.Compare(t.desc.Type, n)
 	})
 }
 
 // find returns the row of a shard, or nil if there is no such shard.
-func (m *Machine) find(s sharding.ShardID) (*typeTable, *row) {
-	i, found := m.searchType(s.Type)
-	if !found || int64(s.Index) >= int64(len(m.types[i].rows)) {
+func (tab *table) find(s sharding.ShardID) (*typeTable, *row) {
+	i, found := tab.searchType(s.Type)
+	if !found || int64(s.Index) >= int64(len(tab.types[i].rows)) {
 		return nil, nil
 	}
-	return m.types[i], &m.types[i].rows[s.Index]
+	return tab.types[i], &tab.types[i].rows[s.Index]
 }

@@ -30,11 +30,11 @@ func (m *Machine) Check() error {
 	if len(m.gateways.list) > m.cfg.MaxGateways {
 		return fmt.Errorf("%d gateways are listed, at most %d may be", len(m.gateways.list), m.cfg.MaxGateways)
 	}
-	if m.told != m.n {
-		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.n)
+	if m.told != m.version.N {
+		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.version.N)
 	}
-	if len(m.log) > m.cfg.ChangeLog || m.base+uint64(len(m.log)) != m.n {
-		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.log), m.base, m.n)
+	if len(m.log) > m.cfg.ChangeLog || m.base+uint64(len(m.log)) != m.version.N {
+		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.log), m.base, m.version.N)
 	}
 	if m.recovered && len(m.awaited) > 0 {
 		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
@@ -75,8 +75,8 @@ func (m *Machine) Check() error {
 		want.countAll(t)
 		for i := range t.rows {
 			r := &t.rows[i]
-			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
-				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term, m.counter)
+			if r.Epoch.Term() > m.number || r.Epoch.Term() == m.number && r.Epoch.Counter() > m.counter {
+				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.number, m.counter)
 			}
 			allocated += toInt(r.Epoch != 0)
 			if r.Epoch != 0 {
@@ -85,8 +85,8 @@ func (m *Machine) Check() error {
 			if r.next != 0 {
 				epochs = append(epochs, r.next)
 			}
-			if r.next.Term() > m.term || r.next.Term() == m.term && r.next.Counter() > m.counter {
-				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.term, m.counter)
+			if r.next.Term() > m.number || r.next.Term() == m.number && r.next.Counter() > m.counter {
+				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.number, m.counter)
 			}
 		}
 	}
@@ -190,8 +190,8 @@ func (m *Machine) checkStandby() error {
 	if len(m.steering.cordons) > 0 || len(m.steering.moves) > 0 || m.steering.freeze.Frozen {
 		return fmt.Errorf("a standby knows what operators want: %+v", m.steering)
 	}
-	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
-		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
+	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.version.N > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
+		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.version.N)
 	}
 	for i := range m.regions {
 		if r := &m.regions[i]; r.registered || r.shutdown || r.draining || r.journal != (journalHealth{}) {

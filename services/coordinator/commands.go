@@ -35,9 +35,9 @@ func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []shard
 
 // commandsOfRegions returns the commands of a type that the regions besides one have, and
 // whether any of them hosts the type.
-func (m *Machine) commandsOfRegions(t sharding.EntityType, besides sharding.NodeID) (all []sharding.CommandDesc, hosted bool) {
-	for i := range m.regions {
-		r := &m.regions[i]
+func (l *liveness) commandsOfRegions(t sharding.EntityType, besides sharding.NodeID) (all []sharding.CommandDesc, hosted bool) {
+	for i := range l.regions {
+		r := &l.regions[i]
 		if d, found := searchDesc(r.types, t); found && r.node != besides {
 			all, hosted = join(all, r.types[d].Commands), true
 		}
@@ -54,9 +54,9 @@ func (m *Machine) allSpoken(besides sharding.NodeID) bool {
 }
 
 // anyRegion reports whether the function is returns true for any region.
-func (m *Machine) anyRegion(is func(*region) bool) bool {
-	for i := range m.regions {
-		if is(&m.regions[i]) {
+func (l *liveness) anyRegion(is func(*region) bool) bool {
+	for i := range l.regions {
+		if is(&l.regions[i]) {
 			return true
 		}
 	}

@@ -48,14 +48,14 @@ func (m *Machine) keepReport(c control.Crash) {
 	for _, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
 		r.ran = append(r.ran, turn.Entity)
 	}
-	m.reports = append(m.reports[max(0, len(m.reports)-maxReports+1):], r)
-	m.reviewDue = true // shards may wait for this report
+	m.crashes = append(m.crashes[max(0, len(m.crashes)-maxReports+1):], r)
+	m.due = true // shards may wait for this report
 }
 
 // report returns the report about a process; nil: there is none.
 func (m *Machine) report(process sharding.NodeUID) *crashReport {
-	if i := slices.IndexFunc(m.reports, func(r crashReport) bool { return r.process == process }); i >= 0 {
-		return &m.reports[i]
+	if i := slices.IndexFunc(m.crashes, func(r crashReport) bool { return r.process == process }); i >= 0 {
+		return &m.crashes[i]
 	}
 	return nil
 }
@@ -105,8 +105,8 @@ func (m *Machine) waitsForReport(r *row) bool {
 	return true
 }
 
-func (m *Machine) reachable(node sharding.NodeID) bool {
-	o := m.region(node)
+func (l *liveness) reachable(node sharding.NodeID) bool {
+	o := l.region(node)
 	return o != nil && o.reachable
 }
 

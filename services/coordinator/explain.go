@@ -129,7 +129,7 @@ func (a Against) String() string {
 // explain emits an explanation.
 func (m *Machine) explain(d Explanation) {
 	m.explanations++
-	d.Term, d.N, d.At = m.term, m.explanations, factTime(m.now)
+	d.Term, d.N, d.At = m.number, m.explanations, factTime(m.now)
 	m.emit(Explained{Explanation: d})
 }
 
@@ -164,8 +164,8 @@ func (m *Machine) explainRow(kind ExplanationKind, t *typeTable, r *row, f RowFa
 }
 
 // label names a region for people; "": no region.
-func (m *Machine) label(node sharding.NodeID) string {
-	if r := m.region(node); r != nil {
+func (l *liveness) label(node sharding.NodeID) string {
+	if r := l.region(node); r != nil {
 		return cmp.Or(r.name, node.Addr)
 	}
 	return node.Addr

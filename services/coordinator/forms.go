@@ -81,9 +81,9 @@ func extend(forms, more []sharding.Form) []sharding.Form {
 }
 
 // learnForms notes what all regions store and read of a type.
-func (m *Machine) learnForms(t *typeTable) {
-	for i := range m.regions {
-		m.regions[i].learnForms(t)
+func (l *liveness) learnForms(t *typeTable) {
+	for i := range l.regions {
+		l.regions[i].learnForms(t)
 	}
 }
 
@@ -159,14 +159,14 @@ func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReaso
 }
 
 // checkForms returns what is wrong with the forms of one descriptor, and sorts them.
-func (m *Machine) checkForms(d *sharding.TypeDesc) string {
+func (tab *table) checkForms(s *step, d *sharding.TypeDesc) string {
 	if d.Volatile {
 		d.Writes, d.Reads = nil, nil
 		return ""
 	}
 	for _, list := range []*[]sharding.Form{&d.Writes, &d.Reads} {
-		if len(*list) > m.cfg.MaxForms {
-			return fmt.Sprintf("type %q has %d stored forms, at most %d are allowed; remove steps from versions that are not stored any more, or split the type", d.Type, len(*list), m.cfg.MaxForms)
+		if len(*list) > s.cfg.MaxForms {
+			return fmt.Sprintf("type %q has %d stored forms, at most %d are allowed; remove steps from versions that are not stored any more, or split the type", d.Type, len(*list), s.cfg.MaxForms)
 		}
 		*list = slices.Clone(*list)
 		slices.SortFunc(*list, sharding.Form.Compare)
@@ -199,11 +199,11 @@ func checkForm(t sharding.EntityType, f sharding.Form) error {
 
 // checkNewForms returns the reason why the region cannot join with its forms: there would be too many. They are never
 // forgotten, because something may be stored in each of them.
-func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
+func (tab *table) checkNewForms(s *step, descs []sharding.TypeDesc) string {
 	for _, d := range descs {
-		if i, found := m.searchType(d.Type); found {
-			if n := len(extend(m.types[i].forms, d.Writes)); n > m.cfg.MaxForms {
-				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed (coordinator.max_forms); allow more, or give the type a new name", d.Type, n, m.cfg.MaxForms)
+		if i, found := tab.searchType(d.Type); found {
+			if n := len(extend(tab.types[i].forms, d.Writes)); n > s.cfg.MaxForms {
+				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed (coordinator.max_forms); allow more, or give the type a new name", d.Type, n, s.cfg.MaxForms)
 			}
 		}
 	}
@@ -264,9 +264,9 @@ func (m *Machine) staying(of *region) []UnreadableShards {
 
 // takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first
 // such region: it runs for every type of every region.
-func (m *Machine) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
-	for i := range m.regions {
-		if r := &m.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
+func (l *liveness) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
+	for i := range l.regions {
+		if r := &l.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
 			return true
 		}
 	}
@@ -286,11 +286,11 @@ func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []Unrea
 }
 
 // missing returns the forms of a shard that the closest candidate does not read.
-func (m *Machine) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
+func (l *liveness) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
 	u := UnreadableShards{Type: t.desc.Type}
 	lacks := -1
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range l.regions {
+		r := &l.regions[i]
 		if r.node == except || !candidate(r) || !r.hosts(t.desc.Type) {
 			continue
 		}

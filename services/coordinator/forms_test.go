@@ -137,9 +137,9 @@ func TestUnhosted(t *testing.T) {
 	if desc().Unhosted {
 		t.Fatal("it may come back")
 	}
-	before := w.m.version()
+	before := w.m.version
 	w.pass(200 * time.Millisecond)
-	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" || w.m.version() == before {
+	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" || w.m.version == before {
 		t.Fatalf("nobody hosts it: %+v", d)
 	}
 	facts := w.facts

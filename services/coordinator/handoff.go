@@ -40,7 +40,7 @@ func (m *Machine) exceeds(r *row, successor sharding.NodeID, why sharding.Cause)
 
 // handOffOrder returns the order to the owner of a row that is handing off.
 func (m *Machine) handOffOrder(t *typeTable, f RowFact) control.HandOff {
-	o := control.HandOff{Term: m.term, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
+	o := control.HandOff{Term: m.number, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
 	if f.Next != 0 {
 		o.Successor, o.Next, o.Table = f.Successor, f.Next, m.orderTable(t)
 	}
@@ -59,7 +59,7 @@ func (m *Machine) reserve(t *typeTable, r *row, f *RowFact) {
 	if successor.IsZero() {
 		successor = m.choose(t, r, r.Owner, r.stored())
 	}
-	to, next := m.region(successor), sharding.MakeEpoch(m.term, m.counter+1)
+	to, next := m.region(successor), sharding.MakeEpoch(m.number, m.counter+1)
 	if to == nil || next <= r.Epoch {
 		return
 	}
@@ -147,16 +147,16 @@ func (m *Machine) successorRefused(from sharding.NodeID, in control.HostRefused)
 // left.
 func (m *Machine) gracefulShutdown(node sharding.NodeID, call control.Call) {
 	if r := m.region(node); r != nil && !r.shutdown {
-		r.shutdown, m.reviewDue = true, true
-		m.holdNames()
+		r.shutdown, m.due = true, true
+		m.holdNames(&m.step)
 	}
-	m.reply(call, control.ShutdownAck{Term: m.term, Remaining: m.shardsOf(node)})
+	m.reply(call, control.ShutdownAck{Term: m.number, Remaining: m.shardsOf(node)})
 }
 
 // shardsOf counts the rows that name the node as owner, in any phase.
-func (m *Machine) shardsOf(node sharding.NodeID) int {
+func (tab *table) shardsOf(node sharding.NodeID) int {
 	n := 0
-	for _, t := range m.types {
+	for _, t := range tab.types {
 		n += len(t.shardsOf(node))
 	}
 	return n

@@ -43,9 +43,9 @@ func (m *Machine) checkHosts() {
 }
 
 // hostOf returns a region that hosts the type and can be reached, nil if there is none.
-func (m *Machine) hostOf(t sharding.EntityType) *region {
-	for i := range m.regions {
-		if r := &m.regions[i]; r.present() && r.reachable && r.hosts(t) {
+func (l *liveness) hostOf(t sharding.EntityType) *region {
+	for i := range l.regions {
+		if r := &l.regions[i]; r.present() && r.reachable && r.hosts(t) {
 			return r
 		}
 	}

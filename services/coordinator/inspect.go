@@ -24,7 +24,7 @@ func (m *Machine) Clone() *Machine {
 	c.unknown = slices.Clone(m.unknown)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
-	c.reports = slices.Clone(m.reports)
+	c.crashes = slices.Clone(m.crashes)
 	c.parked = slices.Clone(m.parked)
 	c.held = slices.Clone(m.held)
 	c.types = make([]*typeTable, len(m.types))
@@ -118,10 +118,10 @@ func (s *state) forms(forms []sharding.Form) {
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s := &state{b: b, now: now}
 	s.bool(m.active)
-	s.uint(uint64(m.term))
-	s.node(m.knownActive.Node)
-	s.uint(uint64(m.knownActive.Term))
-	s.time(m.knownActive.Until)
+	s.uint(uint64(m.number))
+	s.node(m.known.Node)
+	s.uint(uint64(m.known.Term))
+	s.time(m.known.Until)
 	s.uint(uint64(len(m.held)))
 	for _, w := range m.held {
 		s.uint(uint64(w.call))
@@ -142,14 +142,14 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.time(m.rebalanced)
 	s.time(m.testedAt)
 	s.time(m.answeredAt)
-	for _, v := range []bool{m.recovered, m.open, m.reviewDue, m.short, m.deferred, m.testUnanswered, m.planning} {
+	for _, v := range []bool{m.recovered, m.open, m.due, m.short, m.deferred, m.testUnanswered, m.planning} {
 		s.bool(v)
 	}
 	s.uint(m.plans)
 	s.budget(&m.budget)
 	s.gateways(&m.gateways)
 	s.uint(uint64(m.counter))
-	s.uint(m.n)
+	s.uint(m.version.N)
 	s.uint(m.base)
 	s.uint(uint64(len(m.awaited)))
 	for _, n := range m.awaited {
@@ -172,9 +172,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.text(v)
 	}
 	if m.rollingOut() {
-		s.time(m.rolloutStep)
+		s.time(m.stepAt)
 	}
-	s.time(m.targetGone)
+	s.time(m.goneAt)
 	s.uint(uint64(len(m.waiting)))
 	for _, w := range m.waiting {
 		s.uint(uint64(w.call))
@@ -190,7 +190,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.fact(m.lastFact)
 	s.fact(m.targetFact)
 	s.fact(m.steering.lastFact)
-	for _, r := range m.reports {
+	for _, r := range m.crashes {
 		s.uint(uint64(r.process))
 		s.bool(r.more)
 		for _, e := range r.ran {

@@ -35,10 +35,10 @@ type shardLoad struct {
 func (m *Machine) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
 	r := m.region(from)
 	if r == nil || !r.registered {
-		m.askAgain(call)
+		m.askAgain(&m.step, call)
 		return
 	}
-	defer m.reply(call, control.LoadAck{Term: m.term})
+	defer m.reply(call, control.LoadAck{Term: m.number})
 	l := &r.load
 	if in.Number <= l.number {
 		return
@@ -61,7 +61,7 @@ func (m *Machine) reportLoad(from sharding.NodeID, call control.Call, in control
 // replaces every load that the region itself has reported. A load that an earlier owner has reported
 // is replaced by the second report that the region sends while it serves the shard. The first of the
 // two reports may describe a time before the region served the shard.
-func (m *Machine) forgetLoads(t *typeTable, r *region, full bool) {
+func (tab *table) forgetLoads(t *typeTable, r *region, full bool) {
 	for _, s := range t.shardsOf(r.node) {
 		row, known := &t.rows[s.Index], t.loads[s.Index]
 		if row.Phase == sharding.HandingOff {
@@ -69,61 +69,61 @@ func (m *Machine) forgetLoads(t *typeTable, r *region, full bool) {
 		}
 		measured := row.Phase == sharding.Serving && r.load.reports > 0 && !row.since.After(r.load.at) && !mutant.On("load-of-earlier-owner")
 		if known.Load != (sharding.Load{}) && (known.by == r.node && full || known.by != r.node && measured) {
-			m.setLoad(t, row, sharding.Load{}, r.node)
+			tab.setLoad(t, row, sharding.Load{}, r.node)
 		}
 	}
 }
 
 // setLoad stores the load of a shard, and updates the sums of the regions.
-func (m *Machine) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.NodeID) {
+func (tab *table) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.NodeID) {
 	if t.loads == nil {
 		t.loads, t.shown = make([]shardLoad, len(t.rows)), make([]allocation.ShardLoad, len(t.rows))
 	}
 	l := &t.loads[r.Shard.Index]
-	m.shiftLoad(r.expectedOwner(), sharding.NodeID{}, l.Load)
-	m.shiftLoad(sharding.NodeID{}, r.expectedOwner(), load)
+	tab.shiftLoad(r.expectedOwner(), sharding.NodeID{}, l.Load)
+	tab.shiftLoad(sharding.NodeID{}, r.expectedOwner(), load)
 	l.Load, l.by = load, by
 	t.shown[r.Shard.Index].Load = allocation.LoadOf(load)
 }
 
 // shiftLoad subtracts a load from the sum of one region, and adds it to the sum of another one. The
 // sums expect that all moves in progress have ended.
-func (m *Machine) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
+func (tab *table) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 	if load == (sharding.Load{}) || from == to {
 		return
 	}
-	if m.loads == nil {
-		m.loads = map[sharding.NodeID]sharding.Load{}
+	if tab.loads == nil {
+		tab.loads = map[sharding.NodeID]sharding.Load{}
 	}
 	if !from.IsZero() {
-		if m.loads[from] = m.loads[from].Minus(load); m.loads[from] == (sharding.Load{}) {
-			delete(m.loads, from)
+		if tab.loads[from] = tab.loads[from].Minus(load); tab.loads[from] == (sharding.Load{}) {
+			delete(tab.loads, from)
 		}
 	}
 	if !to.IsZero() {
-		m.loads[to] = m.loads[to].Plus(load)
+		tab.loads[to] = tab.loads[to].Plus(load)
 	}
 }
 
 // loadOf returns the load that a region is expected to have when all moves in progress have ended.
-func (m *Machine) loadOf(r *region) allocation.Load {
-	return allocation.LoadOf(m.loads[r.node].Plus(r.load.rest))
+func (tab *table) loadOf(r *region) allocation.Load {
+	return allocation.LoadOf(tab.loads[r.node].Plus(r.load.rest))
 }
 
 // measured reports whether the loads of all regions are known. Each region must have reported twice,
 // and the last time within [Config.LoadReport]. The first report may describe a time before the region
 // had its shards.
-func (m *Machine) measured() bool {
-	return !m.anyRegion(func(r *region) bool { return r.registered && !m.measuredOf(r) })
+func (l *liveness) measured(s *step) bool {
+	return !l.anyRegion(func(r *region) bool { return r.registered && !l.measuredOf(s, r) })
 }
 
-func (m *Machine) measuredOf(r *region) bool {
-	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (m.now.Sub(r.load.at) < m.cfg.LoadReport || mutant.On("load-fresh"))
+func (l *liveness) measuredOf(s *step, r *region) bool {
+	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (s.now.Sub(r.load.at) < s.cfg.LoadReport || mutant.On("load-fresh"))
 }
 
 // shardLoads returns the loads of a type's shards; nil: not all regions are measured.
 func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
-	if !m.measured() {
+	if !m.measured(&m.step) {
 		return nil
 	}
 	return t.shown
@@ -144,15 +144,15 @@ func (m *Machine) cools(r *row) bool {
 
 // tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until
 // it does, nothing moves because of load.
-func (m *Machine) tellUnmeasured() {
-	if !m.recovered || !m.cfg.byLoad() {
+func (l *liveness) tellUnmeasured(s *step) {
+	if !s.cfg.byLoad() {
 		return
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
-		if r.registered && !r.load.told && m.now.Sub(r.load.at) >= m.cfg.LoadReport {
+	for i := range l.regions {
+		r := &l.regions[i]
+		if r.registered && !r.load.told && s.now.Sub(r.load.at) >= s.cfg.LoadReport {
 			r.load.told = true
-			m.emit(NoLoad{Region: cmp.Or(r.name, r.node.Addr)})
+			s.emit(NoLoad{Region: cmp.Or(r.name, r.node.Addr)})
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (w *loadWorld) report(name string, full bool, of map[uint32]int, rest int) 
 		r.Shards = append(r.Shards, control.ShardLoad{Shard: sharding.ShardID{Type: "T", Index: index}, Load: tenths(load)})
 	}
 	w.run(calls(node(w.t, name), r))
-	if len(w.out) != 1 || w.out[0].(Reply).Msg != (control.LoadAck{Term: w.m.term}) {
+	if len(w.out) != 1 || w.out[0].(Reply).Msg != (control.LoadAck{Term: w.m.number}) {
 		w.t.Fatalf("the report is answered with %+v", w.out)
 	}
 }

@@ -608,7 +608,7 @@ func TestQuarantineIsObeyed(t *testing.T) {
 		step(Member{Node: owner, Name: "r1", Reachable: true})
 		step(Elected{Term: 2, Facts: []Fact{TypeFact{Desc: typ}, RowFact{Row: sharding.Row{Shard: sharding.ShardID{Type: "T"}, Owner: owner, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving}}}})
 		request := QuarantineEntity{Entity: sharding.Entity{Type: "T", ID: "x"}, By: "ben"}
-		before := m.version()
+		before := m.version
 		step(request)
 		step(Stored{Facts: 1})
 		stored := func() bool {
@@ -624,7 +624,7 @@ func TestQuarantineIsObeyed(t *testing.T) {
 		if obeyed := !first && !stored(); obeyed != (name == "") {
 			t.Errorf("mutant %q: before the region has heard of it, it is stored: %t", name, !obeyed)
 		}
-		watch(m.version())
+		watch(m.version)
 		if !stored() {
 			t.Error("the region knows of it, and it does not count as stored")
 		}

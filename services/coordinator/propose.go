@@ -56,7 +56,7 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 		plan.View.Unsettled, plan.Target = m.frozenByRollout(), m.rolloutTarget()
 		p.Input.Types = append(p.Input.Types, plan)
 	}
-	p.suppose(q, m.measured())
+	p.suppose(q, m.measured(&m.step))
 	return p, nil
 }
 
@@ -103,11 +103,11 @@ const maxRegionText = 300
 
 // findRegion returns the one region with a name or address that a request has given. An address with its uid always
 // belongs to one region.
-func (m *Machine) findRegion(name string) (*region, error) {
+func (l *liveness) findRegion(name string) (*region, error) {
 	if name == "" {
 		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost cluster status")
 	}
-	list, nodes := m.regionsNamed(name), []string{}
+	list, nodes := l.regionsNamed(name), []string{}
 	for _, r := range list {
 		if r.node.String() == name {
 			return r, nil
@@ -128,12 +128,12 @@ func (m *Machine) findRegion(name string) (*region, error) {
 
 // mayPlanWithout returns an error if no plan can assume now that a region leaves. That is so if the
 // region is in no view of a type.
-func (m *Machine) mayPlanWithout(r *region) error {
+func (l *liveness) mayPlanWithout(r *region) error {
 	name := cmp.Or(r.name, r.node.Addr)
 	switch {
 	case !r.registered:
 		return refuse(NotNow, "%s has not registered yet; try again when roost cluster status shows its shards", name)
-	case m.holder(r) != nil:
+	case l.holder(r) != nil:
 		return refuse(NotNow, "%s is in no plan, because another region has its name; give each a node.name of its own", name)
 	case r.cutOff() || r.recovering():
 		return refuse(NotNow, "%s does not reach the journal, or has reached it again only recently, and is in no plan; look at its log", name)

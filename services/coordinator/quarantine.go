@@ -101,7 +101,7 @@ func (m *Machine) applyQuarantine(f QuarantineFact) {
 		t.suspects = slices.Insert(t.suspects, at, f)
 	}
 	t.showQuarantine()
-	t.changed = m.count(change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
+	t.changed = m.count(&m.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
 	t.quarantineChanged = t.changed
 }
 
@@ -124,7 +124,7 @@ func (m *Machine) orderTable(t *typeTable) sharding.Version {
 	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {
 		return sharding.Version{}
 	}
-	return sharding.Version{Term: m.term, N: t.quarantineChanged}
+	return sharding.Version{Term: m.number, N: t.quarantineChanged}
 }
 
 // obeyed reports whether all regions that may run an entity know which entities of its type are quarantined: the

@@ -101,12 +101,12 @@ func (f *QuarantineFact) since() string {
 }
 
 // rowOf returns the row of an entity's shard; nil: there is no such type.
-func (m *Machine) rowOf(e sharding.Entity) (*typeTable, *row) {
-	i, found := m.searchType(e.Type)
+func (tab *table) rowOf(e sharding.Entity) (*typeTable, *row) {
+	i, found := tab.searchType(e.Type)
 	if !found {
 		return nil, nil
 	}
-	return m.find(m.types[i].desc.ShardOf(e.ID))
+	return tab.find(tab.types[i].desc.ShardOf(e.ID))
 }
 
 // suspected counts suspects and quarantined entities.

@@ -63,15 +63,15 @@ func (r *region) present() bool {
 	return r.registered && (!r.joining || mutant.On("only-up-hosts"))
 }
 
-func (m *Machine) searchRegion(node sharding.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(m.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
+func (l *liveness) searchRegion(node sharding.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(l.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
 }
 
 // region returns a member, or nil. The pointer is valid until the membership
 // changes.
-func (m *Machine) region(node sharding.NodeID) *region {
-	if i, found := m.searchRegion(node); found {
-		return &m.regions[i]
+func (l *liveness) region(node sharding.NodeID) *region {
+	if i, found := l.searchRegion(node); found {
+		return &l.regions[i]
 	}
 	return nil
 }
@@ -87,21 +87,23 @@ func (m *Machine) member(in Member) {
 	}
 	r := &m.regions[i]
 	r.name, r.reachable, r.joining, r.departing = in.Name, in.Reachable, in.Joining, in.Leaving
-	m.holdNames()
+	m.holdNames(&m.step)
 	m.allowAllocation()
-	m.reviewDue = true
+	m.due = true
 }
 
 func (m *Machine) memberGone(node sharding.NodeID) {
 	if i, found := m.searchRegion(node); found {
 		if m.regions[i].registered {
-			m.rolloutStep = m.now
+			m.stepAt = m.now
 		}
 		m.regions = slices.Delete(m.regions, i, i+1)
-		m.holdNames()
+		m.holdNames(&m.step)
 	}
-	m.arrived(node)
-	m.reviewDue = true
+	if m.arrived(node) {
+		m.endRecovery(&m.step)
+	}
+	m.due = true
 }
 
 // endOldDrains ends the drains of regions that are no longer members: an incarnation never comes back. It
@@ -123,20 +125,20 @@ func (m *Machine) endOldDrains() {
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
 	r := m.region(from)
 	if r == nil {
-		m.askAgain(call)
+		m.askAgain(&m.step, call)
 		return
 	}
 	if other := m.namesake(r); other != nil {
-		m.nameTaken(r, other.node)
-		m.askAgain(call)
+		m.nameTaken(&m.step, r, other.node)
+		m.askAgain(&m.step, call)
 		return
 	}
-	if m.heartbeatDeleted(in.Journal) {
-		m.askAgain(call)
+	if m.heartbeatDeleted(in.Journal, m.generation) {
+		m.askAgain(&m.step, call)
 		return
 	}
-	descs, refusal := m.checkTypes(in.Types)
-	if other := m.checkJournal(in.Journal); other != "" {
+	descs, refusal := m.checkTypes(&m.step, in.Types)
+	if other := m.checkJournal(in.Journal, m.generation); other != "" {
 		refusal = other
 	}
 	if err := checkVersion(in.Version); err != nil {
@@ -149,24 +151,24 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		refusal = m.checkCommands(from, descs)
 	}
 	if refusal == "" {
-		refusal = m.checkNewForms(descs)
+		refusal = m.checkNewForms(&m.step, descs)
 	}
 	if refusal != "" {
-		m.reply(call, control.RegisterAck{Term: m.term, Refusal: refusal})
+		m.reply(call, control.RegisterAck{Term: m.number, Refusal: refusal})
 		return
 	}
 	for _, d := range descs {
 		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].number) && m.changes(from, m.types[i], d) {
-			m.askAgain(call)
+			m.askAgain(&m.step, call)
 			return
 		}
 	}
 	if !r.registered {
-		m.rolloutStep, r.load.at, r.came = m.now, m.now, m.now
+		m.stepAt, r.load.at, r.came = m.now, m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
 	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity
-	m.holdNames()
+	m.holdNames(&m.step)
 	m.registeredVersion(r)
 	for _, d := range descs {
 		i, found := m.searchType(d.Type)
@@ -188,10 +190,13 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	}
 	m.crashed(cmp.Or(r.name, from.Addr), in.Crash)
 	old := m.arrived(from)
+	if old {
+		m.endRecovery(&m.step)
+	}
 	m.open = m.open || old || in.Last != 0
 	m.allowAllocation()
-	m.reviewDue = true
-	m.reply(call, control.RegisterAck{Term: m.term})
+	m.due = true
+	m.reply(call, control.RegisterAck{Term: m.number})
 }
 
 // changes reports whether a type gets other commands or forms if a region registers the type with the
@@ -234,22 +239,22 @@ func (m *Machine) checkPlace(in control.Register) string {
 // heartbeatDeleted reports whether a region has found no heartbeat in the journal of this cluster: the generation is
 // drawn when a journal is created, so it is the same journal. The heartbeat was deleted. The Tenure is about to
 // notice, and stores another one; a refusal would end the region.
-func (m *Machine) heartbeatDeleted(owner control.JournalOwner) bool {
-	return owner.Known && owner.Cluster == 0 && m.cluster != 0 && owner.Generation != 0 && owner.Generation == m.generation && !mutant.On("heartbeat-asked")
+func (t *term) heartbeatDeleted(owner control.JournalOwner, generation sharding.Generation) bool {
+	return owner.Known && owner.Cluster == 0 && t.cluster != 0 && owner.Generation != 0 && owner.Generation == generation && !mutant.On("heartbeat-asked")
 }
 
 // checkJournal returns what is wrong with a region whose journal is not the one that has the facts: its claims would
 // not fence other regions.
-func (m *Machine) checkJournal(owner control.JournalOwner) string {
+func (t *term) checkJournal(owner control.JournalOwner, generation sharding.Generation) string {
 	switch {
-	case owner.Generation.Other(m.generation) && !mutant.On("region-generation"):
-		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, m.generation)
-	case !owner.Known || m.cluster == 0 || owner.Cluster == m.cluster || mutant.On("region-journal"):
+	case owner.Generation.Other(generation) && !mutant.On("region-generation"):
+		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, generation)
+	case !owner.Known || t.cluster == 0 || owner.Cluster == t.cluster || mutant.On("region-journal"):
 		return ""
 	case owner.Cluster == 0:
-		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", m.cluster)
+		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", t.cluster)
 	}
-	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, m.cluster)
+	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, t.cluster)
 }
 
 // allowAllocation lets allocation begin once enough regions are present.
@@ -263,14 +268,14 @@ func (m *Machine) allowAllocation() {
 
 // checkTypes returns the descriptors, sorted and checked. If they are not allowed, it returns the reason for the
 // refusal.
-func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
-	if len(types) > m.cfg.MaxTypes {
-		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), m.cfg.MaxTypes)
+func (tab *table) checkTypes(s *step, types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
+	if len(types) > s.cfg.MaxTypes {
+		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), s.cfg.MaxTypes)
 	}
 	descs := slices.Clone(types)
 	slices.SortStableFunc(descs, func(a, b sharding.TypeDesc) int { return strings.Compare(string(a.Type), string(b.Type)) })
-	count, shards := len(m.types), 0
-	for _, t := range m.types {
+	count, shards := len(tab.types), 0
+	for _, t := range tab.types {
 		shards += len(t.rows)
 	}
 	for i := range descs {
@@ -278,32 +283,32 @@ func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, st
 		if i > 0 && d.Type == descs[i-1].Type {
 			return nil, fmt.Sprintf("type %q is registered twice; define it once per region", d.Type)
 		}
-		if refusal := m.checkType(d); refusal != "" {
+		if refusal := tab.checkType(s, d); refusal != "" {
 			return nil, refusal
 		}
-		if _, found := m.searchType(d.Type); !found {
+		if _, found := tab.searchType(d.Type); !found {
 			count, shards = count+1, shards+int(d.Shards)
 		}
 	}
-	if count > m.cfg.MaxTypes {
-		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; host fewer types in this cluster", count, m.cfg.MaxTypes)
+	if count > s.cfg.MaxTypes {
+		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; host fewer types in this cluster", count, s.cfg.MaxTypes)
 	}
-	if shards > m.cfg.MaxShards {
-		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards", shards, m.cfg.MaxShards)
+	if shards > s.cfg.MaxShards {
+		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards", shards, s.cfg.MaxShards)
 	}
 	return descs, ""
 }
 
 // checkType checks one descriptor, sorts its commands, and copies it.
-func (m *Machine) checkType(d *sharding.TypeDesc) string {
+func (tab *table) checkType(s *step, d *sharding.TypeDesc) string {
 	if err := sharding.CheckEntityType("entity type", d.Type); err != nil {
 		return err.Error()
 	}
 	if d.Shards < 1 || d.Shards > sharding.MaxShards {
 		return fmt.Sprintf("type %q has %d shards, must be 1 to %d", d.Type, d.Shards, sharding.MaxShards)
 	}
-	if len(d.Commands) > m.cfg.MaxCommands {
-		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), m.cfg.MaxCommands)
+	if len(d.Commands) > s.cfg.MaxCommands {
+		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), s.cfg.MaxCommands)
 	}
 	d.Commands, d.Unhosted, d.LastHost, d.Quarantined = slices.Clone(d.Commands), false, "", nil
 	slices.SortStableFunc(d.Commands, func(a, b sharding.CommandDesc) int { return strings.Compare(a.Name, b.Name) })
@@ -318,14 +323,14 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 	if err := d.Rule.Check(); err != nil {
 		return fmt.Sprintf("type %q: %v", d.Type, err)
 	}
-	if refusal := m.checkForms(d); refusal != "" {
+	if refusal := tab.checkForms(s, d); refusal != "" {
 		return refusal
 	}
-	i, found := m.searchType(d.Type)
+	i, found := tab.searchType(d.Type)
 	if !found {
 		return ""
 	}
-	old := &m.types[i].desc
+	old := &tab.types[i].desc
 	if old.Shards != d.Shards {
 		return fmt.Sprintf("type %q: the region was built with %d shards, the cluster has %d since the type was first declared, and the number never changes; build the region with %d shards, or choose a new type name",
 			d.Type, d.Shards, old.Shards, old.Shards)

@@ -111,7 +111,7 @@ func (m *Machine) request(r Request) {
 			m.commitJoined(f)
 		}
 		if _, ok := f.(DrainFact); ok {
-			m.reviewDue = true
+			m.due = true
 		}
 	}
 }
@@ -131,9 +131,9 @@ func (m *Machine) checkOrigin(r Request) error {
 }
 
 // regionsNamed returns the regions that have the given name or address.
-func (m *Machine) regionsNamed(name string) (list []*region) {
-	for i := range m.regions {
-		if r := &m.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
+func (l *liveness) regionsNamed(name string) (list []*region) {
+	for i := range l.regions {
+		if r := &l.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
 			list = append(list, r)
 		}
 	}
@@ -143,11 +143,11 @@ func (m *Machine) regionsNamed(name string) (list []*region) {
 // regionName returns the name of the region that an operator means. The parameter given is the text of
 // the operator: the name or the address of a present region. If no present region matches and ahead is
 // set, the text is taken as the name of a region that may come.
-func (m *Machine) regionName(given string, ahead bool) (string, error) {
+func (l *liveness) regionName(given string, ahead bool) (string, error) {
 	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
 		return "", refuse(Malformed, "%v", err)
 	}
-	list := m.regionsNamed(given)
+	list := l.regionsNamed(given)
 	switch {
 	case len(list) > 0 && list[0].name != "":
 		return list[0].name, nil
@@ -157,8 +157,8 @@ func (m *Machine) regionName(given string, ahead bool) (string, error) {
 		return given, nil
 	}
 	var here []string
-	for i := range m.regions {
-		here = append(here, cmp.Or(m.regions[i].name, m.regions[i].node.Addr))
+	for i := range l.regions {
+		here = append(here, cmp.Or(l.regions[i].name, l.regions[i].node.Addr))
 	}
 	slices.Sort(here)
 	text := "none is here"
@@ -209,7 +209,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, nil
 	}
 	e.Changes = 1
-	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term, m.counter)}
+	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.number, m.counter)}
 	if found {
 		// The request renews a cordon. Field After is still the last epoch before the first cordon, so that
 		// CordonView.Since counts all shards that the region has got since the first cordon.
@@ -291,8 +291,8 @@ func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 
 // involving counts the shards that a region has, and those that are on their way to it. As long as there
 // are any, commands are interrupted if the region stops.
-func (m *Machine) involving(node sharding.NodeID) (n int) {
-	for _, t := range m.types {
+func (tab *table) involving(node sharding.NodeID) (n int) {
+	for _, t := range tab.types {
 		n += len(t.shardsOf(node))
 		for _, s := range shardsIn(t.expected, node) {
 			n += toInt(t.rows[s.Index].Owner != node && !mutant.On("drain-coming"))
@@ -404,16 +404,16 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 }
 
 // findType returns the entity type that a request names.
-func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
-	i, found := m.searchType(typ)
+func (tab *table) findType(typ sharding.EntityType) (*typeTable, error) {
+	i, found := tab.searchType(typ)
 	if found {
-		return m.types[i], nil
+		return tab.types[i], nil
 	}
 	if err := sharding.CheckEntityType("type", typ); err != nil {
 		return nil, refuse(Malformed, "%v", err)
 	}
 	var known []string
-	for _, t := range m.types {
+	for _, t := range tab.types {
 		known = append(known, string(t.desc.Type))
 	}
 	if known == nil {

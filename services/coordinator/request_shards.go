@@ -94,8 +94,8 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 }
 
 // findShard returns the shard that a request names.
-func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
-	t, err := m.findType(s.Type)
+func (tab *table) findShard(s sharding.ShardID) (*typeTable, *row, error) {
+	t, err := tab.findType(s.Type)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,14 +107,14 @@ func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
 
 // whyNoneTakes returns the reason why no region with the given name can take a shard now; "": at least one can.
 // Several regions may have the same name.
-func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
+func (l *liveness) whyNoneTakes(t *typeTable, r *row, name string) string {
 	why := "is not here"
-	for i := range m.regions {
-		o := &m.regions[i]
+	for i := range l.regions {
+		o := &l.regions[i]
 		if o.name != name {
 			continue
 		}
-		if why = m.whyNotTakes(t, r, o); why == "" {
+		if why = l.whyNotTakes(t, r, o); why == "" {
 			return ""
 		}
 	}
@@ -122,7 +122,7 @@ func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
 }
 
 // whyNotTakes returns the reason why region o cannot take a shard now; "": it can.
-func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
+func (l *liveness) whyNotTakes(t *typeTable, r *row, o *region) string {
 	switch {
 	case !o.reachable:
 		return "is unreachable; see roost cluster status"
@@ -132,8 +132,8 @@ func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
 		return "is not up yet; try again when roost cluster status says that it is"
 	case o.leaving(): // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
-	case m.holder(o) != nil:
-		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", m.holder(o).node.Addr)
+	case l.holder(o) != nil:
+		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", l.holder(o).node.Addr)
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
 	case o.draining:

@@ -28,7 +28,7 @@ import (
 func (m *Machine) registeredVersion(r *region) {
 	v := r.version
 	if v == m.target.Version {
-		m.targetGone = time.Time{}
+		m.goneAt = time.Time{}
 	}
 	if v == "" || v == m.target.Version {
 		return
@@ -73,7 +73,7 @@ func (m *Machine) nextTargetFact(v string) TargetFact {
 func (m *Machine) changeTarget(f TargetFact, why string) {
 	m.explain(Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
 	m.commit(f, TargetSet{Version: f.Version, Before: m.target.Version, Why: why})
-	m.rolloutStep, m.targetGone = m.now, time.Time{}
+	m.stepAt, m.goneAt = m.now, time.Time{}
 	m.checkTarget()
 }
 
@@ -83,11 +83,11 @@ func (m *Machine) changeTarget(f TargetFact, why string) {
 // target version has been away is not stored: a new coordinator counts anew.
 func (m *Machine) checkTarget() {
 	if !m.recovered || !m.targetAway() {
-		m.targetGone = time.Time{}
+		m.goneAt = time.Time{}
 		return
 	}
-	if m.targetGone.IsZero() {
-		m.targetGone = m.now
+	if m.goneAt.IsZero() {
+		m.goneAt = m.now
 	}
 	if next, in := m.nextTarget(); next != "" && in == 0 && !m.pending(m.targetFact) {
 		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.target.Version, next))
@@ -97,7 +97,7 @@ func (m *Machine) checkTarget() {
 // nextTarget returns the version that becomes the target unless a region of the present target version
 // comes, and the time until then. If the regions do not all have the same version, it returns "".
 func (m *Machine) nextTarget() (next string, in time.Duration) {
-	if m.targetGone.IsZero() {
+	if m.goneAt.IsZero() {
 		return "", 0
 	}
 	for i := range m.regions {
@@ -113,7 +113,7 @@ func (m *Machine) nextTarget() (next string, in time.Duration) {
 	if next == "" || mutant.On("target-lapse-at-once") {
 		return next, 0
 	}
-	return next, max(0, m.targetGone.Add(m.cfg.RolloutFreeze).Sub(m.now))
+	return next, max(0, m.goneAt.Add(m.cfg.RolloutFreeze).Sub(m.now))
 }
 
 // rollingOut reports whether regions of the target version and of another one are here.
@@ -141,7 +141,7 @@ func (m *Machine) rolloutFreezeLeft() time.Duration {
 	if !m.rollingOut() {
 		return 0
 	}
-	return max(0, m.rolloutStep.Add(m.cfg.RolloutFreeze).Sub(m.now))
+	return max(0, m.stepAt.Add(m.cfg.RolloutFreeze).Sub(m.now))
 }
 
 // preferTarget narrows the view of the strategy in a rollout to the regions of the target version that have
@@ -194,7 +194,7 @@ func (m *Machine) rolloutRoom(t *typeTable) int {
 func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 	r := m.region(node)
 	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.recovered {
-		m.askAgain(call)
+		m.askAgain(&m.step, call)
 		return
 	}
 	due := 0
@@ -203,7 +203,7 @@ func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 			due += m.dueAt(t, r)
 		}
 	}
-	m.reply(call, control.DueAck{Term: m.term, Due: due})
+	m.reply(call, control.DueAck{Term: m.number, Due: due})
 }
 
 // dueAt counts the shards of a type that are starting at the region, and the shards of lost and leaving
@@ -265,7 +265,7 @@ func (m *Machine) rolloutView() RolloutView {
 	next, in := m.nextTarget()
 	var still time.Duration
 	if m.rollingOut() {
-		still = m.now.Sub(m.rolloutStep)
+		still = m.now.Sub(m.stepAt)
 	}
 	return RolloutView{
 		Still: still,

@@ -365,7 +365,7 @@ func targetAfter(t *testing.T, events []string) *world {
 			w.run(Member{Node: n, Reachable: true})
 			w.run(calls(n, control.Register{Version: version, Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}))
 		case e == "elect":
-			w.run(Elected{Term: w.m.term + 1, Facts: w.facts})
+			w.run(Elected{Term: w.m.number + 1, Facts: w.facts})
 		case e == "wait":
 			w.wait("3s")
 		case e == "half":
@@ -496,8 +496,8 @@ func TestDue(t *testing.T) {
 		for _, o := range w.step(Received{From: n, Call: 5, Msg: control.CountDue{}}) {
 			switch m := sent(o).(type) {
 			case control.DueAck:
-				if m.Term != w.m.term {
-					t.Errorf("the count is of term %d, want %d", m.Term, w.m.term)
+				if m.Term != w.m.number {
+					t.Errorf("the count is of term %d, want %d", m.Term, w.m.number)
 				}
 				return m.Due
 			case control.NotActive:

@@ -93,11 +93,11 @@ func (m *Machine) sendOrder(t *typeTable, r *row) {
 	r.asked = m.now
 	switch {
 	case r.released:
-		m.send(r.successor, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.next, Table: m.orderTable(t)})
+		m.send(r.successor, control.HostShard{Term: m.number, Shard: r.Shard, Epoch: r.next, Table: m.orderTable(t)})
 	case r.Phase == sharding.HandingOff:
 		m.send(r.Owner, m.handOffOrder(t, r.fact(r.Row)))
 	default:
-		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: m.orderTable(t)})
+		m.send(r.Owner, control.HostShard{Term: m.number, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: m.orderTable(t)})
 	}
 }
 

@@ -181,7 +181,7 @@ func (w *world) checkReplay() {
 		return
 	}
 	other := New(w.cfg)
-	other.Step(w.now, Elected{Term: w.m.term + 1, Facts: w.facts}, nil)
+	other.Step(w.now, Elected{Term: w.m.number + 1, Facts: w.facts}, nil)
 	got, want := fmt.Sprintf("%+v", other.Snapshot()), fmt.Sprintf("%+v", w.m.Snapshot())
 	if got != want {
 		w.t.Fatalf("folding the facts gives\n%s\nthe machine has\n%s", got, want)
@@ -266,7 +266,7 @@ func (w *world) do(line string) {
 	case "ended": // ended 7: nobody waits for the answer any more
 		w.run(CallEnded{Call: control.Call(number(w.t, args[0]))})
 	case "card": // card g1 300 20ms: the gateway has counted so many commands, each of so long
-		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.version(), Card: card(w.t, args)}})
+		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.version, Card: card(w.t, args)}})
 		w.run(CallEnded{Call: 9})
 	case "braked":
 		v := w.m.View()

@@ -156,8 +156,8 @@ func (m *Machine) endFreeze() {
 func (n Note) size() int { return 16 + len(n.By) + len(n.Reason) }
 
 // note is about now. Facts have times in milliseconds.
-func (m *Machine) note(by, reason string) Note {
-	return Note{By: by, Reason: reason, At: factTime(m.now)}
+func (s *step) note(by, reason string) Note {
+	return Note{By: by, Reason: reason, At: factTime(s.now)}
 }
 
 func factTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }

@@ -100,7 +100,7 @@ func (w *world) steer(r Request, really bool) {
 // hear has all regions know the present route table.
 func (w *world) hear() {
 	for i := range w.m.regions {
-		w.m.regions[i].table = w.m.version()
+		w.m.regions[i].table = w.m.version
 	}
 }
 

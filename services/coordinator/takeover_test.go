@@ -210,7 +210,7 @@ func TestRegionGeneration(t *testing.T) {
 	}
 	m := New(DefaultConfig())
 	m.Step(time.Unix(1e6, 0), Elected{Term: 1, Generation: 7}, nil)
-	for _, from := range []sharding.Version{{}, m.version()} {
+	for _, from := range []sharding.Version{{}, m.version} {
 		if d := m.delta(from); d.Generation != 7 {
 			t.Errorf("the table after %v is of generation %v", from, d.Generation)
 		}

@@ -258,7 +258,7 @@ func (t *Tenure) stepDown(why string) {
 	}
 	t.step(Deposed{})
 	for _, call := range gate.End() { // the facts behind these answers are not durable
-		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.knownActive.Node, Term: t.m.knownActive.Term}})
+		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.known.Node, Term: t.m.known.Term}})
 	}
 	t.emit(SteppedDown{Term: term, Why: why, Resigned: t.resigned})
 }

@@ -30,17 +30,17 @@ func (m *Machine) Hosts(typ sharding.EntityType) (list []RegionName, err error) 
 }
 
 // OwnerOf returns the region that owns a shard; the zero node: none does, or there is no such shard.
-func (m *Machine) OwnerOf(s sharding.ShardID) sharding.NodeID {
-	if _, r := m.find(s); r != nil {
+func (tab *table) OwnerOf(s sharding.ShardID) sharding.NodeID {
+	if _, r := tab.find(s); r != nil {
 		return r.Owner
 	}
 	return sharding.NodeID{}
 }
 
 // ShardOf returns the shard of an entity; the zero shard: its type is not declared.
-func (m *Machine) ShardOf(e sharding.Entity) sharding.ShardID {
-	if i, found := m.searchType(e.Type); found {
-		return m.types[i].desc.ShardOf(e.ID)
+func (tab *table) ShardOf(e sharding.Entity) sharding.ShardID {
+	if i, found := tab.searchType(e.Type); found {
+		return tab.types[i].desc.ShardOf(e.ID)
 	}
 	return sharding.ShardID{}
 }
@@ -66,8 +66,8 @@ const mostLoaded = 10
 
 // MostLoaded returns the served shards whose reported loads cost most, the costliest first: at most 10, and only those
 // that cost at least so many processors.
-func (m *Machine) MostLoaded(weights allocation.Weights, least float64) (list []LoadedShard) {
-	for _, t := range m.types {
+func (tab *table) MostLoaded(weights allocation.Weights, least float64) (list []LoadedShard) {
+	for _, t := range tab.types {
 		for i := range t.loads {
 			row := &t.rows[i]
 			if row.Phase != sharding.Serving {

@@ -102,7 +102,7 @@ type RegionView struct {
 func (m *Machine) View() View {
 	full := m.full()
 	v := View{
-		Active: m.active, Term: m.term, Known: m.knownActive, Version: full.Version,
+		Active: m.active, Term: m.number, Known: m.known, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
 		Types: full.Types, Rows: full.Rows, Causes: make([]sharding.Cause, 0, len(full.Rows)),
 		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg),
@@ -131,7 +131,7 @@ func (m *Machine) viewOf(r *region) RegionView {
 		Journal: r.journal.state, Stays: m.staying(r),
 	}
 	if r.load.reports > 0 {
-		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.loadOf(r), r.load.node, true, m.measuredOf(r)
+		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.loadOf(r), r.load.node, true, m.measuredOf(&m.step, r)
 	}
 	for _, t := range m.types {
 		shards := t.shardsOf(r.node)
