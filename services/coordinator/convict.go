@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // A region that starts reports how its previous process has ended, and which turns ran then (control.Crash).
@@ -74,7 +75,7 @@ func (m *Machine) crashed(name string, c control.Crash) {
 	if slices.ContainsFunc(c.Turns, m.quarantinedTurn) && !mutant.On("quarantine-culprit") {
 		return // this entity has surely ended the region, which did not know yet that it is quarantined
 	}
-	crash := CountedCrash{Process: c.Of, Region: name, At: factTime(m.now.Add(-c.Ago)), Evident: c.Cause != "" || c.Evidence != ""}
+	crash := CountedCrash{Process: c.Of, Region: name, At: fact.Time(m.now.Add(-c.Ago)), Evident: c.Cause != "" || c.Evidence != ""}
 	var charges []*charge
 	for i, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
 		f, counts := m.suspect(turn, crash, &c)
@@ -119,7 +120,7 @@ func (m *Machine) suspect(turn control.CrashedTurn, crash CountedCrash, c *contr
 	if crash.Evident {
 		f.Cause = clip(cmp.Or(c.Cause, c.Evidence), maxCrashText)
 	}
-	f.Note = m.note("roost", "a turn of it ran when "+f.regions()+" ended"+f.explained())
+	f.Note = m.note("roost", "a turn of it ran when "+f.Regions()+" ended"+f.Explained())
 	return f, true
 }
 
@@ -158,6 +159,6 @@ func (m *Machine) convict(charges []*charge, explained, evident bool) {
 	for _, c := range guilty {
 		f := &c.fact
 		f.State = Quarantined
-		f.Note = m.note("roost", clip("its "+f.turn()+" ended "+f.regions()+f.explained(), m.cfg.MaxReason))
+		f.Note = m.note("roost", clip("its "+f.Turn()+" ended "+f.Regions()+f.Explained(), m.cfg.MaxReason))
 	}
 }

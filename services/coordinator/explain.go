@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // Decisions are stored as facts. For people, the coordinator also emits an explanation of each decision:
@@ -129,7 +130,7 @@ func (a Against) String() string {
 // explain emits an explanation.
 func (m *Machine) explain(d Explanation) {
 	m.explanations++
-	d.Term, d.N, d.At = m.number, m.explanations, factTime(m.now)
+	d.Term, d.N, d.At = m.number, m.explanations, fact.Time(m.now)
 	m.emit(Explained{Explanation: d})
 }
 

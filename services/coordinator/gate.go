@@ -296,17 +296,17 @@ func factSize(f Fact) int {
 		}
 		return n
 	case DrainFact:
-		return 2*numbers + len(f.Region.Addr) + f.Note.size()
+		return 2*numbers + len(f.Region.Addr) + f.Note.Size()
 	case CordonFact:
-		return 2*numbers + len(f.Region) + f.Note.size()
+		return 2*numbers + len(f.Region) + f.Note.Size()
 	case FreezeFact:
-		return 2*numbers + f.Note.size()
+		return 2*numbers + f.Note.Size()
 	case PinFact:
-		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
+		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.Size()
 	case MoveFact:
-		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
+		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.Size()
 	case QuarantineFact:
-		n := 4*numbers + len(f.Entity.Type) + len(f.Entity.ID) + len(f.Command) + len(f.Cause) + f.Note.size()
+		n := 4*numbers + len(f.Entity.Type) + len(f.Entity.ID) + len(f.Command) + len(f.Cause) + f.Note.Size()
 		for _, c := range f.Crashes {
 			n += 32 + len(c.Region)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -23,51 +22,6 @@ import (
 //   - quarantine_request.go: what operators request
 //   - this file: the facts, their limits, and how the route table shows them to regions
 
-// QuarantineState is the state of an entity: whether it may run.
-type QuarantineState uint8
-
-// The states. The numbers are stored, so a number must keep its meaning.
-const (
-	Released    QuarantineState = iota // neither suspected nor quarantined, or not any more
-	Suspected                          // its turns run, but not concurrently with another suspect
-	Quarantined                        // it does not run
-)
-
-// String returns the name of the state.
-func (s QuarantineState) String() string {
-	switch s {
-	case Released:
-		return "released"
-	case Suspected:
-		return "suspect"
-	case Quarantined:
-		return "quarantined"
-	}
-	return "unknown"
-}
-
-// QuarantineFact: the entity is a suspect, or quarantined, or neither any more.
-type QuarantineFact struct {
-	Entity sharding.Entity
-	State  QuarantineState
-	// Command is the command that ran at the newest crash; "": the entity was started or stopped then, or an
-	// operator has quarantined it without a crash.
-	Command string
-	// Cause is the evidence of the newest crash with evidence: what the runtime wrote, an exit status, or a full memory.
-	Cause   string
-	Crashes []CountedCrash // oldest first
-	Note
-}
-
-// CountedCrash is a crash of a region during which the entity ran.
-type CountedCrash struct {
-	Process sharding.NodeUID
-	Region  string // the name of the region
-	At      time.Time
-	// Evident is true if something shows that the process was not killed from outside.
-	Evident bool
-}
-
 // QuarantineChanged tells the log that an entity has another state.
 type QuarantineChanged struct{ QuarantineFact }
 
@@ -75,7 +29,6 @@ type QuarantineChanged struct{ QuarantineFact }
 // Config.MaxQuarantined entities are quarantined.
 type QuarantineFull struct{ Entity sharding.Entity }
 
-func (QuarantineFact) fact()      {}
 func (QuarantineChanged) output() {}
 func (QuarantineFull) output()    {}
 
@@ -109,14 +62,8 @@ func (m *Machine) applyQuarantine(f QuarantineFact) {
 func (t *typeTable) showQuarantine() {
 	t.desc.Quarantined = nil
 	for _, f := range t.suspects {
-		t.desc.Quarantined = append(t.desc.Quarantined, sharding.Quarantined{ID: f.Entity.ID, Suspect: f.State == Suspected, Why: f.text()})
+		t.desc.Quarantined = append(t.desc.Quarantined, sharding.Quarantined{ID: f.Entity.ID, Suspect: f.State == Suspected, Why: f.Text()})
 	}
-}
-
-// text returns why an entity is quarantined, for the senders whose commands are refused.
-func (f *QuarantineFact) text() string {
-	return fmt.Sprintf("since %s, %s: %s. See roost entity quarantine; roost entity quarantine %s/%s --undo ends it",
-		f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"), f.Entity.Type, f.Entity.ID)
 }
 
 // orderTable returns the version of the table that a region must know before it takes a shard of the type.
@@ -205,29 +152,6 @@ func (m *Machine) freshCrashes(list []CountedCrash) (fresh []CountedCrash) {
 		}
 	}
 	return fresh
-}
-
-func (f *QuarantineFact) turn() string {
-	if f.Command == "" {
-		return "start or stop"
-	}
-	return "command " + f.Command
-}
-
-// regions lists the names of the regions that ended.
-func (f *QuarantineFact) regions() string {
-	var names []string
-	for _, c := range f.Crashes {
-		names = append(names, cmp.Or(c.Region, "a region"))
-	}
-	return strings.Join(names, ", ")
-}
-
-func (f *QuarantineFact) explained() string {
-	if f.Cause == "" {
-		return " (or was killed from outside)"
-	}
-	return " (" + f.Cause + ")"
 }
 
 // clip returns at most so many bytes of a text, without bytes that are not valid text.

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -56,7 +55,7 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	e.Remarks = m.aboutQuarantine(t, in, state)
 	if e.Already {
 		if has {
-			e.Remarks = append(e.Remarks, t.suspects[at].since())
+			e.Remarks = append(e.Remarks, t.suspects[at].Since())
 		}
 		if in.Reason != "" && !(has && t.suspects[at].Reason == in.Reason) {
 			_, r := m.rowOf(in.Entity)
@@ -93,11 +92,6 @@ func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state Quara
 		remarks = append(remarks, "the type is volatile: the entity's state in memory is lost")
 	}
 	return remarks
-}
-
-// since says since when, by whom and why an entity is quarantined.
-func (f *QuarantineFact) since() string {
-	return fmt.Sprintf("it has been quarantined since %s, by %s: %s", f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"))
 }
 
 // rowOf returns the row of an entity's shard; nil: there is no such type.

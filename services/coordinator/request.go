@@ -9,6 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // A request of an operator about placement is first given to [Machine.Preview], which computes the answer
@@ -364,7 +365,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		until = m.now.Add(in.For)
 	}
 	if !until.IsZero() {
-		until = factTime(until)
+		until = fact.Time(until)
 	}
 	switch {
 	case in.For < 0 || in.For > 0 && !in.Until.IsZero():

@@ -3,10 +3,10 @@ package coordinator
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // Operators steer placement by requests. Each request is stored as a fact, with its sender and its
@@ -21,12 +21,6 @@ type steering struct {
 	moves   []MoveFact   // moves that are in progress, sorted by shard
 	// lastFact is the number of the newest of these facts in this term. Pins and drains count too.
 	lastFact uint64
-}
-
-// Note names the sender of a request, its reason, and its time. The reason may be empty.
-type Note struct {
-	By, Reason string
-	At         time.Time
 }
 
 func (m *Machine) searchDrain(region sharding.NodeID) (int, bool) {
@@ -152,15 +146,10 @@ func (m *Machine) endFreeze() {
 	}
 }
 
-// size is about the length of a note as stored, never less.
-func (n Note) size() int { return 16 + len(n.By) + len(n.Reason) }
-
 // note is about now. Facts have times in milliseconds.
 func (s *step) note(by, reason string) Note {
-	return Note{By: by, Reason: reason, At: factTime(s.now)}
+	return Note{By: by, Reason: reason, At: fact.Time(s.now)}
 }
-
-func factTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
 // SteeringView has the requests of operators that are in effect. It shares nothing that is written to
 // later.
