@@ -21,7 +21,7 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.Form
 		}
 	}
 	m.scratch = v
-	return allocation.View{Type: t.desc.Type, Regions: v, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
+	return allocation.View{Type: t.desc.Type, Regions: v, Pins: m.intent.Pinned(t.desc.Type), ShardLoads: m.shardLoads(t)}
 }
 
 // choose returns the node that is to own the shard of a row. The node reads the forms, and is not the node
@@ -62,12 +62,12 @@ func (m *Machine) succeeds(t *typeTable, r *row, except sharding.NodeID, forms s
 // is not cordoned. If there is no such region, a new choice would be no better. It might even fall on the
 // former owner, and then the next plan would move the shard again.
 func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
-	pin, cordoned := t.pin(r.Shard), m.cordoned(to.name)
+	pin, cordoned := m.intent.PinnedTo(r.Shard), m.intent.Cordoned(to.name)
 	if to.name == pin || pin == "" && !cordoned || mutant.On("successor-wanted") {
 		return true
 	}
 	return !slices.ContainsFunc(m.regions, func(o region) bool {
-		better := o.name == pin && pin != "" || cordoned && !m.cordoned(o.name)
+		better := o.name == pin && pin != "" || cordoned && !m.intent.Cordoned(o.name)
 		return better && o.node != except && o.candidate() && o.readable(t, forms)
 	})
 }
@@ -240,7 +240,7 @@ func (m *Machine) causeOfLeaving(owner *region) sharding.Cause {
 	switch {
 	case !owner.leaving():
 		return sharding.CauseDrain
-	case m.frozenByRollout() && owner.version != m.target.Version:
+	case m.frozenByRollout() && owner.version != m.intent.Target().Version:
 		return sharding.CauseRollout
 	}
 	return sharding.CauseLeave

@@ -24,13 +24,8 @@ type typeTable struct {
 	host    string          // a region that hosts the type, or the last one in this term that did
 	// unhosted is the time when the type lost its last host, in this term; zero: some region hosts the type.
 	unhosted time.Time
-	pins     map[uint32]PinFact // by the index of the shard
-	// suspects are the suspects and the quarantined entities, sorted by id. quarantineChanged is the n
-	// of the last change of them in this term.
-	suspects          []QuarantineFact
+	// quarantineChanged is the number of the last change of the quarantined entities and suspects, in this term.
 	quarantineChanged uint64
-	// pinned has the pins for views; nil: not made since the last change.
-	pinned map[sharding.ShardID]string
 	// loads has the known loads of the shards, by index. shown has the same for views. nil: no load is known.
 	loads    []shardLoad
 	shown    []allocation.ShardLoad
@@ -108,7 +103,7 @@ func (m *Machine) commit(f Fact, consequences ...Output) {
 	m.apply(f)
 	if mutant.On("persist-before-send") {
 		m.out = append(m.out, consequences...)
-		m.wake(&m.step, &m.table)
+		m.wake(&m.step)
 		m.persist(f, false)
 		return
 	}
@@ -142,7 +137,7 @@ func (m *Machine) persist(f Fact, joined bool) {
 	case TargetFact:
 		m.targetFact = m.lastFact
 	case DrainFact, CordonFact, FreezeFact, PinFact, MoveFact, QuarantineFact:
-		m.steering.lastFact = m.lastFact
+		m.wishFact = m.lastFact
 	}
 }
 
@@ -156,14 +151,12 @@ func (m *Machine) apply(f Fact) {
 		m.applyRow(f)
 	case DrainFact:
 		m.applyDrain(f)
-	case TargetFact:
-		m.applyTarget(f)
-	case CordonFact:
-		m.applyCordon(f)
-	case FreezeFact:
-		m.applyFreeze(f)
+	case TargetFact, CordonFact, FreezeFact:
+		m.intent.Apply(f, m.recovered)
 	case PinFact:
-		m.applyPin(f)
+		if _, r := m.find(f.Shard); r != nil {
+			m.intent.Apply(f, m.recovered)
+		}
 	case MoveFact:
 		m.applyMove(f)
 	case QuarantineFact:
@@ -189,22 +182,17 @@ func (m *Machine) keepUnknown(f UnknownFact) {
 }
 
 func (m *Machine) applyDrain(f DrainFact) {
-	if mutant.On("drain-kept") && m.active && !m.recovered {
-		return // a wish of an earlier term
-	}
-	i, found := m.searchDrain(f.Region)
-	switch {
-	case f.Region.IsZero():
-		return
-	case f.Resume && found:
-		m.drained = slices.Delete(m.drained, i, i+1)
-	case !f.Resume && found:
-		m.drained[i] = f
-	case !f.Resume:
-		m.drained = slices.Insert(m.drained, i, f)
-	}
+	m.intent.Apply(f, m.recovered)
 	if r := m.region(f.Region); r != nil {
-		r.draining = !f.Resume
+		_, r.draining = m.intent.Drain(f.Region)
+	}
+}
+
+// applyMove keeps the wish as long as the shard is handed off: then the move was carried out,
+// or something else has happened to the shard. The fact of the row comes first.
+func (m *Machine) applyMove(f MoveFact) {
+	if _, r := m.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
+		m.intent.Apply(f, m.recovered)
 	}
 }
 
@@ -225,7 +213,7 @@ func (m *Machine) applyType(f TypeFact) {
 	}
 	t := m.types[i]
 	t.desc = d
-	t.showQuarantine()
+	t.desc.Quarantined = m.quarantine.Shown(d.Type)
 	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
 		t.forms = f.Forms
 		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
@@ -266,7 +254,7 @@ func (m *Machine) applyRow(f RowFact) {
 		m.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
 	}
 	m.allocated += toInt(last.Epoch == 0)
-	m.endMove(next)
+	m.intent.EndMove(next)
 	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
 	m.budget.count(&before, r)
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // Check verifies what holds between any two steps: the order and the counts of everything kept, epochs that are
@@ -39,16 +40,13 @@ func (m *Machine) Check() error {
 	if m.recovered && len(m.awaited) > 0 {
 		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
 	}
-	if !slices.IsSortedFunc(m.drained, func(a, b DrainFact) int { return a.Region.Compare(b.Region) }) {
-		return fmt.Errorf("the drained regions are not sorted")
-	}
 	for i := range m.regions {
 		r := &m.regions[i]
-		if _, drained := m.searchDrain(r.node); r.draining != drained {
+		if _, drained := m.intent.Drain(r.node); r.draining != drained {
 			return fmt.Errorf("%v is drained: %t, and the facts say otherwise", r.node, r.draining)
 		}
 	}
-	if err := m.checkSteering(); err != nil {
+	if err := m.checkIntent(); err != nil {
 		return err
 	}
 	if err := m.checkQuarantine(); err != nil {
@@ -153,31 +151,23 @@ func (m *Machine) checkLoads() error {
 	return nil
 }
 
-// checkSteering checks what operators want: the lists, their order and limits, and that each move belongs to a shard
-// that moves.
-func (m *Machine) checkSteering() error {
-	if !slices.IsSortedFunc(m.steering.cordons, func(a, b CordonFact) int { return cmp.Compare(a.Region, b.Region) }) || len(m.steering.cordons) > m.cfg.MaxCordons {
-		return fmt.Errorf("the %d cordons are too many, or not sorted: %+v", len(m.steering.cordons), m.steering.cordons)
+// checkIntent checks what operators want: its limits, that each move belongs to a shard that moves, and that each pin
+// belongs to a shard.
+func (m *Machine) checkIntent() error {
+	if n := m.intent.Len(intent.Cordons); n > m.cfg.MaxCordons {
+		return fmt.Errorf("%d names are cordoned, at most %d may be", n, m.cfg.MaxCordons)
 	}
-	for i, f := range m.steering.moves {
-		if i > 0 && m.steering.moves[i-1].Shard.Compare(f.Shard) >= 0 {
-			return fmt.Errorf("the moves are not sorted at %v", f.Shard)
-		}
+	for f := range intent.All[MoveFact](&m.intent, intent.Moves) {
 		if _, r := m.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
 			return fmt.Errorf("%v is moved to %s, and its row is %+v", f.Shard, f.Region, r)
 		}
 	}
-	for _, t := range m.types {
-		for i, p := range t.pins { // order-free: any of them is an error
-			if i != p.Shard.Index || p.Region == "" || p.Shard.Type != t.desc.Type || int(i) >= len(t.rows) {
-				return fmt.Errorf("the pin %+v is out of place", p)
-			}
-		}
-		if t.pinned != nil && len(t.pinned) != len(t.pins) {
-			return fmt.Errorf("%d shards of %s are pinned, a view has %d", len(t.pins), t.desc.Type, len(t.pinned))
+	for p := range intent.All[PinFact](&m.intent, intent.Pins) {
+		if _, r := m.find(p.Shard); r == nil {
+			return fmt.Errorf("the pin %+v is about no shard", p)
 		}
 	}
-	return nil
+	return m.intent.Check()
 }
 
 func (m *Machine) checkStandby() error {
@@ -187,10 +177,12 @@ func (m *Machine) checkStandby() error {
 	if m.planning || len(m.expectedShards) > 0 {
 		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expectedShards))
 	}
-	if len(m.steering.cordons) > 0 || len(m.steering.moves) > 0 || m.steering.freeze.Frozen {
-		return fmt.Errorf("a standby knows what operators want: %+v", m.steering)
+	for kind := intent.Drains; kind <= intent.Moves; kind++ {
+		if m.intent.Len(kind) > 0 {
+			return fmt.Errorf("a standby knows what operators want: %+v", m.intent)
+		}
 	}
-	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.version.N > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
+	if len(m.types) > 0 || len(m.waiting) > 0 || m.version.N > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.version.N)
 	}
 	for i := range m.regions {

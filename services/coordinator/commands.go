@@ -65,8 +65,9 @@ func (l *liveness) anyRegion(is func(*region) bool) bool {
 
 // targetAway reports whether no registered region has the target version.
 func (m *Machine) targetAway() bool {
-	return m.target.Version != "" && !m.anyRegion(func(r *region) bool {
-		return r.registered && r.version == m.target.Version
+	target := m.intent.Target().Version
+	return target != "" && !m.anyRegion(func(r *region) bool {
+		return r.registered && r.version == target
 	})
 }
 

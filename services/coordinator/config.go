@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // Config holds the limits of a [Machine]. Start from [DefaultConfig]. Its keys are complete.
@@ -294,6 +295,11 @@ func DefaultConfig() Config {
 		MaxForms:                 1024,
 		MaxUnknownFacts:          4096,
 	}
+}
+
+// quarantine returns the settings of quarantines.
+func (c *Config) quarantine() quarantine.Limits {
+	return quarantine.Limits{Crashes: c.QuarantineCrashes, Window: c.QuarantineWindow, Max: c.MaxQuarantined, MaxReason: c.MaxReason}
 }
 
 // strategy returns the strategy of a type.

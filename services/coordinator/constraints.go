@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // If a constraint would leave a shard unserved, the constraint is broken instead. Operators want to know if
@@ -60,14 +61,13 @@ func (m *Machine) breaking(c allocation.Broken) (n int) {
 			}
 		}
 	case allocation.BrokenPin:
-		for _, t := range m.types {
-			for _, p := range t.pins { // order-free: they are counted
-				at := m.region(t.rows[p.Shard.Index].expectedOwner())
-				n += toInt(at != nil && at.name != p.Region)
-			}
+		for p := range intent.All[PinFact](&m.intent, intent.Pins) {
+			_, row := m.find(p.Shard)
+			at := m.region(row.expectedOwner())
+			n += toInt(at != nil && at.name != p.Region)
 		}
 	case allocation.BrokenCordon:
-		for _, c := range m.steering.cordons {
+		for c := range intent.All[CordonFact](&m.intent, intent.Cordons) {
 			n += m.cordonView(c).Since
 		}
 	case allocation.BrokenZone:

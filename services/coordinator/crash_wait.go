@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // A shard that loses one region after the other may have an entity that ends them. Only the processes that are
@@ -25,49 +25,19 @@ import (
 const (
 	// crashSoon is how soon after a region was given a shard its loss may be the fault of an entity of that shard.
 	crashSoon = 30 * time.Second
-	// maxReports bounds the processes whose reports are remembered.
-	maxReports = 1024
 	// patienceDoublings bounds the doublings of Config.CrashPatience: up to 48 s with the default. Platforms wait
 	// longer and longer before they start a process again that ends again and again.
 	patienceDoublings = 4
 )
 
-// crashReport holds what a region reported about the end of a process.
-type crashReport struct {
-	process sharding.NodeUID
-	ran     []sharding.Entity // entities that had a turn running
-	more    bool              // the report has more turns than ran lists
-}
-
-// keepReport remembers the report about a process, the first one if there are several.
-func (m *Machine) keepReport(c control.Crash) {
-	if m.report(c.Of) != nil {
-		return
-	}
-	r := crashReport{process: c.Of, more: len(c.Turns) > maxCrashTurns}
-	for _, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
-		r.ran = append(r.ran, turn.Entity)
-	}
-	m.crashes = append(m.crashes[max(0, len(m.crashes)-maxReports+1):], r)
-	m.due = true // shards may wait for this report
-}
-
-// report returns the report about a process; nil: there is none.
-func (m *Machine) report(process sharding.NodeUID) *crashReport {
-	if i := slices.IndexFunc(m.crashes, func(r crashReport) bool { return r.process == process }); i >= 0 {
-		return &m.crashes[i]
-	}
-	return nil
-}
-
 // clears reports whether a report shows that no entity of the shard ran, apart from quarantined ones.
-func (m *Machine) clears(report *crashReport, shard sharding.ShardID) bool {
-	if report == nil || report.more || mutant.On("quarantine-others") {
+func (m *Machine) clears(report *quarantine.Report, shard sharding.ShardID) bool {
+	if report == nil || report.More || mutant.On("quarantine-others") {
 		return false
 	}
-	return !slices.ContainsFunc(report.ran, func(e sharding.Entity) bool {
+	return !slices.ContainsFunc(report.Ran, func(e sharding.Entity) bool {
 		_, row := m.rowOf(e)
-		return row != nil && row.Shard == shard && !m.quarantinedTurn(control.CrashedTurn{Entity: e})
+		return row != nil && row.Shard == shard && !m.quarantine.Quarantined(e)
 	})
 }
 
@@ -91,7 +61,7 @@ func (m *Machine) waitsForReport(r *row) bool {
 				continue
 			}
 		}
-		report := m.report(of.UID)
+		report := m.quarantine.Report(of.UID)
 		if m.clears(report, r.Shard) {
 			break
 		}

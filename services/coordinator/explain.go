@@ -146,14 +146,14 @@ func (m *Machine) explainRow(kind ExplanationKind, t *typeTable, r *row, f RowFa
 	if mutant.On("explanation-cause") {
 		d.Cause = r.cause
 	}
-	if pin, found := t.pins[r.Shard.Index]; found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
+	if pin, found := m.intent.Pin(r.Shard); found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
 		d.By, d.Reason = pin.By, pin.Reason
 	}
-	if move, found := m.steering.searchMove(r.Shard); found && f.Cause == sharding.CauseMove {
-		d.By, d.Reason = m.steering.moves[move].By, m.steering.moves[move].Reason
+	if move, found := m.intent.Move(r.Shard); found && f.Cause == sharding.CauseMove {
+		d.By, d.Reason = move.By, move.Reason
 	}
-	if drain, found := m.searchDrain(r.Owner); found && f.Cause == sharding.CauseDrain {
-		d.By, d.Reason = m.drained[drain].By, m.drained[drain].Reason
+	if drain, found := m.intent.Drain(r.Owner); found && f.Cause == sharding.CauseDrain {
+		d.By, d.Reason = drain.By, drain.Reason
 	}
 	if forms := f.Before; !to.IsZero() {
 		if kind == HandedOff {
@@ -252,7 +252,7 @@ func (m *Machine) weight(t *typeTable, r *region) Weighed {
 // against returns the main reason why region o did not get the shard. Region o has more shards of the
 // type than the chosen region by the given number.
 func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, o *region, more int) Against {
-	pin := t.pin(r.Shard)
+	pin := m.intent.PinnedTo(r.Shard)
 	switch {
 	case o.node == r.Owner:
 		return AgainstOwner
@@ -274,9 +274,9 @@ func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, 
 		return AgainstCapacity
 	case pin != "" && o.name != pin:
 		return AgainstPin
-	case m.cordoned(o.name):
+	case m.intent.Cordoned(o.name):
 		return AgainstCordon
-	case m.frozenByRollout() && o.version != m.target.Version && chosen.version == m.target.Version:
+	case m.frozenByRollout() && o.version != m.intent.Target().Version && chosen.version == m.intent.Target().Version:
 		return AgainstVersion
 	case r.successor == chosen.node:
 		return AgainstSuccessor
@@ -350,7 +350,8 @@ func (m *Machine) Shard(id sharding.ShardID) (v ShardView, of sharding.TypeDesc)
 		return v, t.desc
 	}
 	r := &t.rows[id.Index]
-	v = ShardView{Row: r.Row, Region: m.label(r.Owner), Next: m.label(r.successor), Cause: r.cause, Pin: t.pins[id.Index]}
+	v = ShardView{Row: r.Row, Region: m.label(r.Owner), Next: m.label(r.successor), Cause: r.cause}
+	v.Pin, _ = m.intent.Pin(id)
 	return v, t.desc
 }
 

@@ -9,12 +9,16 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting"},
-			"operate":    {"libs/sharding", "libs/mutant"},
-			"server/...": {"libs/...", "proto/...", "services/coordinator/..."},
-			"cmd/...":    {"libs/backends/all", "services/coordinator/server/..."},
+			".":                   {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting", "services/coordinator/internal/..."},
+			"internal/fact":       {"libs/sharding", "libs/control"},
+			"internal/intent":     {"libs/sharding", "libs/mutant", "services/coordinator/internal/fact"},
+			"internal/quarantine": {"libs/sharding", "libs/control", "libs/mutant", "services/coordinator/internal/fact"},
+			"operate":             {"libs/sharding", "libs/mutant"},
+			"server/...":          {"libs/...", "proto/...", "services/coordinator/..."},
+			"cmd/...":             {"libs/backends/all", "services/coordinator/server/..."},
 		},
-		Never: []string{"services/region/...", "services/gateway/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
-		Pure:  []string{".", "operate"},
+		Never:    []string{"services/region/...", "services/gateway/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+		Pure:     []string{".", "operate", "internal/fact", "internal/intent", "internal/quarantine"},
+		Undriven: []string{"internal/fact", "internal/intent", "internal/quarantine"},
 	})
 }

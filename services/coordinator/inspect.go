@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // Clone returns an independent copy. Outputs that were handed out before stay shared, because they are never written
@@ -19,12 +20,11 @@ func (m *Machine) Clone() *Machine {
 	for i := range c.regions {
 		c.regions[i].forms = slices.Clone(c.regions[i].forms)
 	}
-	c.drained = slices.Clone(m.drained)
-	c.steering.cordons, c.steering.moves = slices.Clone(m.steering.cordons), slices.Clone(m.steering.moves)
+	c.intent = m.intent.Clone()
 	c.unknown = slices.Clone(m.unknown)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
-	c.crashes = slices.Clone(m.crashes)
+	c.quarantine = m.quarantine.Clone()
 	c.parked = slices.Clone(m.parked)
 	c.held = slices.Clone(m.held)
 	c.types = make([]*typeTable, len(m.types))
@@ -32,8 +32,6 @@ func (m *Machine) Clone() *Machine {
 		u := *t
 		u.rows = slices.Clone(t.rows)
 		u.owned, u.expected = cloneHoldings(t.owned), cloneHoldings(t.expected)
-		u.pins = maps.Clone(t.pins)
-		u.suspects = slices.Clone(t.suspects) // their crashes are never written to
 		u.loads, u.shown = slices.Clone(t.loads), slices.Clone(t.shown)
 		c.types[i] = &u
 	}
@@ -136,7 +134,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	if !m.active {
 		return s.b
 	}
-	if !m.recovered || len(m.drained) > 0 && now.Sub(m.since) < m.cfg.RecoveryWait {
+	if !m.recovered || m.intent.Len(intent.Drains) > 0 && now.Sub(m.since) < m.cfg.RecoveryWait {
 		s.time(m.since)
 	}
 	s.time(m.rebalanced)
@@ -155,22 +153,13 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for _, n := range m.awaited {
 		s.node(n)
 	}
-	s.uint(uint64(len(m.drained)))
-	for _, f := range m.drained {
-		s.node(f.Region)
-		s.note(f.Note)
-	}
-	s.steering(&m.steering)
+	s.intent(&m.intent)
 	s.bool(m.untold)
 	for _, f := range m.unknown {
 		s.text(f.Name)
 		s.text(f.Payload)
 	}
 	s.bool(m.lost)
-	s.text(m.target.Version)
-	for _, v := range m.target.Seen {
-		s.text(v)
-	}
 	if m.rollingOut() {
 		s.time(m.stepAt)
 	}
@@ -189,11 +178,11 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.stored = m.stored
 	s.fact(m.lastFact)
 	s.fact(m.targetFact)
-	s.fact(m.steering.lastFact)
-	for _, r := range m.crashes {
-		s.uint(uint64(r.process))
-		s.bool(r.more)
-		for _, e := range r.ran {
+	s.fact(m.wishFact)
+	for _, r := range m.quarantine.Reports() {
+		s.uint(uint64(r.Process))
+		s.bool(r.More)
+		for _, e := range r.Ran {
 			s.text(string(e.Type))
 			s.text(string(e.ID))
 		}
@@ -208,11 +197,11 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 
 // quarantine appends what decides about suspects and quarantined entities.
 func (s *state) quarantine(m *Machine, t *typeTable) {
-	if m.cfg.QuarantineCrashes == 0 && len(t.suspects) == 0 {
+	if m.cfg.QuarantineCrashes == 0 && len(m.quarantine.Of(t.desc.Type)) == 0 {
 		return
 	}
 	s.uint(t.quarantineChanged)
-	for _, f := range t.suspects {
+	for _, f := range m.quarantine.Of(t.desc.Type) {
 		s.text(string(f.Entity.ID))
 		s.uint(uint64(f.State))
 		for _, c := range f.Crashes {
@@ -264,19 +253,33 @@ func (s *state) gateways(g *gateways) {
 	}
 }
 
-func (s *state) steering(v *steering) {
-	s.uint(uint64(len(v.cordons)))
-	for _, c := range v.cordons {
-		s.text(c.Region)
-		s.uint(uint64(c.After))
-		s.note(c.Note)
+func (s *state) intent(in *intent.Intent) {
+	for kind := intent.Drains; kind <= intent.Moves; kind++ {
+		s.uint(uint64(in.Len(kind)))
 	}
-	if s.bool(v.freeze.Frozen); v.freeze.Frozen {
-		s.time(v.freeze.Until)
-		s.note(v.freeze.Note)
+	for f := range intent.All[DrainFact](in, intent.Drains) {
+		s.node(f.Region)
+		s.note(f.Note)
 	}
-	s.uint(uint64(len(v.moves)))
-	for _, f := range v.moves {
+	s.text(in.Target().Version)
+	for _, v := range in.Target().Seen {
+		s.text(v)
+	}
+	for f := range intent.All[CordonFact](in, intent.Cordons) {
+		s.text(f.Region)
+		s.uint(uint64(f.After))
+		s.note(f.Note)
+	}
+	if f := in.Freeze(); f.Frozen {
+		s.time(f.Until)
+		s.note(f.Note)
+	}
+	for f := range intent.All[PinFact](in, intent.Pins) {
+		s.text(f.Shard.String())
+		s.text(f.Region)
+		s.note(f.Note)
+	}
+	for f := range intent.All[MoveFact](in, intent.Moves) {
 		s.text(f.Shard.String())
 		s.text(f.Region)
 		s.uint(uint64(f.Epoch))
@@ -334,12 +337,6 @@ func (s *state) table(t *typeTable) {
 	s.fact(t.number)
 	s.text(t.host)
 	s.time(t.unhosted)
-	for _, p := range t.sortedPins() {
-		s.uint(uint64(p.Shard.Index) + 1)
-		s.text(p.Region)
-		s.note(p.Note)
-	}
-	s.uint(0)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Epoch == 0 && !r.wanted {

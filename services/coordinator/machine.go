@@ -8,6 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // Machine is one coordinator, active or standby. It is not safe for concurrent
@@ -19,12 +21,11 @@ type Machine struct {
 	ledger
 	liveness
 	table
-	watches
-	intent
+	intent intent.Intent
 	rollout
-	quarantine
-	budget   budget
-	gateways gateways
+	quarantine quarantine.Quarantine
+	budget     budget
+	gateways   gateways
 	planner
 	review
 	why
@@ -56,7 +57,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Received:
 		m.receive(in)
 	case CallEnded:
-		m.watches.forget(in.Call)
+		m.forget(in.Call)
 	default:
 		if m.active {
 			m.stepActive(in)
@@ -67,7 +68,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	if _, tick := in.(Tick); m.due && m.recovered && (tick || m.declared() <= m.cfg.ReviewAtOnce) {
 		m.reviewRows()
 	}
-	m.wake(&m.step, &m.table)
+	m.wake(&m.step)
 	out, m.out = m.out, nil
 	return out
 }
@@ -110,7 +111,7 @@ func (m *Machine) receive(in Received) bool {
 		if r := m.region(in.From); r != nil {
 			r.table = msg.Version
 		}
-		m.watch(&m.step, &m.ledger, &m.term, &m.table, in.Call, msg.Version)
+		m.watch(&m.step, &m.ledger, &m.term, in.Call, msg.Version)
 	case control.Register:
 		m.register(in.From, in.Call, msg)
 	case control.GracefulShutdown:
@@ -180,7 +181,7 @@ func (m *Machine) elected(in Elected) {
 	}
 	m.due = m.endRecovery(&m.step) || m.due
 	for _, w := range m.held {
-		m.watch(&m.step, &m.ledger, &m.term, &m.table, w.call, w.from)
+		m.watch(&m.step, &m.ledger, &m.term, w.call, w.from)
 	}
 	m.held = nil
 }
@@ -199,8 +200,8 @@ func (m *Machine) deposed() {
 	}
 	*m = Machine{
 		step: m.step, term: term{number: m.number, known: m.known}, liveness: liveness{regions: m.regions},
-		table:   table{version: sharding.Version{Term: m.number}},
-		watches: watches{held: m.held}, planner: planner{plans: m.plans}, scratch: m.scratch,
+		table:   table{version: sharding.Version{Term: m.number}, watches: watches{held: m.held}},
+		planner: planner{plans: m.plans}, scratch: m.scratch,
 	}
 }
 
@@ -230,7 +231,7 @@ func (m *Machine) tick() {
 	m.endOldDrains()
 	m.endFreeze()
 	m.checkTarget()
-	m.expire(&m.step, &m.table)
+	m.expire(&m.step)
 	if !m.hostsDue.IsZero() && !m.now.Before(m.hostsDue) {
 		m.checkHosts()
 	}
@@ -259,7 +260,7 @@ func (m *Machine) tick() {
 func (m *Machine) factsStored(n int) {
 	m.stored = min(m.stored+uint64(max(n, 0)), m.lastFact)
 	m.due = m.due || m.deferred
-	m.unpark(&m.step, &m.table)
+	m.unpark(&m.step)
 }
 
 // pending reports whether the fact with a number is not durable yet. As long as the newest fact about a row or a type

@@ -33,6 +33,9 @@ type ledger struct {
 	// Facts are numbered in each term, from 1. lastFact is the number of the newest fact, and stored is the
 	// number of the newest fact that is durable; 0: there is none.
 	lastFact, stored uint64
+	// targetFact is the number of the newest fact about the target version, and wishFact that of the newest fact about
+	// anything else that operators want.
+	targetFact, wishFact uint64
 	// lost is true if facts were lost in this term or in an earlier one, see [LossFact].
 	lost    bool
 	unknown []UnknownFact // of later releases, oldest first
@@ -62,15 +65,7 @@ type table struct {
 	log     []change
 	// whole is the whole table as it was last sent, see method full.
 	whole sharding.TableDelta
-}
-
-type intent struct {
-	// drained has the drains of operators, sorted by region.
-	drained  []DrainFact
-	steering steering // the other requests of operators that are in effect
-	// target is the target version, and targetFact the number of its newest fact in this term.
-	target     TargetFact
-	targetFact uint64
+	watches
 }
 
 // rollout
@@ -78,11 +73,6 @@ type rollout struct {
 	// stepAt is the time when a region last came or went. goneAt is the time when the last region with the target
 	// version went; zero: some region has it.
 	stepAt, goneAt time.Time
-}
-
-type quarantine struct {
-	// crashes are the processes of regions with a known end, oldest first.
-	crashes []crashReport
 }
 
 type planner struct {

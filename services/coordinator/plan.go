@@ -129,7 +129,7 @@ var causes = map[allocation.Reason]sharding.Cause{
 
 // balances reports whether shards may move for balance now.
 func (m *Machine) balances() bool {
-	return m.recovered && (!m.frozenByRollout() || mutant.On("rollout-freeze")) && !m.frozenByOperator() &&
+	return m.recovered && (!m.frozenByRollout() || mutant.On("rollout-freeze")) && !m.intent.Frozen(m.now) &&
 		!m.anyRegion(func(r *region) bool { return !r.reachable })
 }
 
@@ -137,7 +137,7 @@ func (m *Machine) balances() bool {
 // regions that do not reach the journal, or have reached it again only recently, and regions whose name
 // another one holds.
 func (m *Machine) typeView(t *typeTable) allocation.View {
-	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
+	v := allocation.View{Type: t.desc.Type, Pins: m.intent.Pinned(t.desc.Type), ShardLoads: m.shardLoads(t)}
 	for i := range m.regions {
 		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && m.holder(r) == nil {
 			rv := m.regionView(t, r)
@@ -157,7 +157,7 @@ func (m *Machine) typeView(t *typeTable) allocation.View {
 func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: m.expectedShards[r.node], Load: m.loadOf(r), Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+		Total: m.expectedShards[r.node], Load: m.loadOf(r), Cordoned: m.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 

@@ -146,12 +146,12 @@ func (m *Machine) heldBack() (why []string) {
 	if !m.recovered {
 		why = append(why, fmt.Sprintf("nothing moves yet: the coordinator has just become active and waits for the regions for up to %v", m.cfg.RecoveryWait))
 	}
-	if m.frozenByOperator() {
-		f := m.steering.freeze
+	if m.intent.Frozen(m.now) {
+		f := m.intent.Freeze()
 		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost placement freeze --undo", who(f.By), because(f.Reason)))
 	}
 	if m.frozenByRollout() {
-		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.target.Version))
+		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.intent.Target().Version))
 	}
 	for i := range m.regions {
 		switch r := &m.regions[i]; {

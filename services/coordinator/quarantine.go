@@ -1,26 +1,12 @@
 package coordinator
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// One entity may end the whole process of its region: by os.Exit, by a panic in a goroutine of its own, by
-// taking all memory. Then the shard goes to the next region, the command is delivered again, and that region
-// ends too. The coordinator finds such entities and quarantines them: their regions do not run them, and serve
-// the other entities of their shards.
-//
-// The parts are in these files:
-//
-//   - convict.go: which entities are suspects, and which are quarantined, from the reports about crashes
-//   - crash_wait.go: shards that wait for such reports, so that an entity does not end one region after the other
-//   - quarantine_request.go: what operators request
-//   - this file: the facts, their limits, and how the route table shows them to regions
+// What operators request is in quarantine_request.go; shards that wait for reports about crashes are in crash_wait.go.
 
 // QuarantineChanged tells the log that an entity has another state.
 type QuarantineChanged struct{ QuarantineFact }
@@ -32,38 +18,29 @@ type QuarantineFull struct{ Entity sharding.Entity }
 func (QuarantineChanged) output() {}
 func (QuarantineFull) output()    {}
 
-func (t *typeTable) searchSuspect(id sharding.EntityID) (int, bool) {
-	return slices.BinarySearchFunc(t.suspects, id, func(f QuarantineFact, id sharding.EntityID) int { return cmp.Compare(f.Entity.ID, id) })
+// crashed handles the report of a region about how its previous process has ended.
+func (m *Machine) crashed(name string, c control.Crash) {
+	if c.Of == 0 || m.cfg.QuarantineCrashes == 0 {
+		return
+	}
+	if m.quarantine.Keep(c) {
+		m.due = true // shards may wait for this report
+	}
+	known := func(t sharding.EntityType) bool { _, found := m.searchType(t); return found }
+	for _, f := range m.quarantine.Judge(m.now, m.cfg.quarantine(), name, c, known) {
+		m.setQuarantine(f)
+	}
 }
 
 func (m *Machine) applyQuarantine(f QuarantineFact) {
 	i, found := m.searchType(f.Entity.Type)
-	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !m.recovered {
+	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !m.recovered || !m.quarantine.Apply(f) {
 		return
 	}
 	t := m.types[i]
-	at, has := t.searchSuspect(f.Entity.ID)
-	switch {
-	case f.State == Released && has:
-		t.suspects = slices.Delete(t.suspects, at, at+1)
-	case f.State == Released:
-		return
-	case has:
-		t.suspects[at] = f
-	default:
-		t.suspects = slices.Insert(t.suspects, at, f)
-	}
-	t.showQuarantine()
+	t.desc.Quarantined = m.quarantine.Shown(f.Entity.Type)
 	t.changed = m.count(&m.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
 	t.quarantineChanged = t.changed
-}
-
-// showQuarantine writes the suspects and the quarantined entities of a type into the route table.
-func (t *typeTable) showQuarantine() {
-	t.desc.Quarantined = nil
-	for _, f := range t.suspects {
-		t.desc.Quarantined = append(t.desc.Quarantined, sharding.Quarantined{ID: f.Entity.ID, Suspect: f.State == Suspected, Why: f.Text()})
-	}
 }
 
 // orderTable returns the version of the table that a region must know before it takes a shard of the type.
@@ -89,15 +66,16 @@ func (m *Machine) obeyed(t *typeTable, e sharding.Entity) bool {
 	return true
 }
 
-// setQuarantine commits a fact about an entity, if the limits allow it.
+// setQuarantine commits a fact about an entity, if the limits allow it. It makes room for one more suspect: the suspect
+// without a crash for the longest time is released.
 func (m *Machine) setQuarantine(f QuarantineFact) {
-	i, found := m.searchType(f.Entity.Type)
-	if !found {
-		return
-	}
-	if _, has := m.types[i].searchSuspect(f.Entity.ID); !has && f.State != Released && !m.roomForSuspect() {
-		m.emit(QuarantineFull{Entity: f.Entity})
-		return
+	if _, has := m.quarantine.Find(f.Entity); !has && f.State != Released {
+		if full, oldest, found := m.quarantine.Full(m.cfg.quarantine()); full && !found {
+			m.emit(QuarantineFull{Entity: f.Entity})
+			return
+		} else if full {
+			m.commit(QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
+		}
 	}
 	if f.State != Suspected {
 		m.explainRequest(f)
@@ -105,65 +83,9 @@ func (m *Machine) setQuarantine(f QuarantineFact) {
 	m.commit(f, QuarantineChanged{f})
 }
 
-// roomForSuspect makes room for one more suspect: the suspect without a crash for the longest time is
-// released. It reports whether there is room.
-func (m *Machine) roomForSuspect() bool {
-	var oldest *QuarantineFact
-	n := 0
-	for _, t := range m.types {
-		n += len(t.suspects)
-		for i := range t.suspects {
-			if f := &t.suspects[i]; f.State == Suspected && (oldest == nil || f.At.Before(oldest.At)) {
-				oldest = f
-			}
-		}
-	}
-	switch {
-	case n < m.cfg.MaxQuarantined:
-		return true
-	case oldest == nil:
-		return false
-	}
-	m.commit(QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
-	return true
-}
-
 // forgetSuspects releases the suspects all of whose crashes are older than the window.
 func (m *Machine) forgetSuspects() {
-	var old []sharding.Entity
-	for _, t := range m.types {
-		for _, f := range t.suspects {
-			if f.State == Suspected && len(m.freshCrashes(f.Crashes)) == 0 {
-				old = append(old, f.Entity)
-			}
-		}
-	}
-	for _, e := range old {
-		f := QuarantineFact{Entity: e, Note: m.note("roost", fmt.Sprintf("no region has ended for %v while it ran", m.cfg.QuarantineWindow))}
+	for _, f := range m.quarantine.Outdated(m.now, m.cfg.quarantine()) {
 		m.commit(f, QuarantineChanged{f})
 	}
-}
-
-// freshCrashes returns the crashes that are within the window.
-func (m *Machine) freshCrashes(list []CountedCrash) (fresh []CountedCrash) {
-	for _, c := range list {
-		if m.now.Sub(c.At) <= m.cfg.QuarantineWindow || mutant.On("quarantine-window") {
-			fresh = append(fresh, c)
-		}
-	}
-	return fresh
-}
-
-// clip returns at most so many bytes of a text, without bytes that are not valid text.
-func clip(text string, most int) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	return text
 }

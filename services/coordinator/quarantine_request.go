@@ -1,8 +1,8 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -42,22 +42,19 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	if err != nil {
 		return e, nil, err
 	}
-	at, has := t.searchSuspect(in.Entity.ID)
-	state := Released
-	if has {
-		state = t.suspects[at].State
-	}
+	old, has := m.quarantine.Find(in.Entity)
+	state := old.State // Released if there is none
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
-	e.Stored = e.Already && !m.pending(m.steering.lastFact) && (in.Release || m.obeyed(t, in.Entity))
-	if !in.Release && !has && m.suspected() >= m.cfg.MaxQuarantined && !m.hasSuspect() {
+	e.Stored = e.Already && !m.pending(m.wishFact) && (in.Release || m.obeyed(t, in.Entity))
+	if full, _, room := m.quarantine.Full(m.cfg.quarantine()); full && !in.Release && !has && !room {
 		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost entity quarantine", m.cfg.MaxQuarantined)
 	}
 	e.Remarks = m.aboutQuarantine(t, in, state)
 	if e.Already {
 		if has {
-			e.Remarks = append(e.Remarks, t.suspects[at].Since())
+			e.Remarks = append(e.Remarks, old.Since())
 		}
-		if in.Reason != "" && !(has && t.suspects[at].Reason == in.Reason) {
+		if in.Reason != "" && !(has && old.Reason == in.Reason) {
 			_, r := m.rowOf(in.Entity)
 			e.Remarks = append(e.Remarks, fmt.Sprintf("nothing is changed, so the reason given now is not kept; roost shard show %v lists what was decided before", r.Shard))
 		}
@@ -68,7 +65,6 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	if in.Release {
 		f.State = Released
 	} else if has { // keeps the evidence
-		old := t.suspects[at]
 		f.Command, f.Cause, f.Crashes = old.Command, old.Cause, old.Crashes
 	}
 	return e, []Fact{f}, nil
@@ -103,26 +99,6 @@ func (tab *table) rowOf(e sharding.Entity) (*typeTable, *row) {
 	return tab.find(tab.types[i].desc.ShardOf(e.ID))
 }
 
-// suspected counts suspects and quarantined entities.
-func (m *Machine) suspected() (n int) {
-	for _, t := range m.types {
-		n += len(t.suspects)
-	}
-	return n
-}
-
-// hasSuspect reports whether there is a suspect that could make room for an entity.
-func (m *Machine) hasSuspect() bool {
-	for _, t := range m.types {
-		for i := range t.suspects {
-			if t.suspects[i].State == Suspected {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // QuarantineView is a suspect or a quarantined entity, and where its shard is.
 type QuarantineView struct {
 	QuarantineFact
@@ -132,35 +108,21 @@ type QuarantineView struct {
 
 // Quarantine returns the suspects and the quarantined entities, sorted.
 func (m *Machine) Quarantine() (list []QuarantineView) {
-	for _, t := range m.types {
-		for _, f := range t.suspects {
-			_, r := m.rowOf(f.Entity)
-			list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.label(r.Owner)})
-		}
+	for _, f := range m.quarantine.All() {
+		_, r := m.rowOf(f.Entity)
+		list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.label(r.Owner)})
 	}
 	return list
 }
 
-// checkQuarantine checks the lists of suspects and quarantined entities, their order and limit, and that
-// the route table shows them.
+// checkQuarantine checks the suspects and quarantined entities, and that the route table shows them.
 func (m *Machine) checkQuarantine() error {
-	if n := m.suspected(); n > m.cfg.MaxQuarantined {
-		return fmt.Errorf("%d entities are suspected or quarantined, at most %d may be", n, m.cfg.MaxQuarantined)
-	}
 	for _, t := range m.types {
-		if len(t.suspects) != len(t.desc.Quarantined) {
-			return fmt.Errorf("%d entities of %s are suspected or quarantined, the table shows %d", len(t.suspects), t.desc.Type, len(t.desc.Quarantined))
-		}
-		for i, f := range t.suspects {
-			if i > 0 && cmp.Compare(t.suspects[i-1].Entity.ID, f.Entity.ID) >= 0 || f.Entity.Type != t.desc.Type || f.State == Released {
-				return fmt.Errorf("the fact %+v is out of place", f)
-			}
-			if q := t.desc.Quarantined[i]; q.ID != f.Entity.ID || q.Suspect != (f.State == Suspected) {
-				return fmt.Errorf("the fact %+v is shown as %+v", f, q)
-			}
+		if shown := m.quarantine.Shown(t.desc.Type); !slices.Equal(shown, t.desc.Quarantined) {
+			return fmt.Errorf("of %s, %+v are suspected or quarantined, the table shows %+v", t.desc.Type, shown, t.desc.Quarantined)
 		}
 	}
-	return nil
+	return m.quarantine.Check(m.cfg.quarantine())
 }
 
 // Quarantine returns the suspects and the quarantined entities, as the active coordinator knows them.

@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // region is a member, with what the membership, the region and operators have said about it
@@ -82,7 +83,7 @@ func (m *Machine) member(in Member) {
 	}
 	i, found := m.searchRegion(in.Node)
 	if !found {
-		_, drained := m.searchDrain(in.Node)
+		_, drained := m.intent.Drain(in.Node)
 		m.regions = slices.Insert(m.regions, i, region{node: in.Node, draining: drained})
 	}
 	r := &m.regions[i]
@@ -109,10 +110,10 @@ func (m *Machine) memberGone(node sharding.NodeID) {
 // endOldDrains ends the drains of regions that are no longer members: an incarnation never comes back. It
 // does nothing before RecoveryWait is over, because a new coordinator does not know all members before.
 func (m *Machine) endOldDrains() {
-	if len(m.drained) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
+	if m.intent.Len(intent.Drains) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
 		return
 	}
-	for _, f := range slices.Clone(m.drained) {
+	for _, f := range slices.Collect(intent.All[DrainFact](&m.intent, intent.Drains)) {
 		if m.region(f.Region) == nil {
 			m.commit(DrainFact{Region: f.Region, Resume: true, Note: m.note("", "the region is gone")})
 		}

@@ -72,7 +72,7 @@ func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
 func (m *Machine) reportRegion(n sharding.NodeID) (v ShardReportRegion) {
 	if i, found := m.searchRegion(n); found {
 		r := &m.regions[i]
-		v = ShardReportRegion{Name: r.name, Registered: r.registered, Draining: r.draining, Cordoned: m.cordoned(r.name), Journal: r.journal.state}
+		v = ShardReportRegion{Name: r.name, Registered: r.registered, Draining: r.draining, Cordoned: m.intent.Cordoned(r.name), Journal: r.journal.state}
 	}
 	return v
 }

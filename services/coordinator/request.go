@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // A request of an operator about placement is first given to [Machine.Preview], which computes the answer
@@ -184,25 +185,24 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
-	_, found := m.steering.searchCordon(in.Region)
+	_, found := m.intent.Cordon(in.Region)
 	if e.Region, err = m.regionName(in.Region, in.Ahead || found || in.Lift); err != nil {
 		return e, nil, err
 	}
-	i, found := m.steering.searchCordon(e.Region)
+	c, found := m.intent.Cordon(e.Region)
 	if in.Lift {
 		e.Already = !found
 		if slices.ContainsFunc(m.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("it is drained, so it gets no shards; roost region drain %s --undo ends that", e.Region))
 		}
 	} else if found {
-		c := m.steering.cordons[i]
 		if e.Already = in.Reason == "" || c.By == in.By && c.Reason == in.Reason; e.Already && c.By != in.By {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("%s wanted it already%s", who(c.By), because(c.Reason)))
 		}
-	} else if len(m.steering.cordons) >= m.cfg.MaxCordons {
-		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", len(m.steering.cordons))
+	} else if n := m.intent.Len(intent.Cordons); n >= m.cfg.MaxCordons {
+		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", n)
 	}
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
+	e.Stored = e.Already && !m.pending(m.wishFact)
 	if !in.Lift {
 		e.Remarks = append(e.Remarks, m.aboutCordon(e.Region)...)
 	}
@@ -214,7 +214,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if found {
 		// The request renews a cordon. Field After is still the last epoch before the first cordon, so that
 		// CordonView.Since counts all shards that the region has got since the first cordon.
-		f.After = m.steering.cordons[i].After
+		f.After = c.After
 	}
 	return e, []Fact{f}, nil
 }
@@ -246,7 +246,7 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 			if r.name == name {
 				hosts = true
 			} else {
-				others = others || !m.cordoned(r.name)
+				others = others || !m.intent.Cordoned(r.name)
 			}
 		}
 		if hosts && !others {
@@ -277,13 +277,13 @@ func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, err
 	}
 	e.Region, e.Node, e.Remaining, e.Stays = cmp.Or(r.name, r.node.Addr), r.node, m.involving(r.node), m.staying(r)
-	i, found := m.searchDrain(r.node)
+	d, found := m.intent.Drain(r.node)
 	e.Already = found != in.Resume // the region is in the requested state already
 	if found && !in.Resume && in.Reason != "" {
-		e.Already = m.drained[i].By == in.By && m.drained[i].Reason == in.Reason
+		e.Already = d.By == in.By && d.Reason == in.Reason
 	}
 	if e.Already {
-		e.Stored = !m.pending(m.steering.lastFact)
+		e.Stored = !m.pending(m.wishFact)
 		return e, nil, nil
 	}
 	e.Changes = 1
@@ -317,12 +317,12 @@ func (in SetTarget) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := sharding.CheckText("version", in.Version, sharding.MaxTypeLen); err != nil {
 		return e, nil, refuse(Malformed, "%v", err)
 	}
-	e.Before = m.target.Version
-	if in.Version == m.target.Version {
+	e.Before = m.intent.Target().Version
+	if in.Version == m.intent.Target().Version {
 		e.Already, e.Stored = true, !m.pending(m.targetFact)
 		return e, nil, nil
 	}
-	known := append(slices.Clone(m.target.Seen), m.target.Version)
+	known := append(slices.Clone(m.intent.Target().Seen), m.intent.Target().Version)
 	for i := range m.regions {
 		known = append(known, m.regions[i].version)
 	}
@@ -375,7 +375,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	case !until.IsZero() && !until.After(m.now):
 		return e, nil, refuse(Malformed, "the freeze would end at %s, which is in the past; give a later time", until.Format(time.RFC3339))
 	}
-	current := m.steering.freeze
+	current := m.intent.Freeze()
 	switch {
 	case in.Thaw:
 		e.Already = !current.Frozen
@@ -393,7 +393,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		}
 	}
 	e.Until = until
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
+	e.Stored = e.Already && !m.pending(m.wishFact)
 	if !in.Thaw {
 		e.Remarks = append(e.Remarks, "drains, regions that leave and lost owners still move shards; pins wait for the thaw")
 	}

@@ -57,7 +57,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 			names[p.Region] = name
 		}
 		e.Region = name
-		pin, found := t.pins[p.Shard.Index]
+		pin, found := m.intent.Pin(p.Shard)
 		if found && name != "" && pin.Region == name && (in.Reason == "" || pin.By == in.By && pin.Reason == in.Reason) || !found && name == "" {
 			continue
 		}
@@ -65,7 +65,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		if name == "" {
 			continue
 		}
-		if m.cordoned(name) {
+		if m.intent.Cordoned(name) {
 			notes[name+" is cordoned; the pin counts more than the cordon"] = true
 		}
 		if why := m.whyNoneTakes(t, r, name); why != "" {
@@ -75,13 +75,13 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		}
 	}
 	e.Changes, e.Already = len(facts), len(facts) == 0
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
+	e.Stored = e.Already && !m.pending(m.wishFact)
 	if len(names) > 1 {
 		e.Region = ""
 	}
 	if move > 0 {
 		text := fmt.Sprintf("shards that move there as soon as that is possible: %d", move)
-		if m.frozenByOperator() {
+		if m.intent.Frozen(m.now) {
 			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost placement freeze --undo: %d", move)
 		}
 		e.Remarks = append(e.Remarks, text)
@@ -184,7 +184,7 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, err
 	}
 	e.Changes = 1
-	if t.pin(in.Shard) == "" {
+	if m.intent.PinnedTo(in.Shard) == "" {
 		e.Remarks = append(e.Remarks, "the strategy may move it on; roost shard pin keeps it there")
 	}
 	next := r.Row
@@ -201,12 +201,12 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	if why := m.whyNotTakes(t, r, to); why != "" {
 		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
 	}
-	c, cordoned := m.steering.searchCordon(to.name)
-	switch pin := t.pin(shard); {
+	c, cordoned := m.intent.Cordon(to.name)
+	switch pin := m.intent.PinnedTo(shard); {
 	case !m.recovered:
 		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
-	case m.frozenByOperator() && !mutant.On("freeze-moves"):
-		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
+	case m.intent.Frozen(m.now) && !mutant.On("freeze-moves"):
+		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.intent.Freeze().By), because(m.intent.Freeze().Reason))
 	case m.frozenByRollout():
 		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout status, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:
@@ -214,7 +214,7 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.givesUpShards():
 		return refuse(NotNow, "%v is about to move already; try again when roost shard ls --type %s shows it serving", shard, shard.Type)
 	case cordoned:
-		return refuse(NotNow, "%s has cordoned %s%s; roost region cordon %s --undo first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
+		return refuse(NotNow, "%s has cordoned %s%s; roost region cordon %s --undo first", who(c.By), name, because(c.Reason), name)
 	case pin != "" && pin != to.name:
 		return refuse(NotNow, "%v is pinned to %s and would move back; roost shard pin %v --undo first, or pin it to %s instead", shard, pin, shard, name)
 	case to.capacity > 0 && m.expectedShards[to.node] >= int(to.capacity):

@@ -26,11 +26,11 @@ import (
 // are registered, and none of them has this version or the target version. A region without a version
 // changes nothing.
 func (m *Machine) registeredVersion(r *region) {
-	v := r.version
-	if v == m.target.Version {
+	v, target := r.version, m.intent.Target()
+	if v == target.Version {
 		m.goneAt = time.Time{}
 	}
-	if v == "" || v == m.target.Version {
+	if v == "" || v == target.Version {
 		return
 	}
 	others, ofTarget := 0, 0
@@ -40,10 +40,10 @@ func (m *Machine) registeredVersion(r *region) {
 				return
 			}
 			others++
-			ofTarget += toInt(o.version == m.target.Version)
+			ofTarget += toInt(o.version == target.Version)
 		}
 	}
-	seen := slices.Contains(m.target.Seen, v) && !mutant.On("target-seen")
+	seen := slices.Contains(target.Seen, v) && !mutant.On("target-seen")
 	if !seen || others > 0 && ofTarget == 0 && m.allSpoken(r.node) {
 		m.setTarget(v, r.label()+" has registered")
 	}
@@ -51,7 +51,7 @@ func (m *Machine) registeredVersion(r *region) {
 
 // setTarget makes a version the target of rollouts. The log reports the reason.
 func (m *Machine) setTarget(v, why string) {
-	if v == "" || v == m.target.Version || !m.active {
+	if v == "" || v == m.intent.Target().Version || !m.active {
 		return
 	}
 	m.changeTarget(m.nextTargetFact(v), why)
@@ -59,8 +59,8 @@ func (m *Machine) setTarget(v, why string) {
 
 // nextTargetFact returns the fact that makes a version the target.
 func (m *Machine) nextTargetFact(v string) TargetFact {
-	f := TargetFact{Version: v}
-	for _, s := range append(slices.Clone(m.target.Seen), m.target.Version) {
+	f, before := TargetFact{Version: v}, m.intent.Target()
+	for _, s := range append(slices.Clone(before.Seen), before.Version) {
 		if s != "" && s != v {
 			f.Seen = append(f.Seen, s)
 		}
@@ -72,7 +72,7 @@ func (m *Machine) nextTargetFact(v string) TargetFact {
 // changeTarget makes a version the target. The log reports the reason.
 func (m *Machine) changeTarget(f TargetFact, why string) {
 	m.explain(Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
-	m.commit(f, TargetSet{Version: f.Version, Before: m.target.Version, Why: why})
+	m.commit(f, TargetSet{Version: f.Version, Before: m.intent.Target().Version, Why: why})
 	m.stepAt, m.goneAt = m.now, time.Time{}
 	m.checkTarget()
 }
@@ -90,7 +90,7 @@ func (m *Machine) checkTarget() {
 		m.goneAt = m.now
 	}
 	if next, in := m.nextTarget(); next != "" && in == 0 && !m.pending(m.targetFact) {
-		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.target.Version, next))
+		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.intent.Target().Version, next))
 	}
 }
 
@@ -118,14 +118,15 @@ func (m *Machine) nextTarget() (next string, in time.Duration) {
 
 // rollingOut reports whether regions of the target version and of another one are here.
 func (m *Machine) rollingOut() bool {
-	if m.target.Version == "" {
+	version := m.intent.Target().Version
+	if version == "" {
 		return false
 	}
 	var target, other bool
 	for i := range m.regions {
 		if r := &m.regions[i]; r.present() {
-			target = target || r.version == m.target.Version
-			other = other || r.version != m.target.Version
+			target = target || r.version == version
+			other = other || r.version != version
 		}
 	}
 	return target && other
@@ -159,13 +160,13 @@ func (m *Machine) rolloutTarget() allocation.Target {
 	if !m.frozenByRollout() {
 		return allocation.Target{}
 	}
-	return allocation.Target{Version: m.target.Version, Share: m.cfg.RolloutShare}
+	return allocation.Target{Version: m.intent.Target().Version, Share: m.cfg.RolloutShare}
 }
 
 // rolloutWants reports whether a rollout agrees with the choice of a successor: the rollout prefers this
 // region, or prefers none. If no rollout is on, it returns true.
 func (m *Machine) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
-	if !m.frozenByRollout() || to.version == m.target.Version {
+	if !m.frozenByRollout() || to.version == m.intent.Target().Version {
 		return true
 	}
 	v := m.preferTarget(t, m.view(t, except, forms, (*region).candidate), r.Shard)
@@ -262,6 +263,7 @@ type CannotRead struct {
 }
 
 func (m *Machine) rolloutView() RolloutView {
+	target := m.intent.Target()
 	next, in := m.nextTarget()
 	var still time.Duration
 	if m.rollingOut() {
@@ -269,8 +271,8 @@ func (m *Machine) rolloutView() RolloutView {
 	}
 	return RolloutView{
 		Still: still,
-		Next:  next, NextIn: in, Unread: m.unreadBy(m.target.Version),
-		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
+		Next:  next, NextIn: in, Unread: m.unreadBy(target.Version),
+		Target: target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(target.Seen),
 		On: m.rollingOut(), FrozenFor: m.rolloutFreezeLeft(), CannotRead: m.cannotRead(),
 	}
 }
@@ -319,12 +321,4 @@ func both(a, b sharding.FormSet) (c sharding.FormSet) {
 		}
 	}
 	return c
-}
-
-// applyTarget changes the target, live and in replay.
-func (m *Machine) applyTarget(f TargetFact) {
-	if f.Version == "" || len(f.Version) > sharding.MaxTypeLen || mutant.On("target-as-a-fact") && !m.recovered {
-		return
-	}
-	m.target = f
 }

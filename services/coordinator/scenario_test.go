@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // TestScenarios runs the scenarios. The commands are the cases of world.do.
@@ -345,7 +346,7 @@ func crashedTurn(text string) control.CrashedTurn {
 	out := control.CrashedTurn{Entity: sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, Command: "Do", Alone: how != ""}
 	switch how {
 	case "clean":
-		out.Clean = cleanTurns
+		out.Clean = quarantine.CleanTurns
 	case "ended":
 		out.Alone, out.Ended = false, true
 	}

@@ -106,7 +106,7 @@ func (m *Machine) View() View {
 		Recovered: m.recovered, Open: m.open,
 		Types: full.Types, Rows: full.Rows, Causes: make([]sharding.Cause, 0, len(full.Rows)),
 		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg),
-		Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(), Freeze: m.steering.freeze,
+		Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(), Freeze: m.intent.Freeze(),
 	}
 	v.homeless(m)
 	for _, t := range m.types {
@@ -127,7 +127,7 @@ func (m *Machine) viewOf(r *region) RegionView {
 		Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
 		Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
 		Reachable: r.reachable, Registered: r.registered,
-		Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.cordoned(r.name),
+		Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.intent.Cordoned(r.name),
 		Journal: r.journal.state, Stays: m.staying(r),
 	}
 	if r.load.reports > 0 {
