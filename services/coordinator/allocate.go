@@ -13,34 +13,34 @@ import (
 
 // view returns what the strategy sees of a type: the candidates that read the forms, without the node
 // except. The view is valid until the next call of view.
-func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.FormSet, candidate func(*region) bool) allocation.View {
-	v := m.scratch[:0]
-	for i := range m.regions {
-		if r := &m.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
-			v = append(v, m.regionView(t, r))
+func (pl *placement) view(t *typeTable, except sharding.NodeID, forms sharding.FormSet, candidate func(*region) bool) allocation.View {
+	v := pl.scratch[:0]
+	for i := range pl.regions {
+		if r := &pl.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
+			v = append(v, pl.regionView(t, r))
 		}
 	}
-	m.scratch = v
-	return allocation.View{Type: t.desc.Type, Regions: v, Pins: m.intent.Pinned(t.desc.Type), ShardLoads: m.shardLoads(t)}
+	pl.scratch = v
+	return allocation.View{Type: t.desc.Type, Regions: v, Pins: pl.intent.Pinned(t.desc.Type), ShardLoads: pl.shardLoads(t)}
 }
 
 // choose returns the node that is to own the shard of a row. The node reads the forms, and is not the node
 // except; zero: there is no such node now. If the row has a successor, and the shard may still go to it,
 // choose returns the successor; otherwise the strategy chooses. Regions that are being drained are the last
 // resort: a shard is better served there than not at all.
-func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
-	if m.succeeds(t, r, except, forms) {
+func (pl *placement) choose(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
+	if pl.succeeds(t, r, except, forms) {
 		return r.successor
 	}
-	if !m.recovered || !m.open {
+	if !pl.recovered || !pl.open {
 		return sharding.NodeID{}
 	}
-	v := m.view(t, except, forms, (*region).candidate)
+	v := pl.view(t, except, forms, (*region).candidate)
 	if len(v.Regions) == 0 {
-		v = m.view(t, except, forms, (*region).lastResort)
+		v = pl.view(t, except, forms, (*region).lastResort)
 	}
-	v, _ = allocation.Candidates(m.preferTarget(t, v, r.Shard), r.Shard)
-	to := m.cfg.strategy(t.desc.Type).Allocate(v, r.Shard)
+	v, _ = allocation.Candidates(pl.preferTarget(t, v, r.Shard), r.Shard)
+	to := pl.cfg.strategy(t.desc.Type).Allocate(v, r.Shard)
 	if !slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return r.Node == to }) {
 		return sharding.NodeID{}
 	}
@@ -51,23 +51,23 @@ func (m *Machine) choose(t *typeTable, r *row, except sharding.NodeID, forms sha
 // new coordinator need not wait until all regions have registered, because the choice is made already. If
 // a rollout has begun since the successor was named, and prefers another region, succeeds returns
 // false.
-func (m *Machine) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
-	to := m.region(r.successor)
+func (pl *placement) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
+	to := pl.region(r.successor)
 	return to != nil && to.node != except && (to.candidate() && to.readable(t, forms) || mutant.On("successor-checked")) &&
-		!mutant.On("successor") && m.wanted(t, r, to, except, forms) && m.rolloutWants(t, r, to, except, forms)
+		!mutant.On("successor") && pl.wanted(t, r, to, except, forms) && pl.rolloutWants(t, r, to, except, forms)
 }
 
 // wanted reports whether operators still want the successor. Since it was named, they may have pinned the
 // shard to another region, or cordoned the successor. This counts only if another region satisfies the pin or
 // is not cordoned. If there is no such region, a new choice would be no better. It might even fall on the
 // former owner, and then the next plan would move the shard again.
-func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
-	pin, cordoned := m.intent.PinnedTo(r.Shard), m.intent.Cordoned(to.name)
+func (pl *placement) wanted(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
+	pin, cordoned := pl.intent.PinnedTo(r.Shard), pl.intent.Cordoned(to.name)
 	if to.name == pin || pin == "" && !cordoned || mutant.On("successor-wanted") {
 		return true
 	}
-	return !slices.ContainsFunc(m.regions, func(o region) bool {
-		better := o.name == pin && pin != "" || cordoned && !m.intent.Cordoned(o.name)
+	return !slices.ContainsFunc(pl.regions, func(o region) bool {
+		better := o.name == pin && pin != "" || cordoned && !pl.intent.Cordoned(o.name)
 		return better && o.node != except && o.candidate() && o.readable(t, forms)
 	})
 }
@@ -76,33 +76,33 @@ func (m *Machine) wanted(t *typeTable, r *row, to *region, except sharding.NodeI
 // both the epoch of the row and the parameter above. The forms are those in which something may be stored.
 // The parameter previous names the region that has kept the states of the entities, if one has. The
 // parameter why is the cause.
-func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
+func (tr *transit) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
 	was := r.Reason == sharding.Unreadable
-	counter := m.counter
-	if above.Term() == m.number {
+	counter := tr.counter
+	if above.Term() == tr.number {
 		counter = max(counter, above.Counter())
 	}
 	if counter == math.MaxUint32 {
 		return // the term has no epochs left: the next term allocates the shard
 	}
-	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.number, counter+1), Phase: sharding.Starting}
+	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(tr.number, counter+1), Phase: sharding.Starting}
 	if next.Epoch <= r.Epoch || next.Epoch <= above {
 		return // a newer coordinator has allocated it: this term is over
 	}
 	if to.IsZero() {
-		next.Reason = m.reason(t, forms)
+		next.Reason = tr.reason(t, forms)
 		f := RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why}
-		m.explainRow(Given, t, r, f, to)
-		m.commit(f)
+		tr.explainRow(&tr.placement, Given, t, r, f, to)
+		tr.commit(f)
 		if next.Reason == sharding.Unreadable && !was {
-			r.untold, m.untold = true, true
+			r.untold, tr.untold = true, true
 		}
 		return
 	}
-	f := RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes, Previous: previous, Cause: why}
-	m.explainRow(Given, t, r, f, to)
-	m.commit(f, Send{To: to, Msg: control.HostShard{Term: m.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: m.orderTable(t)}})
-	r.asked = m.now
+	f := RowFact{Row: next, Before: forms, May: tr.region(to).formsOf(t).writes, Previous: previous, Cause: why}
+	tr.explainRow(&tr.placement, Given, t, r, f, to)
+	tr.commit(f, Send{To: to, Msg: control.HostShard{Term: tr.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: tr.orderTable(t)}})
+	r.asked = tr.now
 }
 
 // plausible reports whether a message that names the epoch e can have been caused by this coordinator, or
@@ -115,30 +115,30 @@ func (t *term) plausible(e sharding.Epoch) bool {
 
 // getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message reports a
 // command that the owner refused, the owner gets HostShard again, and answers whether it serves the shard.
-func (m *Machine) getShardHome(in control.GetShardHome) {
-	t, r := m.find(in.Shard)
+func (tr *transit) getShardHome(in control.GetShardHome) {
+	t, r := tr.find(in.Shard)
 	switch {
-	case r == nil || !m.plausible(in.Refused):
+	case r == nil || !tr.plausible(in.Refused):
 	case r.Epoch == 0:
-		m.allocateFirst(t, r, in.Refused)
-	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
-		if r.tries >= maxDoubts && m.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
-			m.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
+		tr.allocateFirst(t, r, in.Refused)
+	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !tr.pending(r.number) && tr.now.Sub(r.asked) >= tr.cfg.Resend:
+		if r.tries >= maxDoubts && tr.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
+			tr.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
 			return
 		}
 		r.tries = min(r.tries+1, maxDoubts)
-		r.asked = m.now
-		m.send(r.Owner, control.HostShard{Term: m.number, Shard: r.Shard, Epoch: r.Epoch, Table: m.orderTable(t)})
+		r.asked = tr.now
+		tr.send(r.Owner, control.HostShard{Term: tr.number, Shard: r.Shard, Epoch: r.Epoch, Table: tr.orderTable(t)})
 	}
 }
 
 // allocateFirst allocates a shard that was never allocated. If no region can have it yet, the review
 // that follows as soon as one can allocates it: the gateway would ask again only after a while.
-func (m *Machine) allocateFirst(t *typeTable, r *row, above sharding.Epoch) {
-	to := m.choose(t, r, sharding.NodeID{}, "")
+func (tr *transit) allocateFirst(t *typeTable, r *row, above sharding.Epoch) {
+	to := tr.choose(t, r, sharding.NodeID{}, "")
 	r.wanted = to.IsZero() && above == 0
 	if !to.IsZero() {
-		m.assign(t, r, to, above, "", control.Previous{}, sharding.CauseFirstCommand)
+		tr.assign(t, r, to, above, "", control.Previous{}, sharding.CauseFirstCommand)
 	}
 }
 
@@ -175,28 +175,28 @@ func (tab *table) declared() (n int) {
 	return n
 }
 
-func (m *Machine) reviewRow(t *typeTable, r *row) {
-	owner, pending := m.region(r.awaited()), m.pending(r.number)
-	if lost(t, owner) || m.deprived(&m.step, t, owner) {
+func (tr *transit) reviewRow(t *typeTable, r *row) {
+	owner, pending := tr.region(r.awaited()), tr.pending(r.number)
+	if lost(t, owner) || tr.deprived(&tr.step, t, owner) {
 		forms := r.stored()
 		if pending {
-			m.deferred = true
+			tr.deferred = true
 			return
 		}
 		losses := r.losses
-		if lost(t, owner) && !r.Owner.IsZero() && m.recovered {
-			if m.waitsForReport(r) {
+		if lost(t, owner) && !r.Owner.IsZero() && tr.recovered {
+			if tr.waitsForReport(r) {
 				return
 			}
-			losses = m.withLoss(r)
+			losses = tr.withLoss(r)
 		}
-		if m.release(t, r, r.left()) {
+		if tr.release(t, r, r.left()) {
 			r.losses = losses
-		} else if to := m.choose(t, r, r.awaited(), forms); !to.IsZero() {
-			m.assign(t, r, to, 0, forms, r.previous, m.causeOfLoss(r, owner, t, to))
+		} else if to := tr.choose(t, r, r.awaited(), forms); !to.IsZero() {
+			tr.assign(t, r, to, 0, forms, r.previous, tr.causeOfLoss(r, owner, t, to))
 			r.losses = losses
-		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
-			m.assign(t, r, sharding.NodeID{}, 0, forms, r.previous, sharding.CauseUnreadable)
+		} else if owner == nil && r.Reason == 0 && tr.unreadable(t, forms) {
+			tr.assign(t, r, sharding.NodeID{}, 0, forms, r.previous, sharding.CauseUnreadable)
 		}
 		return
 	}
@@ -204,27 +204,27 @@ func (m *Machine) reviewRow(t *typeTable, r *row) {
 	if r.Phase == sharding.HandingOff {
 		return
 	}
-	why := m.causeOfLeaving(owner)
+	why := tr.causeOfLeaving(owner)
 	switch {
 	case !owner.givesUpShards():
 	case pending:
-		m.deferred = true
-	case m.exceeds(r, sharding.NodeID{}, why) != noLimit:
-		m.short = true
-	case owner.leaving() || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
+		tr.deferred = true
+	case tr.exceeds(r, sharding.NodeID{}, why) != noLimit:
+		tr.short = true
+	case owner.leaving() || len(tr.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. A region that is drained keeps
 		// the shards that no other region can serve.
-		m.handOff(t, r, sharding.NodeID{}, why)
+		tr.handOff(t, r, sharding.NodeID{}, why)
 	}
 }
 
 // causeOfLoss returns the cause for allocating the shard of a row to another region without waiting for its owner. If
 // the shard has no owner, and the region was here when the shard lost its owner, or may have been, it returns the
 // cause of that loss.
-func (m *Machine) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.NodeID) sharding.Cause {
+func (pl *placement) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.NodeID) sharding.Cause {
 	switch {
 	case r.Owner.IsZero():
-		came := r.since.After(m.since) && m.region(to).came.After(r.since)
+		came := r.since.After(pl.since) && pl.region(to).came.After(r.since)
 		if came || r.cause == 0 || r.cause == sharding.CauseUnreadable || needOf(r.cause) == voluntary {
 			return sharding.CauseRegionCame
 		}
@@ -236,11 +236,11 @@ func (m *Machine) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.N
 }
 
 // causeOfLeaving returns the cause for handing off the shards of a region.
-func (m *Machine) causeOfLeaving(owner *region) sharding.Cause {
+func (pl *placement) causeOfLeaving(owner *region) sharding.Cause {
 	switch {
 	case !owner.leaving():
 		return sharding.CauseDrain
-	case m.frozenByRollout() && owner.version != m.intent.Target().Version:
+	case pl.frozenByRollout() && owner.version != pl.intent.Target().Version:
 		return sharding.CauseRollout
 	}
 	return sharding.CauseLeave

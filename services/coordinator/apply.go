@@ -99,132 +99,132 @@ func inTransit(r sharding.Row) bool {
 // commit is the only way in which the table changes while the term lasts. The fact is applied and
 // persisted; the outputs that depend on it come after it. Watches are answered at the end of the Step,
 // so after it too.
-func (m *Machine) commit(f Fact, consequences ...Output) {
-	m.apply(f)
+func (tr *transit) commit(f Fact, consequences ...Output) {
+	tr.apply(f)
 	if mutant.On("persist-before-send") {
-		m.out = append(m.out, consequences...)
-		m.wake(&m.step)
-		m.persist(f, false)
+		tr.out = append(tr.out, consequences...)
+		tr.wake(&tr.step)
+		tr.persist(f, false)
 		return
 	}
-	m.persist(f, false)
-	m.out = append(m.out, consequences...)
+	tr.persist(f, false)
+	tr.out = append(tr.out, consequences...)
 }
 
 // commitJoined does the same for a fact that must not be stored without the one before it, nor that one
 // without this.
-func (m *Machine) commitJoined(f Fact) {
-	m.apply(f)
-	m.persist(f, !mutant.On("request-one-record"))
+func (tr *transit) commitJoined(f Fact) {
+	tr.apply(f)
+	tr.persist(f, !mutant.On("request-one-record"))
 }
 
 // persist emits a fact to be stored, and notes its number at what the fact is about.
-func (m *Machine) persist(f Fact, joined bool) {
-	m.lastFact++
+func (tr *transit) persist(f Fact, joined bool) {
+	tr.lastFact++
 	if row, ok := f.(RowFact); ok && mutant.On("forms-in-facts") {
 		f = RowFact{Row: row.Row, Cause: row.Cause}
 	}
-	m.emit(Persist{Fact: f, Joined: joined})
+	tr.emit(Persist{Fact: f, Joined: joined})
 	switch f := f.(type) {
 	case RowFact:
-		if _, r := m.find(f.Row.Shard); r != nil {
-			r.number = m.lastFact
+		if _, r := tr.find(f.Row.Shard); r != nil {
+			r.number = tr.lastFact
 		}
 	case TypeFact:
-		if i, found := m.searchType(f.Desc.Type); found {
-			m.types[i].number = m.lastFact
+		if i, found := tr.searchType(f.Desc.Type); found {
+			tr.types[i].number = tr.lastFact
 		}
 	case TargetFact:
-		m.targetFact = m.lastFact
+		tr.targetFact = tr.lastFact
 	case DrainFact, CordonFact, FreezeFact, PinFact, MoveFact, QuarantineFact:
-		m.wishFact = m.lastFact
+		tr.wishFact = tr.lastFact
 	}
 }
 
 // apply changes the table, live and in replay. A fact that is not newer than
 // the table, or makes no sense, changes nothing.
-func (m *Machine) apply(f Fact) {
+func (tr *transit) apply(f Fact) {
 	switch f := f.(type) {
 	case TypeFact:
-		m.applyType(f)
+		tr.applyType(f)
 	case RowFact:
-		m.applyRow(f)
+		tr.applyRow(f)
 	case DrainFact:
-		m.applyDrain(f)
+		tr.applyDrain(f)
 	case TargetFact, CordonFact, FreezeFact:
-		m.intent.Apply(f, m.recovered)
+		tr.intent.Apply(f, tr.recovered)
 	case PinFact:
-		if _, r := m.find(f.Shard); r != nil {
-			m.intent.Apply(f, m.recovered)
+		if _, r := tr.find(f.Shard); r != nil {
+			tr.intent.Apply(f, tr.recovered)
 		}
 	case MoveFact:
-		m.applyMove(f)
+		tr.applyMove(f)
 	case QuarantineFact:
-		m.applyQuarantine(f)
+		tr.applyQuarantine(f)
 	case LossFact:
-		m.lost = true
+		tr.lost = true
 	case UnknownFact:
-		m.keepUnknown(f)
+		tr.keepUnknown(f)
 	}
 }
 
 // keepUnknown keeps a fact for the release that knows it: checkpoints repeat it.
-func (m *Machine) keepUnknown(f UnknownFact) {
+func (tr *transit) keepUnknown(f UnknownFact) {
 	if mutant.On("unknown-facts-kept") {
 		return
 	}
-	if i := slices.Index(m.unknown, f); i >= 0 {
-		m.unknown = slices.Delete(m.unknown, i, i+1)
+	if i := slices.Index(tr.unknown, f); i >= 0 {
+		tr.unknown = slices.Delete(tr.unknown, i, i+1)
 	}
-	if m.unknown = append(m.unknown, f); len(m.unknown) > m.cfg.MaxUnknownFacts {
-		m.unknown = slices.Delete(m.unknown, 0, 1)
+	if tr.unknown = append(tr.unknown, f); len(tr.unknown) > tr.cfg.MaxUnknownFacts {
+		tr.unknown = slices.Delete(tr.unknown, 0, 1)
 	}
 }
 
-func (m *Machine) applyDrain(f DrainFact) {
-	m.intent.Apply(f, m.recovered)
-	if r := m.region(f.Region); r != nil {
-		_, r.draining = m.intent.Drain(f.Region)
+func (tr *transit) applyDrain(f DrainFact) {
+	tr.intent.Apply(f, tr.recovered)
+	if r := tr.region(f.Region); r != nil {
+		_, r.draining = tr.intent.Drain(f.Region)
 	}
 }
 
 // applyMove keeps the wish as long as the shard is handed off: then the move was carried out,
 // or something else has happened to the shard. The fact of the row comes first.
-func (m *Machine) applyMove(f MoveFact) {
-	if _, r := m.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
-		m.intent.Apply(f, m.recovered)
+func (tr *transit) applyMove(f MoveFact) {
+	if _, r := tr.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
+		tr.intent.Apply(f, tr.recovered)
 	}
 }
 
-func (m *Machine) applyType(f TypeFact) {
+func (tr *transit) applyType(f TypeFact) {
 	d := f.Desc
 	if d.Shards == 0 || d.Shards > sharding.MaxShards || d.Rule.Check() != nil {
 		return
 	}
-	i, found := m.searchType(d.Type)
+	i, found := tr.searchType(d.Type)
 	if !found {
 		t := &typeTable{rows: make([]row, d.Shards)}
 		for s := range t.rows {
 			t.rows[s].Shard = sharding.ShardID{Type: d.Type, Index: uint32(s)}
 		}
-		m.types = slices.Insert(m.types, i, t)
-	} else if old := &m.types[i].desc; old.Shards != d.Shards || old.Rule != d.Rule || old.Volatile != d.Volatile {
+		tr.types = slices.Insert(tr.types, i, t)
+	} else if old := &tr.types[i].desc; old.Shards != d.Shards || old.Rule != d.Rule || old.Volatile != d.Volatile {
 		return
 	}
-	t := m.types[i]
+	t := tr.types[i]
 	t.desc = d
-	t.desc.Quarantined = m.quarantine.Shown(d.Type)
+	t.desc.Quarantined = tr.quarantine.Shown(d.Type)
 	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
 		t.forms = f.Forms
 		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
-		m.learnForms(t)
+		tr.learnForms(t)
 	}
-	t.changed = m.count(&m.step, change{shard: sharding.ShardID{Type: d.Type}, isType: true})
+	t.changed = tr.count(&tr.step, change{shard: sharding.ShardID{Type: d.Type}, isType: true})
 }
 
-func (m *Machine) applyRow(f RowFact) {
+func (tr *transit) applyRow(f RowFact) {
 	next := f.Row
-	t, r := m.find(next.Shard)
+	t, r := tr.find(next.Shard)
 	if r == nil || !next.Newer(r.Row) || next.Epoch == 0 ||
 		next.Phase < sharding.Starting || next.Phase > sharding.HandingOff ||
 		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 ||
@@ -239,7 +239,7 @@ func (m *Machine) applyRow(f RowFact) {
 	}
 	if expected {
 		t.release(&t.expected, was, last)
-		m.countExpected(was, -1)
+		tr.countExpected(was, -1)
 	}
 	r.Row, r.before, r.may, r.successor, r.previous, r.cause = next, f.Before, f.May, f.Successor, f.Previous, f.Cause
 	r.next, r.nextMay, r.released, r.leaves = f.Next, f.NextMay, false, ""
@@ -248,24 +248,24 @@ func (m *Machine) applyRow(f RowFact) {
 	}
 	if expected {
 		t.hold(&t.expected, becomes, next)
-		m.countExpected(becomes, 1)
+		tr.countExpected(becomes, 1)
 	}
 	if t.loads != nil {
-		m.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
+		tr.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
 	}
-	m.allocated += toInt(last.Epoch == 0)
-	m.intent.EndMove(next)
+	tr.allocated += toInt(last.Epoch == 0)
+	tr.intent.EndMove(next)
 	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
-	m.budget.count(&before, r)
+	tr.budget.count(&before, r)
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
-		if e.Term() == m.number && (e != f.Next || !mutant.On("next-counted")) {
-			m.counter = max(m.counter, e.Counter())
+		if e.Term() == tr.number && (e != f.Next || !mutant.On("next-counted")) {
+			tr.counter = max(tr.counter, e.Counter())
 		}
 	}
 	if next.Owner != last.Owner {
-		r.given = m.now
+		r.given = tr.now
 	}
-	r.since, r.asked, r.lostSince = m.now, time.Time{}, time.Time{}
+	r.since, r.asked, r.lostSince = tr.now, time.Time{}, time.Time{}
 	t.fencing -= toInt(r.look == fencing)
 	r.look = notLooked
 	switch {
@@ -274,7 +274,7 @@ func (m *Machine) applyRow(f RowFact) {
 	case !last.Owner.IsZero() && r.tries < quickTries:
 		r.tries++
 	}
-	r.changed = m.count(&m.step, change{shard: next.Shard})
+	r.changed = tr.count(&tr.step, change{shard: next.Shard})
 }
 
 // toInt returns 1 for true, and 0 for false.

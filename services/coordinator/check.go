@@ -120,23 +120,23 @@ func (b *budget) check(want *budget) error {
 }
 
 // checkExpected checks how many shards of all types each node is to have.
-func (m *Machine) checkExpected() error {
+func (pl *placement) checkExpected() error {
 	counts := map[sharding.NodeID]int{}
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		for _, h := range t.expected {
 			counts[h.node] += len(h.shards)
 		}
 	}
-	if !maps.Equal(counts, m.expectedShards) {
-		return fmt.Errorf("%v are to have shards, %v are counted", counts, m.expectedShards)
+	if !maps.Equal(counts, pl.expectedShards) {
+		return fmt.Errorf("%v are to have shards, %v are counted", counts, pl.expectedShards)
 	}
 	return nil
 }
 
 // checkLoads checks the sums of the loads of the shards that each node is to have.
-func (m *Machine) checkLoads() error {
+func (pl *placement) checkLoads() error {
 	sums := map[sharding.NodeID]sharding.Load{}
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		for i, l := range t.loads {
 			node := t.rows[i].expectedOwner()
 			if node.IsZero() || l.Load == (sharding.Load{}) {
@@ -145,29 +145,29 @@ func (m *Machine) checkLoads() error {
 			sums[node] = sums[node].Plus(l.Load)
 		}
 	}
-	if !maps.Equal(sums, m.loads) {
-		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, m.loads)
+	if !maps.Equal(sums, pl.loads) {
+		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, pl.loads)
 	}
 	return nil
 }
 
 // checkIntent checks what operators want: its limits, that each move belongs to a shard that moves, and that each pin
 // belongs to a shard.
-func (m *Machine) checkIntent() error {
-	if n := m.intent.Len(intent.Cordons); n > m.cfg.MaxCordons {
-		return fmt.Errorf("%d names are cordoned, at most %d may be", n, m.cfg.MaxCordons)
+func (tr *transit) checkIntent() error {
+	if n := tr.intent.Len(intent.Cordons); n > tr.cfg.MaxCordons {
+		return fmt.Errorf("%d names are cordoned, at most %d may be", n, tr.cfg.MaxCordons)
 	}
-	for f := range intent.All[MoveFact](&m.intent, intent.Moves) {
-		if _, r := m.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
+	for f := range intent.All[MoveFact](&tr.intent, intent.Moves) {
+		if _, r := tr.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
 			return fmt.Errorf("%v is moved to %s, and its row is %+v", f.Shard, f.Region, r)
 		}
 	}
-	for p := range intent.All[PinFact](&m.intent, intent.Pins) {
-		if _, r := m.find(p.Shard); r == nil {
+	for p := range intent.All[PinFact](&tr.intent, intent.Pins) {
+		if _, r := tr.find(p.Shard); r == nil {
 			return fmt.Errorf("the pin %+v is about no shard", p)
 		}
 	}
-	return m.intent.Check()
+	return tr.intent.Check()
 }
 
 func (m *Machine) checkStandby() error {
@@ -194,14 +194,14 @@ func (m *Machine) checkStandby() error {
 }
 
 // checkReaders checks that every owner reads what may be stored in its shards.
-func (m *Machine) checkReaders(t *typeTable) error {
+func (pl *placement) checkReaders(t *typeTable) error {
 	for i := range t.rows {
 		r := &t.rows[i]
 		forms := r.before.Union(r.may)
 		if forms.End() > len(t.forms) {
 			return fmt.Errorf("%v may have form %d, type %q has %d", r.Shard, forms.End()-1, t.desc.Type, len(t.forms))
 		}
-		if owner := m.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
+		if owner := pl.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
 			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t).reads), string(forms))
 		}
 	}

@@ -17,15 +17,15 @@ import (
 
 // commands returns the commands that a type has when a region registers it with the descriptor desc, sorted
 // by name.
-func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
-	i, found := m.searchType(desc.Type)
-	if found && slices.Equal(desc.Commands, m.types[i].desc.Commands) {
+func (pl *placement) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
+	i, found := pl.searchType(desc.Type)
+	if found && slices.Equal(desc.Commands, pl.types[i].desc.Commands) {
 		return desc.Commands // they include the commands of the other regions
 	}
-	others, _ := m.commandsOfRegions(desc.Type, from)
+	others, _ := pl.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
-	if found && (!m.allSpoken(from) || m.targetAway() && !mutant.On("target-commands")) {
-		all = join(all, m.types[i].desc.Commands)
+	if found && (!pl.allSpoken(from) || pl.targetAway() && !mutant.On("target-commands")) {
+		all = join(all, pl.types[i].desc.Commands)
 	}
 	if mutant.On("last-registers") {
 		return desc.Commands
@@ -47,8 +47,8 @@ func (l *liveness) commandsOfRegions(t sharding.EntityType, besides sharding.Nod
 
 // allSpoken reports whether every region, except one, has registered its commands in this term. When a term
 // begins, perhaps not all regions are known.
-func (m *Machine) allSpoken(besides sharding.NodeID) bool {
-	return m.now.Sub(m.since) >= m.cfg.RecoveryWait && !m.anyRegion(func(r *region) bool {
+func (pl *placement) allSpoken(besides sharding.NodeID) bool {
+	return pl.now.Sub(pl.since) >= pl.cfg.RecoveryWait && !pl.anyRegion(func(r *region) bool {
 		return !r.registered && r.node != besides
 	})
 }
@@ -64,18 +64,18 @@ func (l *liveness) anyRegion(is func(*region) bool) bool {
 }
 
 // targetAway reports whether no registered region has the target version.
-func (m *Machine) targetAway() bool {
-	target := m.intent.Target().Version
-	return target != "" && !m.anyRegion(func(r *region) bool {
+func (pl *placement) targetAway() bool {
+	target := pl.intent.Target().Version
+	return target != "" && !pl.anyRegion(func(r *region) bool {
 		return r.registered && r.version == target
 	})
 }
 
 // checkCommands returns the reason why the region cannot join with its commands: there would be too many.
-func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
+func (pl *placement) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
 	for _, d := range descs {
-		if n := len(m.commands(from, d)); n > m.cfg.MaxCommands {
-			return fmt.Sprintf("with this region type %q would have %d commands, at most %d are allowed; stop regions of older versions first, or split the type", d.Type, n, m.cfg.MaxCommands)
+		if n := len(pl.commands(from, d)); n > pl.cfg.MaxCommands {
+			return fmt.Sprintf("with this region type %q would have %d commands, at most %d are allowed; stop regions of older versions first, or split the type", d.Type, n, pl.cfg.MaxCommands)
 		}
 	}
 	return ""

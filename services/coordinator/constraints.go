@@ -52,30 +52,30 @@ func (m *Machine) countBroken() {
 }
 
 // breaking returns how many shards break a constraint when all moves in progress have ended.
-func (m *Machine) breaking(c allocation.Broken) (n int) {
+func (pl *placement) breaking(c allocation.Broken) (n int) {
 	switch c {
 	case allocation.BrokenCapacity:
-		for i := range m.regions {
-			if r := &m.regions[i]; r.capacity > 0 {
-				n += max(0, m.expectedShards[r.node]-int(r.capacity))
+		for i := range pl.regions {
+			if r := &pl.regions[i]; r.capacity > 0 {
+				n += max(0, pl.expectedShards[r.node]-int(r.capacity))
 			}
 		}
 	case allocation.BrokenPin:
-		for p := range intent.All[PinFact](&m.intent, intent.Pins) {
-			_, row := m.find(p.Shard)
-			at := m.region(row.expectedOwner())
+		for p := range intent.All[PinFact](&pl.intent, intent.Pins) {
+			_, row := pl.find(p.Shard)
+			at := pl.region(row.expectedOwner())
 			n += toInt(at != nil && at.name != p.Region)
 		}
 	case allocation.BrokenCordon:
-		for c := range intent.All[CordonFact](&m.intent, intent.Cordons) {
-			n += m.cordonView(c).Since
+		for c := range intent.All[CordonFact](&pl.intent, intent.Cordons) {
+			n += pl.cordonView(c).Since
 		}
 	case allocation.BrokenZone:
-		if !m.anyRegion(func(r *region) bool { return r.zone != m.regions[0].zone }) {
+		if !pl.anyRegion(func(r *region) bool { return r.zone != pl.regions[0].zone }) {
 			return 0
 		}
-		for _, t := range m.types {
-			n += allocation.OverShare(m.typeView(t))
+		for _, t := range pl.types {
+			n += allocation.OverShare(pl.typeView(t))
 		}
 	}
 	return n

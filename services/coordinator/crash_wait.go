@@ -31,24 +31,24 @@ const (
 )
 
 // clears reports whether a report shows that no entity of the shard ran, apart from quarantined ones.
-func (m *Machine) clears(report *quarantine.Report, shard sharding.ShardID) bool {
+func (tr *transit) clears(report *quarantine.Report, shard sharding.ShardID) bool {
 	if report == nil || report.More || mutant.On("quarantine-others") {
 		return false
 	}
 	return !slices.ContainsFunc(report.Ran, func(e sharding.Entity) bool {
-		_, row := m.rowOf(e)
-		return row != nil && row.Shard == shard && !m.quarantine.Quarantined(e)
+		_, row := tr.rowOf(e)
+		return row != nil && row.Shard == shard && !tr.quarantine.Quarantined(e)
 	})
 }
 
 // waitsForReport reports whether a shard whose holder is lost still waits for reports about its last holders.
-func (m *Machine) waitsForReport(r *row) bool {
-	k := m.cfg.QuarantineCrashes
+func (tr *transit) waitsForReport(r *row) bool {
+	k := tr.cfg.QuarantineCrashes
 	if k == 0 || r.Phase == sharding.Starting && mutant.On("quarantine-starting") || mutant.On("quarantine-waits") {
 		return false
 	}
 	if r.lostSince.IsZero() {
-		r.lostSince = m.now
+		r.lostSince = tr.now
 	}
 	if r.lostSince.Sub(r.heldSince()) > crashSoon {
 		return false
@@ -57,21 +57,21 @@ func (m *Machine) waitsForReport(r *row) bool {
 	for i := len(r.losses); i >= 0; i-- {
 		of := r.awaited()
 		if i < len(r.losses) {
-			if of = r.losses[i]; m.reachable(of) { // it was only unreachable for a while
+			if of = r.losses[i]; tr.reachable(of) { // it was only unreachable for a while
 				continue
 			}
 		}
-		report := m.quarantine.Report(of.UID)
-		if m.clears(report, r.Shard) {
+		report := tr.quarantine.Report(of.UID)
+		if tr.clears(report, r.Shard) {
 			break
 		}
 		ended++
 		missing = missing || ended <= k && report == nil
 	}
-	if ended < k || !missing || m.now.Sub(r.lostSince) >= m.crashPatience(ended) {
+	if ended < k || !missing || tr.now.Sub(r.lostSince) >= tr.crashPatience(ended) {
 		return false
 	}
-	m.waitingForReports = true
+	tr.waitingForReports = true
 	return true
 }
 
@@ -81,11 +81,11 @@ func (l *liveness) reachable(node sharding.NodeID) bool {
 }
 
 // crashPatience returns how long a shard waits for reports when so many holders were lost.
-func (m *Machine) crashPatience(ended int) time.Duration {
+func (tr *transit) crashPatience(ended int) time.Duration {
 	if mutant.On("quarantine-patience") {
-		return m.cfg.CrashPatience
+		return tr.cfg.CrashPatience
 	}
-	return m.cfg.CrashPatience << min(ended-m.cfg.QuarantineCrashes, patienceDoublings)
+	return tr.cfg.CrashPatience << min(ended-tr.cfg.QuarantineCrashes, patienceDoublings)
 }
 
 // heldSince returns when the region that r.awaited returns was given the shard.
@@ -97,17 +97,17 @@ func (r *row) heldSince() time.Time {
 }
 
 // withLoss returns the losses of a shard, including the loss of its present holder.
-func (m *Machine) withLoss(r *row) []sharding.NodeID {
+func (tr *transit) withLoss(r *row) []sharding.NodeID {
 	before, lost, holder := r.losses, r.lostSince, r.awaited()
 	if lost.IsZero() {
-		lost = m.now
+		lost = tr.now
 	}
 	if lost.Sub(r.heldSince()) > crashSoon {
 		before = nil // the holder had the shard for a while, so the earlier losses have another reason
 	}
-	if m.cfg.QuarantineCrashes == 0 || len(before) > 0 && before[len(before)-1] == holder {
+	if tr.cfg.QuarantineCrashes == 0 || len(before) > 0 && before[len(before)-1] == holder {
 		return before
 	}
 	losses := append(slices.Clip(before), holder)
-	return losses[max(0, len(losses)-m.cfg.QuarantineCrashes+1-patienceDoublings):]
+	return losses[max(0, len(losses)-tr.cfg.QuarantineCrashes+1-patienceDoublings):]
 }

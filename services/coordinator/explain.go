@@ -128,40 +128,40 @@ func (a Against) String() string {
 }
 
 // explain emits an explanation.
-func (m *Machine) explain(d Explanation) {
-	m.explanations++
-	d.Term, d.N, d.At = m.number, m.explanations, fact.Time(m.now)
-	m.emit(Explained{Explanation: d})
+func (y *why) explain(pl *placement, d Explanation) {
+	y.explanations++
+	d.Term, d.N, d.At = pl.number, y.explanations, fact.Time(pl.now)
+	pl.emit(Explained{Explanation: d})
 }
 
 // explainRow explains a decision about a row, before its fact is applied.
-func (m *Machine) explainRow(kind ExplanationKind, t *typeTable, r *row, f RowFact, to sharding.NodeID) {
+func (y *why) explainRow(pl *placement, kind ExplanationKind, t *typeTable, r *row, f RowFact, to sharding.NodeID) {
 	if mutant.On("explanation-made") {
 		return
 	}
 	d := Explanation{
-		Kind: kind, Shard: r.Shard, From: m.label(r.Owner), To: m.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
-		Strategy: allocation.NameOf(m.cfg.strategy(t.desc.Type)),
+		Kind: kind, Shard: r.Shard, From: pl.label(r.Owner), To: pl.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
+		Strategy: allocation.NameOf(pl.cfg.strategy(t.desc.Type)),
 	}
 	if mutant.On("explanation-cause") {
 		d.Cause = r.cause
 	}
-	if pin, found := m.intent.Pin(r.Shard); found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
+	if pin, found := pl.intent.Pin(r.Shard); found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
 		d.By, d.Reason = pin.By, pin.Reason
 	}
-	if move, found := m.intent.Move(r.Shard); found && f.Cause == sharding.CauseMove {
+	if move, found := pl.intent.Move(r.Shard); found && f.Cause == sharding.CauseMove {
 		d.By, d.Reason = move.By, move.Reason
 	}
-	if drain, found := m.intent.Drain(r.Owner); found && f.Cause == sharding.CauseDrain {
+	if drain, found := pl.intent.Drain(r.Owner); found && f.Cause == sharding.CauseDrain {
 		d.By, d.Reason = drain.By, drain.Reason
 	}
 	if forms := f.Before; !to.IsZero() {
 		if kind == HandedOff {
 			forms = r.stored()
 		}
-		m.weigh(&d, t, r, forms, to)
+		y.weigh(pl, &d, t, r, forms, to)
 	}
-	m.explain(d)
+	y.explain(pl, d)
 }
 
 // label names a region for people; "": no region.
@@ -173,26 +173,26 @@ func (l *liveness) label(node sharding.NodeID) string {
 }
 
 // weigh lists the regions that might have got the shard, best first. They must read the given forms.
-func (m *Machine) weigh(d *Explanation, t *typeTable, r *row, forms sharding.FormSet, to sharding.NodeID) {
-	if m.weighed += len(m.regions); m.weighed > max(m.cfg.MaxWeighed, len(m.regions)) {
+func (y *why) weigh(pl *placement, d *Explanation, t *typeTable, r *row, forms sharding.FormSet, to sharding.NodeID) {
+	if y.weighed += len(pl.regions); y.weighed > max(pl.cfg.MaxWeighed, len(pl.regions)) {
 		d.Unweighed = true
 		return
 	}
 	var chosen *region
-	if chosen = m.region(to); chosen == nil {
+	if chosen = pl.region(to); chosen == nil {
 		return
 	}
-	d.Chosen = m.weight(t, chosen)
-	d.Loads = m.weighLoads(t, r, chosen)
+	d.Chosen = y.weight(pl, t, chosen)
+	d.Loads = y.weighLoads(pl, t, r, chosen)
 	n := 0
-	for i := range m.regions {
-		o := &m.regions[i]
+	for i := range pl.regions {
+		o := &pl.regions[i]
 		if o.node == to || o.registered && !o.hosts(t.desc.Type) {
 			continue
 		}
 		n++
-		w := m.weight(t, o)
-		if w.Against = m.against(t, r, forms, chosen, o, w.Shards-d.Chosen.Shards); w.Against == AgainstShards && !m.byShards(d) {
+		w := y.weight(pl, t, o)
+		if w.Against = y.against(pl, t, r, forms, chosen, o, w.Shards-d.Chosen.Shards); w.Against == AgainstShards && !y.byShards(pl, d) {
 			w.Against = AgainstStrategy
 		}
 		if w.Against > AgainstSuccessor && d.Cause == sharding.CauseMove {
@@ -211,8 +211,8 @@ func (m *Machine) weigh(d *Explanation, t *typeTable, r *row, forms sharding.For
 }
 
 // byShards reports whether the strategy of a decision prefers the region with the fewest shards.
-func (m *Machine) byShards(d *Explanation) bool {
-	switch m.cfg.strategy(d.Shard.Type).(type) {
+func (y *why) byShards(pl *placement, d *Explanation) bool {
+	switch pl.cfg.strategy(d.Shard.Type).(type) {
 	case allocation.LeastShards, allocation.Threshold, allocation.External:
 		return true
 	case allocation.LeastLoad:
@@ -223,18 +223,18 @@ func (m *Machine) byShards(d *Explanation) bool {
 
 // weighLoads returns the loads that speak for moving the shard of a row. A shard that is on its way to
 // the chosen region already was weighed when its handoff began.
-func (m *Machine) weighLoads(t *typeTable, r *row, chosen *region) (l WeighedLoads) {
-	s, byLoad := m.cfg.strategy(t.desc.Type).(allocation.LeastLoad)
+func (y *why) weighLoads(pl *placement, t *typeTable, r *row, chosen *region) (l WeighedLoads) {
+	s, byLoad := pl.cfg.strategy(t.desc.Type).(allocation.LeastLoad)
 	if !byLoad || r.expectedOwner() == chosen.node {
 		return l
 	}
-	shards := m.shardLoads(t)
+	shards := pl.shardLoads(t)
 	if int(r.Shard.Index) >= len(shards) || shards[r.Shard.Index].Load == (allocation.Load{}) {
 		return l
 	}
-	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(m.loadOf(chosen))
-	if owner := m.region(r.Owner); owner != nil {
-		l.From = s.Weights.Cost(m.loadOf(owner))
+	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.loadOf(chosen))
+	if owner := pl.region(r.Owner); owner != nil {
+		l.From = s.Weights.Cost(pl.loadOf(owner))
 	}
 	return l
 }
@@ -245,14 +245,14 @@ func compareWeighed(a, b Weighed) int {
 	return cmp.Or(-cmp.Compare(a.Against, b.Against), cmp.Compare(a.Shards, b.Shards), cmp.Compare(a.Total, b.Total))
 }
 
-func (m *Machine) weight(t *typeTable, r *region) Weighed {
-	return Weighed{Region: cmp.Or(r.name, r.node.Addr), Shards: len(shardsIn(t.expected, r.node)), Total: m.expectedShards[r.node]}
+func (y *why) weight(pl *placement, t *typeTable, r *region) Weighed {
+	return Weighed{Region: cmp.Or(r.name, r.node.Addr), Shards: len(shardsIn(t.expected, r.node)), Total: pl.expectedShards[r.node]}
 }
 
 // against returns the main reason why region o did not get the shard. Region o has more shards of the
 // type than the chosen region by the given number.
-func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, o *region, more int) Against {
-	pin := m.intent.PinnedTo(r.Shard)
+func (y *why) against(pl *placement, t *typeTable, r *row, forms sharding.FormSet, chosen, o *region, more int) Against {
+	pin := pl.intent.PinnedTo(r.Shard)
 	switch {
 	case o.node == r.Owner:
 		return AgainstOwner
@@ -262,7 +262,7 @@ func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, 
 		return AgainstJoining
 	case o.leaving():
 		return AgainstLeaving
-	case m.holder(o) != nil:
+	case pl.holder(o) != nil:
 		return AgainstName
 	case o.draining:
 		return AgainstDraining
@@ -270,13 +270,13 @@ func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, 
 		return AgainstJournal
 	case !o.readable(t, forms):
 		return AgainstForms
-	case o.capacity > 0 && m.expectedShards[o.node] >= int(o.capacity):
+	case o.capacity > 0 && pl.expectedShards[o.node] >= int(o.capacity):
 		return AgainstCapacity
 	case pin != "" && o.name != pin:
 		return AgainstPin
-	case m.intent.Cordoned(o.name):
+	case pl.intent.Cordoned(o.name):
 		return AgainstCordon
-	case m.frozenByRollout() && o.version != m.intent.Target().Version && chosen.version == m.intent.Target().Version:
+	case pl.frozenByRollout() && o.version != pl.intent.Target().Version && chosen.version == pl.intent.Target().Version:
 		return AgainstVersion
 	case r.successor == chosen.node:
 		return AgainstSuccessor
@@ -289,14 +289,14 @@ func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, 
 }
 
 // explainPlan explains a plan, if the plan has moves.
-func (m *Machine) explainPlan(moves, begun int) {
+func (y *why) explainPlan(pl *placement, moves, begun int) {
 	if moves > 0 {
-		m.explain(Explanation{Kind: PlanMade, Moves: moves, Begun: begun})
+		y.explain(pl, Explanation{Kind: PlanMade, Moves: moves, Begun: begun})
 	}
 }
 
 // explainRequest explains a request of an operator. The fact is the request's effect.
-func (m *Machine) explainRequest(f Fact) {
+func (y *why) explainRequest(pl *placement, f Fact) {
 	d := Explanation{Kind: Requested}
 	note := func(n Note, text string) { d.By, d.Reason, d.Request = n.By, n.Reason, text }
 	switch f := f.(type) {
@@ -319,15 +319,15 @@ func (m *Machine) explainRequest(f Fact) {
 		d.Shard, d.To, d.Epoch = f.Shard, f.Region, f.Epoch
 		note(f.Note, "move")
 	case QuarantineFact:
-		if t, r := m.rowOf(f.Entity); t != nil {
+		if t, r := pl.rowOf(f.Entity); t != nil {
 			d.Shard = r.Shard
 		}
 		note(f.Note, map[bool]string{false: "release ", true: "quarantine "}[f.State == Quarantined]+f.Entity.String())
 	case DrainFact:
-		d.To = m.label(f.Region)
+		d.To = pl.label(f.Region)
 		note(f.Note, map[bool]string{false: "drain", true: "end the drain"}[f.Resume])
 	}
-	m.explain(d)
+	y.explain(pl, d)
 }
 
 // ShardView describes where a shard is, and why.

@@ -122,8 +122,8 @@ func (r *region) readable(t *typeTable, forms sharding.FormSet) bool {
 // afterStop returns the forms in which something may be stored in the shard of a row whose owner has stopped
 // the shard. The parameter wrote has indexes into the owner's own list of forms. Before the owner has
 // registered in this term, this list is not known.
-func (m *Machine) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
-	owner := m.region(r.Owner)
+func (pl *placement) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
+	owner := pl.region(r.Owner)
 	if owner == nil {
 		return r.stored()
 	}
@@ -144,15 +144,15 @@ func (m *Machine) afterStop(t *typeTable, r *row, wrote sharding.FormSet) shardi
 
 // unreadable reports whether there are regions that could serve a shard with these forms,
 // but none reads them.
-func (m *Machine) unreadable(t *typeTable, forms sharding.FormSet) bool {
-	return m.recovered && m.open &&
-		len(m.view(t, sharding.NodeID{}, "", (*region).lastResort).Regions) > 0 &&
-		len(m.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
+func (pl *placement) unreadable(t *typeTable, forms sharding.FormSet) bool {
+	return pl.recovered && pl.open &&
+		len(pl.view(t, sharding.NodeID{}, "", (*region).lastResort).Regions) > 0 &&
+		len(pl.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
 }
 
 // reason returns the reason why a row has no owner now.
-func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReason {
-	if m.unreadable(t, forms) {
+func (pl *placement) reason(t *typeTable, forms sharding.FormSet) sharding.RowReason {
+	if pl.unreadable(t, forms) {
 		return sharding.Unreadable
 	}
 	return 0
@@ -227,12 +227,12 @@ type UnreadableShards struct {
 }
 
 // unreadableShards lists the rows that wait for a region that reads them, if they are wanted.
-func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
+func (pl *placement) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 	var list []UnreadableShards
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Reason == sharding.Unreadable && wanted(r) {
-				u := m.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+				u := pl.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
 				u.Looked = r.look == looked
 				list = addShard(list, u, r.Shard.Index)
 			}
@@ -242,17 +242,17 @@ func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 }
 
 // staying lists the shards of a region that no other region can take now.
-func (m *Machine) staying(of *region) []UnreadableShards {
+func (pl *placement) staying(of *region) []UnreadableShards {
 	var list []UnreadableShards
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		movable := map[sharding.FormSet]bool{}
 		for _, s := range t.shardsOf(of.node) {
 			forms := t.rows[s.Index].stored()
 			if _, known := movable[forms]; !known {
-				movable[forms] = m.takenByAnother(t, of.node, forms)
+				movable[forms] = pl.takenByAnother(t, of.node, forms)
 			}
 			if !movable[forms] {
-				list = addShard(list, m.missing(t, forms, of.node, (*region).candidate), s.Index)
+				list = addShard(list, pl.missing(t, forms, of.node, (*region).candidate), s.Index)
 			}
 		}
 	}
@@ -313,48 +313,48 @@ func (l *liveness) missing(t *typeTable, forms sharding.FormSet, except sharding
 
 // tellStaying writes to the log, once for each drain, that the drain does not end because no other region can
 // take the remaining shards.
-func (m *Machine) tellStaying() {
-	for i := range m.regions {
-		r := &m.regions[i]
+func (pl *placement) tellStaying() {
+	for i := range pl.regions {
+		r := &pl.regions[i]
 		if !r.draining {
 			r.stayTold = false
 		}
-		if !r.draining || r.stayTold || !m.recovered {
+		if !r.draining || r.stayTold || !pl.recovered {
 			continue
 		}
-		left, stay := m.staying(r), 0
+		left, stay := pl.staying(r), 0
 		for _, u := range left {
 			stay += len(u.Shards)
 		}
-		if stay == 0 || stay < m.shardsOf(r.node) {
+		if stay == 0 || stay < pl.shardsOf(r.node) {
 			continue
 		}
 		r.stayTold = true
 		for _, u := range left {
-			m.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
+			pl.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
 		}
 	}
 }
 
 // unreadBy counts the shards that no region of the given version owns or reads.
-func (m *Machine) unreadBy(version string) int {
+func (pl *placement) unreadBy(version string) int {
 	n := 0
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		known := map[sharding.FormSet]bool{} // whether some region of the version reads them
 		hosted := false
-		for i := range m.regions {
-			r := &m.regions[i]
+		for i := range pl.regions {
+			r := &pl.regions[i]
 			hosted = hosted || r.registered && r.version == version && r.hosts(t.desc.Type)
 		}
 		for i := range t.rows {
 			r := &t.rows[i]
-			if owner := m.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
+			if owner := pl.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
 				continue
 			}
 			forms := r.stored()
 			reads, asked := known[forms]
 			if !asked {
-				reads = slices.ContainsFunc(m.regions, func(o region) bool {
+				reads = slices.ContainsFunc(pl.regions, func(o region) bool {
 					return o.registered && o.version == version && o.readable(t, forms)
 				})
 				known[forms] = reads
@@ -367,16 +367,16 @@ func (m *Machine) unreadBy(version string) int {
 
 // tellUnreadable writes to the log which shards no region reads any more. Shards of a short time are written
 // together.
-func (m *Machine) tellUnreadable() {
-	if !m.untold {
+func (pl *placement) tellUnreadable() {
+	if !pl.untold {
 		return
 	}
-	m.untold = false
-	for _, u := range m.unreadableShards(func(r *row) bool {
+	pl.untold = false
+	for _, u := range pl.unreadableShards(func(r *row) bool {
 		untold := r.untold
 		r.untold = false
 		return untold
 	}) {
-		m.emit(UnreadableNow(u))
+		pl.emit(UnreadableNow(u))
 	}
 }

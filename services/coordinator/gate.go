@@ -351,25 +351,25 @@ const (
 )
 
 // next returns the fact at the cursor, and moves the cursor on; nil: there is no further fact.
-func (m *Machine) next(c *cursor) Fact {
+func (tr *transit) next(c *cursor) Fact {
 	if c.kind == atTypes {
-		i, found := m.searchType(c.typ)
+		i, found := tr.searchType(c.typ)
 		if found {
 			i++ // typ is the last one that was given
 		}
-		if i < len(m.types) {
-			c.typ = m.types[i].desc.Type
-			return m.types[i].fact(m.types[i].desc)
+		if i < len(tr.types) {
+			c.typ = tr.types[i].desc.Type
+			return tr.types[i].fact(tr.types[i].desc)
 		}
 		*c = cursor{kind: atWishes}
 	}
 	if c.kind == atWishes {
-		if f := m.intent.Next(&c.wish, intent.Pins); f != nil {
+		if f := tr.intent.Next(&c.wish, intent.Pins); f != nil {
 			return f
 		}
 		c.kind = atRows
 	}
-	if r := m.nextOfType(c, atRows, func(t *typeTable) Fact {
+	if r := tr.nextOfType(c, atRows, func(t *typeTable) Fact {
 		for c.row < len(t.rows) {
 			c.row++
 			if r := &t.rows[c.row-1]; r.Epoch != 0 {
@@ -381,16 +381,16 @@ func (m *Machine) next(c *cursor) Fact {
 		return r
 	}
 	if c.kind == atMoves {
-		if f := m.intent.Next(&c.wish, intent.Moves); f != nil {
+		if f := tr.intent.Next(&c.wish, intent.Moves); f != nil {
 			return f
 		}
 		c.kind = atSuspects
 	}
-	if f := m.nextOfType(c, atSuspects, func(t *typeTable) Fact {
+	if f := tr.nextOfType(c, atSuspects, func(t *typeTable) Fact {
 		if c.row == 0 {
 			c.suspect = ""
 		}
-		f, found := m.quarantine.After(t.desc.Type, c.suspect)
+		f, found := tr.quarantine.After(t.desc.Type, c.suspect)
 		if !found {
 			return nil
 		}
@@ -399,32 +399,32 @@ func (m *Machine) next(c *cursor) Fact {
 	}); f != nil {
 		return f
 	}
-	if m.lost && !c.lost {
+	if tr.lost && !c.lost {
 		c.lost = true
 		return LossFact{}
 	}
-	if c.unknown < len(m.unknown) {
+	if c.unknown < len(tr.unknown) {
 		c.unknown++
-		return m.unknown[c.unknown-1]
+		return tr.unknown[c.unknown-1]
 	}
 	return nil
 }
 
 // nextOfType returns the next fact of a kind that types have. From the row of the cursor on,
 // next returns the next one of a type, and moves the row on; nil: there is none.
-func (m *Machine) nextOfType(c *cursor, kind cursorKind, next func(*typeTable) Fact) Fact {
+func (tr *transit) nextOfType(c *cursor, kind cursorKind, next func(*typeTable) Fact) Fact {
 	if c.kind != kind {
 		return nil
 	}
-	i, found := m.searchType(c.typ)
+	i, found := tr.searchType(c.typ)
 	if !found {
 		c.row = 0
 	}
-	for ; i < len(m.types); i++ {
-		if c.typ != m.types[i].desc.Type {
-			c.typ, c.row = m.types[i].desc.Type, 0
+	for ; i < len(tr.types); i++ {
+		if c.typ != tr.types[i].desc.Type {
+			c.typ, c.row = tr.types[i].desc.Type, 0
 		}
-		if f := next(m.types[i]); f != nil {
+		if f := next(tr.types[i]); f != nil {
 			return f
 		}
 	}

@@ -51,24 +51,24 @@ type GatewayView struct {
 }
 
 // takeCard takes the card of a gateway.
-func (m *Machine) takeCard(from sharding.NodeID, c control.Card) {
+func (tr *transit) takeCard(from sharding.NodeID, c control.Card) {
 	if c.Span <= 0 {
 		return
 	}
-	g := &m.gateways
+	g := &tr.gateways
 	if g.since.IsZero() {
-		g.since, m.budget.brake.moved = m.now, m.budget.moving > 0
+		g.since, tr.budget.brake.moved = tr.now, tr.budget.moving > 0
 	}
 	g.all.Merge(c.Latencies)
 	i, found := slices.BinarySearchFunc(g.list, from, func(g gateway, n sharding.NodeID) int { return g.node.Compare(n) })
-	if !found && len(g.list) >= m.cfg.MaxGateways || from.IsZero() || c.Management == "" || !fitsAddress(c.Management) || !fitsAddress(c.Peers) {
+	if !found && len(g.list) >= tr.cfg.MaxGateways || from.IsZero() || c.Management == "" || !fitsAddress(c.Management) || !fitsAddress(c.Peers) {
 		return // its latencies are counted nevertheless
 	}
 	if !found {
 		g.list = slices.Insert(g.list, i, gateway{node: from})
 	}
 	of := &g.list[i]
-	of.management, of.peers, of.heardAt = c.Management, c.Peers, m.now
+	of.management, of.peers, of.heardAt = c.Management, c.Peers, tr.now
 	of.span += c.Span
 	of.commands += c.Commands
 	of.refused += c.Refused
@@ -81,21 +81,21 @@ func fitsAddress(addr string) bool {
 }
 
 // endWindow ends the window of the cards when its time is over.
-func (m *Machine) endWindow() {
-	g, b := &m.gateways, &m.budget.brake
-	changed := b.tick(m.now, &m.cfg)
-	if !g.since.IsZero() && m.now.Sub(g.since) >= m.cfg.BrakeWindow {
-		if m.cfg.Brake {
+func (tr *transit) endWindow() {
+	g, b := &tr.gateways, &tr.budget.brake
+	changed := b.tick(tr.now, &tr.cfg)
+	if !g.since.IsZero() && tr.now.Sub(g.since) >= tr.cfg.BrakeWindow {
+		if tr.cfg.Brake {
 			w := window{samples: g.all.Count(), p99: g.all.Percentile(99)}
-			changed = b.windowEnded(m.now, g.since, w, m.budget.moving, &m.cfg) || changed
+			changed = b.windowEnded(tr.now, g.since, w, tr.budget.moving, &tr.cfg) || changed
 		}
-		g.roll(m.now, m.cfg.GatewayForgotten)
+		g.roll(tr.now, tr.cfg.GatewayForgotten)
 		if len(g.list) > 0 || !b.idle() {
-			g.since = m.now
+			g.since = tr.now
 		}
 	}
 	if changed {
-		m.emit(BrakeChanged(b.view(&m.cfg)))
+		tr.emit(BrakeChanged(b.view(&tr.cfg)))
 	}
 }
 

@@ -32,29 +32,29 @@ type shardLoad struct {
 }
 
 // reportLoad takes a region's report about the loads of its shards.
-func (m *Machine) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
-	r := m.region(from)
+func (pl *placement) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
+	r := pl.region(from)
 	if r == nil || !r.registered {
-		m.askAgain(&m.step, call)
+		pl.askAgain(&pl.step, call)
 		return
 	}
-	defer m.reply(call, control.LoadAck{Term: m.number})
+	defer pl.reply(call, control.LoadAck{Term: pl.number})
 	l := &r.load
 	if in.Number <= l.number {
 		return
 	}
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		if t.loads != nil {
-			m.forgetLoads(t, r, in.Full)
+			pl.forgetLoads(t, r, in.Full)
 		}
 	}
 	for _, s := range in.Shards {
-		t, row := m.find(s.Shard)
+		t, row := pl.find(s.Shard)
 		if row != nil && row.Owner == from && row.Phase != sharding.HandingOff {
-			m.setLoad(t, row, s.Load.Bounded(), from)
+			pl.setLoad(t, row, s.Load.Bounded(), from)
 		}
 	}
-	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), m.now, in.Rest.Bounded(), in.Node
+	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), pl.now, in.Rest.Bounded(), in.Node
 }
 
 // forgetLoads forgets those loads of a region's shards that a report replaces. A full report
@@ -122,8 +122,8 @@ func (l *liveness) measuredOf(s *step, r *region) bool {
 }
 
 // shardLoads returns the loads of a type's shards; nil: not all regions are measured.
-func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
-	if !m.measured(&m.step) {
+func (pl *placement) shardLoads(t *typeTable) []allocation.ShardLoad {
+	if !pl.measured(&pl.step) {
 		return nil
 	}
 	return t.shown
@@ -131,15 +131,15 @@ func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
 
 // cool marks shards that have moved too recently to move again because of load. When a term begins,
 // all shards are marked, because the coordinator does not know when they moved.
-func (m *Machine) cool(t *typeTable, loads []allocation.ShardLoad) {
+func (pl *placement) cool(t *typeTable, loads []allocation.ShardLoad) {
 	for i := range loads {
-		loads[i].Cooling = m.cools(&t.rows[i])
+		loads[i].Cooling = pl.cools(&t.rows[i])
 	}
 }
 
 // cools reports whether the shard of a row has moved too recently to move again because of load.
-func (m *Machine) cools(r *row) bool {
-	return m.now.Sub(r.since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
+func (pl *placement) cools(r *row) bool {
+	return pl.now.Sub(r.since) < pl.cfg.LoadCooldown && !mutant.On("load-cooling")
 }
 
 // tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until

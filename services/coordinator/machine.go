@@ -4,36 +4,25 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
-	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // Machine is one coordinator, active or standby. It is not safe for concurrent
 // use. The membership is kept by standbys too; everything else belongs to one
 // term.
 type Machine struct {
-	step
-	term
-	ledger
-	liveness
-	table
-	intent intent.Intent
-	rollout
-	quarantine quarantine.Quarantine
-	budget     budget
-	gateways   gateways
+	transit
 	planner
-	review
-	why
-	scratch []allocation.Region
 }
 
 // New returns a standby. The config must be valid.
-func New(cfg Config) *Machine { return &Machine{step: step{cfg: cfg}} }
+func New(cfg Config) *Machine {
+	m := &Machine{}
+	m.cfg = cfg
+	return m
+}
 
 // Step applies one input at time now, and appends to out what the driver must
 // do, in that order. Step never fails. An input that makes no sense is ignored. If it needs an answer, an
@@ -199,9 +188,12 @@ func (m *Machine) deposed() {
 		*r = region{node: r.node, name: r.name, reachable: r.reachable, joining: r.joining, departing: r.departing}
 	}
 	*m = Machine{
-		step: m.step, term: term{number: m.number, known: m.known}, liveness: liveness{regions: m.regions},
-		table:   table{version: sharding.Version{Term: m.number}, watches: watches{held: m.held}},
-		planner: planner{plans: m.plans}, scratch: m.scratch,
+		transit: transit{placement: placement{
+			step: m.step, term: term{number: m.number, known: m.known}, liveness: liveness{regions: m.regions},
+			table:   table{version: sharding.Version{Term: m.number}, watches: watches{held: m.held}},
+			scratch: m.scratch,
+		}},
+		planner: planner{plans: m.plans},
 	}
 }
 

@@ -12,16 +12,16 @@ import (
 // name. It holds the name, or it is about to register and the facts name it as the owner of shards: then
 // it held the name in an earlier term. A region that leaves, is not reachable, or was replaced at its
 // address does not keep another one: the other one may be the same region, started again.
-func (m *Machine) namesake(r *region) *region {
+func (pl *placement) namesake(r *region) *region {
 	if r.registered || r.name == "" || mutant.On("name-unique") {
 		return nil
 	}
-	for i := range m.regions {
-		o := &m.regions[i]
+	for i := range pl.regions {
+		o := &pl.regions[i]
 		if !o.sharesName(r) || !o.reachable || o.leaving() {
 			continue
 		}
-		if o.registered || !m.recovered && m.shardsOf(o.node) > m.shardsOf(r.node) {
+		if o.registered || !pl.recovered && pl.shardsOf(o.node) > pl.shardsOf(r.node) {
 			return o
 		}
 	}

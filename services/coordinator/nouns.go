@@ -3,7 +3,10 @@ package coordinator
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 type step struct {
@@ -96,4 +99,24 @@ type review struct {
 type why struct {
 	explanations uint64 // how many explanations were emitted in this term
 	weighed      int    // how many regions were weighed for explanations since the last tick, see Config.MaxWeighed
+}
+
+type placement struct {
+	step
+	term
+	ledger
+	liveness
+	table
+	intent intent.Intent
+	rollout
+	scratch []allocation.Region
+}
+
+type transit struct {
+	placement
+	why
+	quarantine quarantine.Quarantine
+	budget     budget
+	gateways   gateways
+	review
 }

@@ -43,14 +43,14 @@ func (m *Machine) plan() {
 }
 
 // typePlan returns the input of a plan for one type. It shares nothing that is written to later.
-func (m *Machine) typePlan(t *typeTable) allocation.TypePlan {
-	v := m.typeView(t)
+func (pl *placement) typePlan(t *typeTable) allocation.TypePlan {
+	v := pl.typeView(t)
 	for i := range v.Regions {
 		v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
 	}
 	v.Forms, v.ShardLoads = t.storedForms(), slices.Clone(v.ShardLoads)
-	m.cool(t, v.ShardLoads)
-	return allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)}
+	pl.cool(t, v.ShardLoads)
+	return allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: pl.cfg.strategy(t.desc.Type)}
 }
 
 // planned begins those moves of a plan that are still valid. A plan of an earlier term is ignored,
@@ -68,7 +68,7 @@ func (m *Machine) planned(in Planned) {
 		return
 	}
 	begun := 0
-	defer func() { m.explainPlan(len(in.Moves), begun) }()
+	defer func() { m.explainPlan(&m.placement, len(in.Moves), begun) }()
 	for _, t := range m.types {
 		m.cool(t, t.shown)
 	}
@@ -101,22 +101,22 @@ func (m *Machine) planned(in Planned) {
 
 // makesSense reports whether a planned move may still be made, and its reason still holds. Since the
 // plan was made, operators may have changed what they want, and shards may have come and gone.
-func (m *Machine) makesSense(t *typeTable, v allocation.View, move allocation.Move) bool {
+func (pl *placement) makesSense(t *typeTable, v allocation.View, move allocation.Move) bool {
 	if allocation.CheckMove(v, move) != nil {
 		return false
 	}
 	switch move.Reason {
 	case allocation.ReasonBalance, allocation.ReasonLoad:
-		return mutant.On("move-still-preferred") || allocation.Prefers(m.cfg.strategy(t.desc.Type), v, move)
+		return mutant.On("move-still-preferred") || allocation.Prefers(pl.cfg.strategy(t.desc.Type), v, move)
 	}
 	return true // the constraint is still broken
 }
 
 // updateView changes a view after a move has begun: the two regions of the move have changed.
-func (m *Machine) updateView(v allocation.View, t *typeTable, move allocation.Move) {
+func (pl *placement) updateView(v allocation.View, t *typeTable, move allocation.Move) {
 	for i := range v.Regions {
 		if n := v.Regions[i].Node; n == move.From || n == move.To {
-			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = m.expectedShards[n], m.loadOf(m.region(n)), shardsIn(t.expected, n)
+			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = pl.expectedShards[n], pl.loadOf(pl.region(n)), shardsIn(t.expected, n)
 		}
 	}
 }
@@ -128,19 +128,19 @@ var causes = map[allocation.Reason]sharding.Cause{
 }
 
 // balances reports whether shards may move for balance now.
-func (m *Machine) balances() bool {
-	return m.recovered && (!m.frozenByRollout() || mutant.On("rollout-freeze")) && !m.intent.Frozen(m.now) &&
-		!m.anyRegion(func(r *region) bool { return !r.reachable })
+func (pl *placement) balances() bool {
+	return pl.recovered && (!pl.frozenByRollout() || mutant.On("rollout-freeze")) && !pl.intent.Frozen(pl.now) &&
+		!pl.anyRegion(func(r *region) bool { return !r.reachable })
 }
 
 // typeView returns the view of a type for strategies. It has all regions that host the type, except
 // regions that do not reach the journal, or have reached it again only recently, and regions whose name
 // another one holds.
-func (m *Machine) typeView(t *typeTable) allocation.View {
-	v := allocation.View{Type: t.desc.Type, Pins: m.intent.Pinned(t.desc.Type), ShardLoads: m.shardLoads(t)}
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && m.holder(r) == nil {
-			rv := m.regionView(t, r)
+func (pl *placement) typeView(t *typeTable) allocation.View {
+	v := allocation.View{Type: t.desc.Type, Pins: pl.intent.Pinned(t.desc.Type), ShardLoads: pl.shardLoads(t)}
+	for i := range pl.regions {
+		if r := &pl.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && pl.holder(r) == nil {
+			rv := pl.regionView(t, r)
 			switch rv.Unreachable = !r.reachable; {
 			case r.givesUpShards():
 				rv.Status = allocation.Leaving
@@ -154,10 +154,10 @@ func (m *Machine) typeView(t *typeTable) allocation.View {
 }
 
 // regionView returns the view of a region for strategies.
-func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
+func (pl *placement) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: m.expectedShards[r.node], Load: m.loadOf(r), Cordoned: m.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+		Total: pl.expectedShards[r.node], Load: pl.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 

@@ -19,47 +19,47 @@ func (QuarantineChanged) output() {}
 func (QuarantineFull) output()    {}
 
 // crashed handles the report of a region about how its previous process has ended.
-func (m *Machine) crashed(name string, c control.Crash) {
-	if c.Of == 0 || m.cfg.QuarantineCrashes == 0 {
+func (tr *transit) crashed(name string, c control.Crash) {
+	if c.Of == 0 || tr.cfg.QuarantineCrashes == 0 {
 		return
 	}
-	if m.quarantine.Keep(c) {
-		m.due = true // shards may wait for this report
+	if tr.quarantine.Keep(c) {
+		tr.due = true // shards may wait for this report
 	}
-	known := func(t sharding.EntityType) bool { _, found := m.searchType(t); return found }
-	for _, f := range m.quarantine.Judge(m.now, m.cfg.quarantine(), name, c, known) {
-		m.setQuarantine(f)
+	known := func(t sharding.EntityType) bool { _, found := tr.searchType(t); return found }
+	for _, f := range tr.quarantine.Judge(tr.now, tr.cfg.quarantine(), name, c, known) {
+		tr.setQuarantine(f)
 	}
 }
 
-func (m *Machine) applyQuarantine(f QuarantineFact) {
-	i, found := m.searchType(f.Entity.Type)
-	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !m.recovered || !m.quarantine.Apply(f) {
+func (tr *transit) applyQuarantine(f QuarantineFact) {
+	i, found := tr.searchType(f.Entity.Type)
+	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !tr.recovered || !tr.quarantine.Apply(f) {
 		return
 	}
-	t := m.types[i]
-	t.desc.Quarantined = m.quarantine.Shown(f.Entity.Type)
-	t.changed = m.count(&m.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
+	t := tr.types[i]
+	t.desc.Quarantined = tr.quarantine.Shown(f.Entity.Type)
+	t.changed = tr.count(&tr.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
 	t.quarantineChanged = t.changed
 }
 
 // orderTable returns the version of the table that a region must know before it takes a shard of the type.
-func (m *Machine) orderTable(t *typeTable) sharding.Version {
+func (pl *placement) orderTable(t *typeTable) sharding.Version {
 	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {
 		return sharding.Version{}
 	}
-	return sharding.Version{Term: m.number, N: t.quarantineChanged}
+	return sharding.Version{Term: pl.number, N: t.quarantineChanged}
 }
 
 // obeyed reports whether all regions that may run an entity know which entities of its type are quarantined: the
 // owner of its shard, and the regions that can be reached, because one of them may have got the shard in a direct
 // handoff that is older than the quarantine. Later owners must know it before they take the shard.
-func (m *Machine) obeyed(t *typeTable, e sharding.Entity) bool {
-	_, r := m.rowOf(e)
-	for i := range m.regions {
-		region := &m.regions[i]
+func (pl *placement) obeyed(t *typeTable, e sharding.Entity) bool {
+	_, r := pl.rowOf(e)
+	for i := range pl.regions {
+		region := &pl.regions[i]
 		may := region.node == r.Owner || region.reachable && !(region.registered && !region.hosts(e.Type))
-		if may && region.table.Compare(m.orderTable(t)) < 0 {
+		if may && region.table.Compare(pl.orderTable(t)) < 0 {
 			return mutant.On("quarantine-obeyed")
 		}
 	}
@@ -68,24 +68,24 @@ func (m *Machine) obeyed(t *typeTable, e sharding.Entity) bool {
 
 // setQuarantine commits a fact about an entity, if the limits allow it. It makes room for one more suspect: the suspect
 // without a crash for the longest time is released.
-func (m *Machine) setQuarantine(f QuarantineFact) {
-	if _, has := m.quarantine.Find(f.Entity); !has && f.State != Released {
-		if full, oldest, found := m.quarantine.Full(m.cfg.quarantine()); full && !found {
-			m.emit(QuarantineFull{Entity: f.Entity})
+func (tr *transit) setQuarantine(f QuarantineFact) {
+	if _, has := tr.quarantine.Find(f.Entity); !has && f.State != Released {
+		if full, oldest, found := tr.quarantine.Full(tr.cfg.quarantine()); full && !found {
+			tr.emit(QuarantineFull{Entity: f.Entity})
 			return
 		} else if full {
-			m.commit(QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
+			tr.commit(QuarantineFact{Entity: oldest.Entity, Note: tr.note("roost", "others are suspected")})
 		}
 	}
 	if f.State != Suspected {
-		m.explainRequest(f)
+		tr.explainRequest(&tr.placement, f)
 	}
-	m.commit(f, QuarantineChanged{f})
+	tr.commit(f, QuarantineChanged{f})
 }
 
 // forgetSuspects releases the suspects all of whose crashes are older than the window.
-func (m *Machine) forgetSuspects() {
-	for _, f := range m.quarantine.Outdated(m.now, m.cfg.quarantine()) {
-		m.commit(f, QuarantineChanged{f})
+func (tr *transit) forgetSuspects() {
+	for _, f := range tr.quarantine.Outdated(tr.now, tr.cfg.quarantine()) {
+		tr.commit(f, QuarantineChanged{f})
 	}
 }

@@ -116,13 +116,13 @@ func (m *Machine) Quarantine() (list []QuarantineView) {
 }
 
 // checkQuarantine checks the suspects and quarantined entities, and that the route table shows them.
-func (m *Machine) checkQuarantine() error {
-	for _, t := range m.types {
-		if shown := m.quarantine.Shown(t.desc.Type); !slices.Equal(shown, t.desc.Quarantined) {
+func (tr *transit) checkQuarantine() error {
+	for _, t := range tr.types {
+		if shown := tr.quarantine.Shown(t.desc.Type); !slices.Equal(shown, t.desc.Quarantined) {
 			return fmt.Errorf("of %s, %+v are suspected or quarantined, the table shows %+v", t.desc.Type, shown, t.desc.Quarantined)
 		}
 	}
-	return m.quarantine.Check(m.cfg.quarantine())
+	return tr.quarantine.Check(tr.cfg.quarantine())
 }
 
 // Quarantine returns the suspects and the quarantined entities, as the active coordinator knows them.

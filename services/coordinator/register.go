@@ -202,8 +202,8 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 
 // changes reports whether a type gets other commands or forms if a region registers the type with the
 // descriptor desc.
-func (m *Machine) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
-	return t.desc.Unhosted || !slices.Equal(t.desc.Commands, m.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
+func (pl *placement) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
+	return t.desc.Unhosted || !slices.Equal(t.desc.Commands, pl.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
 }
 
 // checkVersion checks the application version that a region names. A region may name none.
@@ -215,9 +215,9 @@ func checkVersion(v string) error {
 }
 
 // checkPlace returns what is wrong with the zone and the labels of a region.
-func (m *Machine) checkPlace(in control.Register) string {
-	if len(in.Labels) > m.cfg.MaxLabels {
-		return fmt.Sprintf("the region has %d labels, at most %d are allowed; give it fewer in region.labels", len(in.Labels), m.cfg.MaxLabels)
+func (pl *placement) checkPlace(in control.Register) string {
+	if len(in.Labels) > pl.cfg.MaxLabels {
+		return fmt.Sprintf("the region has %d labels, at most %d are allowed; give it fewer in region.labels", len(in.Labels), pl.cfg.MaxLabels)
 	}
 	texts := [][2]string{}
 	if in.Zone != "" {

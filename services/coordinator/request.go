@@ -93,7 +93,7 @@ func (m *Machine) request(r Request) {
 		switch f.(type) {
 		case RowFact, TargetFact:
 		default:
-			m.explainRequest(f)
+			m.explainRequest(&m.placement, f)
 		}
 	}
 	for i, f := range facts {
@@ -119,13 +119,13 @@ func (m *Machine) request(r Request) {
 }
 
 // checkOrigin checks that the texts that Origin returns are well-formed.
-func (m *Machine) checkOrigin(r Request) error {
+func (pl *placement) checkOrigin(r Request) error {
 	by, reason := r.Origin()
 	for _, t := range [][2]string{{"by", by}, {"reason", reason}} {
 		if t[1] == "" {
 			continue
 		}
-		if err := sharding.CheckText(t[0], t[1], m.cfg.MaxReason); err != nil {
+		if err := sharding.CheckText(t[0], t[1], pl.cfg.MaxReason); err != nil {
 			return refuse(Malformed, "%v", err)
 		}
 	}
@@ -220,11 +220,11 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 }
 
 // aboutCordon returns remarks for an operator who expects more from a cordon than it does.
-func (m *Machine) aboutCordon(name string) (remarks []string) {
+func (pl *placement) aboutCordon(name string) (remarks []string) {
 	regions, shards := 0, 0
-	for i := range m.regions {
-		if r := &m.regions[i]; r.name == name {
-			regions, shards = regions+1, shards+m.shardsOf(r.node)
+	for i := range pl.regions {
+		if r := &pl.regions[i]; r.name == name {
+			regions, shards = regions+1, shards+pl.shardsOf(r.node)
 		}
 	}
 	switch {
@@ -236,17 +236,17 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 	if regions > 1 {
 		remarks = append(remarks, fmt.Sprintf("%d regions have this name, and all of them are cordoned; give each a node.name of its own", regions))
 	}
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		hosts, others := false, false
-		for i := range m.regions {
-			r := &m.regions[i]
+		for i := range pl.regions {
+			r := &pl.regions[i]
 			if !r.hosts(t.desc.Type) || !r.candidate() {
 				continue
 			}
 			if r.name == name {
 				hosts = true
 			} else {
-				others = others || !m.intent.Cordoned(r.name)
+				others = others || !pl.intent.Cordoned(r.name)
 			}
 		}
 		if hosts && !others {

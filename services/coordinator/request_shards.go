@@ -224,9 +224,9 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 }
 
 // withinBudget returns an error if the budget does not allow an operator's move now.
-func (m *Machine) withinBudget(r *row, to *region) error {
-	b, cfg := &m.budget, &m.cfg
-	switch m.exceeds(r, to.node, sharding.CauseMove) {
+func (tr *transit) withinBudget(r *row, to *region) error {
+	b, cfg := &tr.budget, &tr.cfg
+	switch tr.exceeds(r, to.node, sharding.CauseMove) {
 	case limitAtOnce:
 		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.handoffs)
 	case limitFrom:
@@ -234,7 +234,7 @@ func (m *Machine) withinBudget(r *row, to *region) error {
 	case limitTo:
 		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.to[to.node], cmp.Or(to.name, to.node.Addr))
 	case limitPerMinute:
-		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(m.now)))
+		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(tr.now)))
 	case limitBrake:
 		return refuse(NotNow, "%s; try again in a while, see roost placement status", b.brake.view(cfg).Why())
 	}

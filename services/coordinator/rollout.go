@@ -58,20 +58,20 @@ func (m *Machine) setTarget(v, why string) {
 }
 
 // nextTargetFact returns the fact that makes a version the target.
-func (m *Machine) nextTargetFact(v string) TargetFact {
-	f, before := TargetFact{Version: v}, m.intent.Target()
+func (pl *placement) nextTargetFact(v string) TargetFact {
+	f, before := TargetFact{Version: v}, pl.intent.Target()
 	for _, s := range append(slices.Clone(before.Seen), before.Version) {
 		if s != "" && s != v {
 			f.Seen = append(f.Seen, s)
 		}
 	}
-	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
+	f.Seen = f.Seen[max(0, len(f.Seen)-pl.cfg.MaxVersions):]
 	return f
 }
 
 // changeTarget makes a version the target. The log reports the reason.
 func (m *Machine) changeTarget(f TargetFact, why string) {
-	m.explain(Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
+	m.explain(&m.placement, Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
 	m.commit(f, TargetSet{Version: f.Version, Before: m.intent.Target().Version, Why: why})
 	m.stepAt, m.goneAt = m.now, time.Time{}
 	m.checkTarget()
@@ -96,12 +96,12 @@ func (m *Machine) checkTarget() {
 
 // nextTarget returns the version that becomes the target unless a region of the present target version
 // comes, and the time until then. If the regions do not all have the same version, it returns "".
-func (m *Machine) nextTarget() (next string, in time.Duration) {
-	if m.goneAt.IsZero() {
+func (pl *placement) nextTarget() (next string, in time.Duration) {
+	if pl.goneAt.IsZero() {
 		return "", 0
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range pl.regions {
+		r := &pl.regions[i]
 		switch {
 		case !r.registered:
 		case r.version == "", next != "" && r.version != next && !mutant.On("target-lapse-shared"):
@@ -113,18 +113,18 @@ func (m *Machine) nextTarget() (next string, in time.Duration) {
 	if next == "" || mutant.On("target-lapse-at-once") {
 		return next, 0
 	}
-	return next, max(0, m.goneAt.Add(m.cfg.RolloutFreeze).Sub(m.now))
+	return next, max(0, pl.goneAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
 }
 
 // rollingOut reports whether regions of the target version and of another one are here.
-func (m *Machine) rollingOut() bool {
-	version := m.intent.Target().Version
+func (pl *placement) rollingOut() bool {
+	version := pl.intent.Target().Version
 	if version == "" {
 		return false
 	}
 	var target, other bool
-	for i := range m.regions {
-		if r := &m.regions[i]; r.present() {
+	for i := range pl.regions {
+		if r := &pl.regions[i]; r.present() {
 			target = target || r.version == version
 			other = other || r.version != version
 		}
@@ -135,57 +135,57 @@ func (m *Machine) rollingOut() bool {
 // frozenByRollout reports whether a rollout freezes moves: it is on, and a region has come or gone within
 // [Config.RolloutFreeze]. A rollout that stands still is treated like any cluster of several
 // versions, such as one with a canary. For an operator's freeze, see frozenByOperator.
-func (m *Machine) frozenByRollout() bool { return m.rolloutFreezeLeft() > 0 }
+func (pl *placement) frozenByRollout() bool { return pl.rolloutFreezeLeft() > 0 }
 
 // rolloutFreezeLeft returns the remaining time of a rollout's freeze if no region comes or goes.
-func (m *Machine) rolloutFreezeLeft() time.Duration {
-	if !m.rollingOut() {
+func (pl *placement) rolloutFreezeLeft() time.Duration {
+	if !pl.rollingOut() {
 		return 0
 	}
-	return max(0, m.stepAt.Add(m.cfg.RolloutFreeze).Sub(m.now))
+	return max(0, pl.stepAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
 }
 
 // preferTarget narrows the view of the strategy in a rollout to the regions of the target version that have
 // room, if there are any. Pins, cordons and the capacity of regions count more than the version; zones
 // count less.
-func (m *Machine) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
-	if !m.frozenByRollout() || mutant.On("move-once") {
+func (pl *placement) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
+	if !pl.frozenByRollout() || mutant.On("move-once") {
 		return v
 	}
-	return m.rolloutTarget().Preferred(v, s, m.rolloutRoom(t))
+	return pl.rolloutTarget().Preferred(v, s, pl.rolloutRoom(t))
 }
 
 // rolloutTarget returns the regions that a rollout prefers now; the zero value: no rollout is on.
-func (m *Machine) rolloutTarget() allocation.Target {
-	if !m.frozenByRollout() {
+func (pl *placement) rolloutTarget() allocation.Target {
+	if !pl.frozenByRollout() {
 		return allocation.Target{}
 	}
-	return allocation.Target{Version: m.intent.Target().Version, Share: m.cfg.RolloutShare}
+	return allocation.Target{Version: pl.intent.Target().Version, Share: pl.cfg.RolloutShare}
 }
 
 // rolloutWants reports whether a rollout agrees with the choice of a successor: the rollout prefers this
 // region, or prefers none. If no rollout is on, it returns true.
-func (m *Machine) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
-	if !m.frozenByRollout() || to.version == m.intent.Target().Version {
+func (pl *placement) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
+	if !pl.frozenByRollout() || to.version == pl.intent.Target().Version {
 		return true
 	}
-	v := m.preferTarget(t, m.view(t, except, forms, (*region).candidate), r.Shard)
+	v := pl.preferTarget(t, pl.view(t, except, forms, (*region).candidate), r.Shard)
 	return slices.ContainsFunc(v.Regions, func(o allocation.Region) bool { return o.Node == to.node })
 }
 
 // rolloutRoom returns how many shards of a type a region may have before a rollout prefers other regions:
 // its fair share among the candidates, times [Config.RolloutShare].
-func (m *Machine) rolloutRoom(t *typeTable) int {
+func (pl *placement) rolloutRoom(t *typeTable) int {
 	hosts := 0
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range pl.regions {
+		r := &pl.regions[i]
 		hosts += toInt(r.hosts(t.desc.Type) && r.candidate())
 	}
 	owned := 0 // shards of the type that have an owner; others may never have been used
 	for i := range t.owned {
 		owned += len(t.owned[i].shards)
 	}
-	return allocation.Target{Share: m.cfg.RolloutShare}.Room(owned, hosts)
+	return allocation.Target{Share: pl.cfg.RolloutShare}.Room(owned, hosts)
 }
 
 // countDue answers how many shards are about to come to a region because of a rollout. A platform waits
@@ -209,7 +209,7 @@ func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 
 // dueAt counts the shards of a type that are starting at the region, and the shards of lost and leaving
 // regions that the region could take.
-func (m *Machine) dueAt(t *typeTable, to *region) int {
+func (pl *placement) dueAt(t *typeTable, to *region) int {
 	due := 0
 	if !to.hosts(t.desc.Type) {
 		return due
@@ -223,7 +223,7 @@ func (m *Machine) dueAt(t *typeTable, to *region) int {
 			due += toInt(r.Phase == sharding.Starting)
 			continue
 		}
-		owner := m.region(r.Owner)
+		owner := pl.region(r.Owner)
 		due += toInt(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.leaving()))
 	}
 	return due
@@ -262,29 +262,29 @@ type CannotRead struct {
 	Forms          []sharding.Form
 }
 
-func (m *Machine) rolloutView() RolloutView {
-	target := m.intent.Target()
-	next, in := m.nextTarget()
+func (pl *placement) rolloutView() RolloutView {
+	target := pl.intent.Target()
+	next, in := pl.nextTarget()
 	var still time.Duration
-	if m.rollingOut() {
-		still = m.now.Sub(m.stepAt)
+	if pl.rollingOut() {
+		still = pl.now.Sub(pl.stepAt)
 	}
 	return RolloutView{
 		Still: still,
-		Next:  next, NextIn: in, Unread: m.unreadBy(target.Version),
-		Target: target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(target.Seen),
-		On: m.rollingOut(), FrozenFor: m.rolloutFreezeLeft(), CannotRead: m.cannotRead(),
+		Next:  next, NextIn: in, Unread: pl.unreadBy(target.Version),
+		Target: target.Version, Stored: !pl.pending(pl.targetFact), Seen: slices.Clone(target.Seen),
+		On: pl.rollingOut(), FrozenFor: pl.rolloutFreezeLeft(), CannotRead: pl.cannotRead(),
 	}
 }
 
 // cannotRead compares the forms of the versions that are here.
-func (m *Machine) cannotRead() []CannotRead {
+func (pl *placement) cannotRead() []CannotRead {
 	var list []CannotRead
-	for _, t := range m.types {
+	for _, t := range pl.types {
 		writes, reads := map[string]sharding.FormSet{}, map[string]sharding.FormSet{}
 		var versions []string
-		for i := range m.regions {
-			r := &m.regions[i]
+		for i := range pl.regions {
+			r := &pl.regions[i]
 			if !r.hosts(t.desc.Type) || t.desc.Volatile {
 				continue
 			}

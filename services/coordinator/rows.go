@@ -21,33 +21,33 @@ const maxDoubts = 5
 // owned returns the row of a shard if the node is its owner according to a durable fact. Before the fact is
 // durable, the node cannot have heard of it, so its message is about something else and is ignored. The
 // node repeats the message when it gets the order again.
-func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
-	t, r := m.find(s)
-	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.number) {
+func (pl *placement) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
+	t, r := pl.find(s)
+	if r == nil || by.IsZero() || r.Owner != by || pl.pending(r.number) {
 		return nil, nil
 	}
 	return t, r
 }
 
 // shardStarted handles a ShardStarted: the claim holds, so gateways may send commands.
-func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
-	if r := m.succeeding(in.Shard, from, in.Epoch); r != nil {
-		if m.willSayWhatItWrote(r) {
+func (tr *transit) shardStarted(from sharding.NodeID, in control.ShardStarted) {
+	if r := tr.succeeding(in.Shard, from, in.Epoch); r != nil {
+		if tr.willSayWhatItWrote(r) {
 			return // after the ShardStopped of the owner, the successor gets its order again and repeats ShardStarted
 		}
 		f := RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause}
-		t, _ := m.find(r.Shard)
-		m.explainRow(Given, t, r, f, from)
-		m.commit(f)
+		t, _ := tr.find(r.Shard)
+		tr.explainRow(&tr.placement, Given, t, r, f, from)
+		tr.commit(f)
 		return
 	}
-	_, r := m.owned(in.Shard, from)
+	_, r := tr.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch && !mutant.On("started-epoch") || r.Phase != sharding.Starting {
 		return // a repeat, or superseded
 	}
 	next := r.Row
 	next.Phase = sharding.Serving
-	m.commit(r.fact(next))
+	tr.commit(r.fact(next))
 }
 
 // willSayWhatItWrote reports whether the coordinator must wait for the ShardStopped of the old owner before
@@ -55,20 +55,20 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 // something, and may come after the ShardStarted of the successor. If it were ignored, all forms that the
 // old owner writes would count as stored permanently, and regions that do not read them could never get the
 // shard. If the old owner writes no further forms, or cannot answer, there is nothing to wait for.
-func (m *Machine) willSayWhatItWrote(r *row) bool {
-	owner := m.region(r.Owner)
+func (pl *placement) willSayWhatItWrote(r *row) bool {
+	owner := pl.region(r.Owner)
 	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
 }
 
 // hostRefused handles a HostRefused: no region can serve the shard at this epoch, so it gets a higher one. The row
 // may be serving: after a refused command, the coordinator asks its owner.
-func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
-	if m.succeeding(in.Shard, from, in.Epoch) != nil {
-		m.successorRefused(from, in)
+func (tr *transit) hostRefused(from sharding.NodeID, in control.HostRefused) {
+	if tr.succeeding(in.Shard, from, in.Epoch) != nil {
+		tr.successorRefused(from, in)
 		return
 	}
-	t, r := m.owned(in.Shard, from)
-	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !m.plausible(in.Above) {
+	t, r := tr.owned(in.Shard, from)
+	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !tr.plausible(in.Above) {
 		return
 	}
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
@@ -78,55 +78,55 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	if r.Phase == sharding.Starting || mutant.On("refused-while-serving") {
 		forms = r.before // a region refuses no shard that it holds, so it stored nothing at this epoch
 	}
-	to := m.choose(t, r, r.Owner, forms)
+	to := tr.choose(t, r, r.Owner, forms)
 	if to.IsZero() {
-		to = m.choose(t, r, sharding.NodeID{}, forms)
+		to = tr.choose(t, r, sharding.NodeID{}, forms)
 	}
-	m.assign(t, r, to, in.Above, forms, r.previous, sharding.CauseClaimRefused)
+	tr.assign(t, r, to, in.Above, forms, r.previous, sharding.CauseClaimRefused)
 }
 
 // sendOrder sends the order that belongs to the row's phase to its owner, or to the successor.
-func (m *Machine) sendOrder(t *typeTable, r *row) {
+func (tr *transit) sendOrder(t *typeTable, r *row) {
 	if !inTransit(r.Row) {
 		return
 	}
-	r.asked = m.now
+	r.asked = tr.now
 	switch {
 	case r.released:
-		m.send(r.successor, control.HostShard{Term: m.number, Shard: r.Shard, Epoch: r.next, Table: m.orderTable(t)})
+		tr.send(r.successor, control.HostShard{Term: tr.number, Shard: r.Shard, Epoch: r.next, Table: tr.orderTable(t)})
 	case r.Phase == sharding.HandingOff:
-		m.send(r.Owner, m.handOffOrder(t, r.fact(r.Row)))
+		tr.send(r.Owner, tr.handOffOrder(t, r.fact(r.Row)))
 	default:
-		m.send(r.Owner, control.HostShard{Term: m.number, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: m.orderTable(t)})
+		tr.send(r.Owner, control.HostShard{Term: tr.number, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: tr.orderTable(t)})
 	}
 }
 
 // repeat visits the rows whose owner has not answered its order. It repeats the order. After
 // the timeout it allocates the shard to another region; if there is none, it continues
 // repeating the order, so that a slow claim can succeed.
-func (m *Machine) repeat() {
-	for _, t := range m.types {
+func (tr *transit) repeat() {
+	for _, t := range tr.types {
 		for i, left := 0, t.transit; i < len(t.rows) && left > 0; i++ {
 			r := &t.rows[i]
 			if !inTransit(r.Row) {
 				continue
 			}
 			left--
-			if m.pending(r.number) {
-				r.since, r.asked = m.now, m.now // the order has not been sent yet
+			if tr.pending(r.number) {
+				r.since, r.asked = tr.now, tr.now // the order has not been sent yet
 				continue
 			}
-			if m.overdue(t, r) {
-				if m.release(t, r, r.left()) {
+			if tr.overdue(t, r) {
+				if tr.release(t, r, r.left()) {
 					continue
 				}
-				if to := m.choose(t, r, r.awaited(), r.stored()); !to.IsZero() {
-					m.assign(t, r, to, 0, r.stored(), r.previous, causeOfDelay(r))
+				if to := tr.choose(t, r, r.awaited(), r.stored()); !to.IsZero() {
+					tr.assign(t, r, to, 0, r.stored(), r.previous, causeOfDelay(r))
 					continue
 				}
 			}
-			if m.now.Sub(r.asked) >= m.cfg.Resend && m.region(r.awaited()) != nil && !mutant.On("order-repeated") {
-				m.sendOrder(t, r)
+			if tr.now.Sub(r.asked) >= tr.cfg.Resend && tr.region(r.awaited()) != nil && !mutant.On("order-repeated") {
+				tr.sendOrder(t, r)
 			}
 		}
 	}
@@ -134,14 +134,14 @@ func (m *Machine) repeat() {
 
 // overdue reports whether the region that was given an order has not answered in time, and another may be given
 // the shard. A volatile shard that was served is never taken away without ShardStopped.
-func (m *Machine) overdue(t *typeTable, r *row) bool {
-	if !r.lostSince.IsZero() && m.waitsForReport(r) {
+func (tr *transit) overdue(t *typeTable, r *row) bool {
+	if !r.lostSince.IsZero() && tr.waitsForReport(r) {
 		return false
 	}
 	if r.Phase == sharding.HandingOff && !r.released {
-		return !t.desc.Volatile && m.now.Sub(r.since) >= m.cfg.HandoffTimeout+m.cfg.HandoffSlack
+		return !t.desc.Volatile && tr.now.Sub(r.since) >= tr.cfg.HandoffTimeout+tr.cfg.HandoffSlack
 	}
-	return m.now.Sub(r.since) >= m.cfg.HostTimeout<<min(time.Duration(r.tries), 2)
+	return tr.now.Sub(r.since) >= tr.cfg.HostTimeout<<min(time.Duration(r.tries), 2)
 }
 
 // causeOfDelay returns the step that the owner of an overdue row has not done, as a cause.

@@ -84,15 +84,15 @@ func (m *Machine) Steering() SteeringView {
 	return v
 }
 
-func (m *Machine) cordonView(c CordonFact) CordonView {
+func (pl *placement) cordonView(c CordonFact) CordonView {
 	v := CordonView{CordonFact: c}
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range pl.regions {
+		r := &pl.regions[i]
 		if r.name != c.Region {
 			continue
 		}
 		v.Here = true
-		for _, t := range m.types {
+		for _, t := range pl.types {
 			for _, s := range t.shardsOf(r.node) {
 				v.Shards++
 				v.Since += toInt(t.rows[s.Index].Epoch > c.After)

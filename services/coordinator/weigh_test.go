@@ -23,7 +23,7 @@ func TestWeighedRegionsAreBounded(t *testing.T) {
 			for range 10 {
 				m.Step(now, Renewed{}, nil)
 				var d Explanation
-				if m.weigh(&d, &typeTable{}, &row{}, "", sharding.NodeID{Addr: "absent:1"}); !d.Unweighed {
+				if m.weigh(&m.placement, &d, &typeTable{}, &row{}, "", sharding.NodeID{Addr: "absent:1"}); !d.Unweighed {
 					weighed++
 				}
 			}
