@@ -15,8 +15,8 @@ import (
 // except. The view is valid until the next call of view.
 func (pl *placement) view(t *typeTable, except sharding.NodeID, forms sharding.FormSet, candidate func(*region) bool) allocation.View {
 	v := pl.scratch[:0]
-	for i := range pl.regions {
-		if r := &pl.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
+	for i := range pl.live.regions {
+		if r := &pl.live.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
 			v = append(v, pl.regionView(t, r))
 		}
 	}
@@ -32,7 +32,7 @@ func (pl *placement) choose(t *typeTable, r *row, except sharding.NodeID, forms 
 	if pl.succeeds(t, r, except, forms) {
 		return r.successor
 	}
-	if !pl.recovered || !pl.open {
+	if !pl.term.recovered || !pl.term.open {
 		return sharding.NodeID{}
 	}
 	v := pl.view(t, except, forms, (*region).candidate)
@@ -52,7 +52,7 @@ func (pl *placement) choose(t *typeTable, r *row, except sharding.NodeID, forms 
 // a rollout has begun since the successor was named, and prefers another region, succeeds returns
 // false.
 func (pl *placement) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
-	to := pl.region(r.successor)
+	to := pl.live.region(r.successor)
 	return to != nil && to.node != except && (to.candidate() && to.readable(t, forms) || mutant.On("successor-checked")) &&
 		!mutant.On("successor") && pl.wanted(t, r, to, except, forms) && pl.rolloutWants(t, r, to, except, forms)
 }
@@ -66,7 +66,7 @@ func (pl *placement) wanted(t *typeTable, r *row, to *region, except sharding.No
 	if to.name == pin || pin == "" && !cordoned || mutant.On("successor-wanted") {
 		return true
 	}
-	return !slices.ContainsFunc(pl.regions, func(o region) bool {
+	return !slices.ContainsFunc(pl.live.regions, func(o region) bool {
 		better := o.name == pin && pin != "" || cordoned && !pl.intent.Cordoned(o.name)
 		return better && o.node != except && o.candidate() && o.readable(t, forms)
 	})
@@ -78,30 +78,30 @@ func (pl *placement) wanted(t *typeTable, r *row, to *region, except sharding.No
 // parameter why is the cause.
 func (tr *transit) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
 	was := r.Reason == sharding.Unreadable
-	counter := tr.counter
-	if above.Term() == tr.number {
+	counter := tr.term.counter
+	if above.Term() == tr.term.number {
 		counter = max(counter, above.Counter())
 	}
 	if counter == math.MaxUint32 {
 		return // the term has no epochs left: the next term allocates the shard
 	}
-	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(tr.number, counter+1), Phase: sharding.Starting}
+	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(tr.term.number, counter+1), Phase: sharding.Starting}
 	if next.Epoch <= r.Epoch || next.Epoch <= above {
 		return // a newer coordinator has allocated it: this term is over
 	}
 	if to.IsZero() {
 		next.Reason = tr.reason(t, forms)
 		f := RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why}
-		tr.explainRow(&tr.placement, Given, t, r, f, to)
+		tr.why.explainRow(&tr.placement, Given, t, r, f, to)
 		tr.commit(f)
 		if next.Reason == sharding.Unreadable && !was {
-			r.untold, tr.untold = true, true
+			r.untold, tr.table.untold = true, true
 		}
 		return
 	}
-	f := RowFact{Row: next, Before: forms, May: tr.region(to).formsOf(t).writes, Previous: previous, Cause: why}
-	tr.explainRow(&tr.placement, Given, t, r, f, to)
-	tr.commit(f, Send{To: to, Msg: control.HostShard{Term: tr.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: tr.orderTable(t)}})
+	f := RowFact{Row: next, Before: forms, May: tr.live.region(to).formsOf(t).writes, Previous: previous, Cause: why}
+	tr.why.explainRow(&tr.placement, Given, t, r, f, to)
+	tr.commit(f, Send{To: to, Msg: control.HostShard{Term: tr.term.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: tr.orderTable(t)}})
 	r.asked = tr.now
 }
 
@@ -116,19 +116,19 @@ func (t *term) plausible(e sharding.Epoch) bool {
 // getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message reports a
 // command that the owner refused, the owner gets HostShard again, and answers whether it serves the shard.
 func (tr *transit) getShardHome(in control.GetShardHome) {
-	t, r := tr.find(in.Shard)
+	t, r := tr.table.find(in.Shard)
 	switch {
-	case r == nil || !tr.plausible(in.Refused):
+	case r == nil || !tr.term.plausible(in.Refused):
 	case r.Epoch == 0:
 		tr.allocateFirst(t, r, in.Refused)
-	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !tr.pending(r.number) && tr.now.Sub(r.asked) >= tr.cfg.Resend:
+	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !tr.ledger.pending(r.number) && tr.now.Sub(r.asked) >= tr.cfg.Resend:
 		if r.tries >= maxDoubts && tr.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
 			tr.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
 			return
 		}
 		r.tries = min(r.tries+1, maxDoubts)
 		r.asked = tr.now
-		tr.send(r.Owner, control.HostShard{Term: tr.number, Shard: r.Shard, Epoch: r.Epoch, Table: tr.orderTable(t)})
+		tr.send(r.Owner, control.HostShard{Term: tr.term.number, Shard: r.Shard, Epoch: r.Epoch, Table: tr.orderTable(t)})
 	}
 }
 
@@ -152,13 +152,13 @@ func lost(t *typeTable, owner *region) bool {
 // allocates shards without an owner, shards that commands wait for, and shards of lost owners; it hands off shards of
 // leaving owners. If this is not possible now, the row stays as it is.
 func (m *Machine) reviewRows() {
-	m.due, m.short, m.deferred, m.budget.freed, m.waitingForReports = false, false, false, false, false
-	for _, t := range m.types {
+	m.review.due, m.review.short, m.review.deferred, m.budget.freed, m.review.waitingForReports = false, false, false, false, false
+	for _, t := range m.table.types {
 		for i := range t.rows {
 			switch r := &t.rows[i]; {
 			case r.Epoch != 0:
 				m.reviewRow(t, r)
-			case r.wanted || m.lost && !t.desc.Volatile && !mutant.On("all-wanted"):
+			case r.wanted || m.ledger.lost && !t.desc.Volatile && !mutant.On("all-wanted"):
 				m.allocateFirst(t, r, 0)
 			}
 		}
@@ -176,15 +176,15 @@ func (tab *table) declared() (n int) {
 }
 
 func (tr *transit) reviewRow(t *typeTable, r *row) {
-	owner, pending := tr.region(r.awaited()), tr.pending(r.number)
-	if lost(t, owner) || tr.deprived(&tr.step, t, owner) {
+	owner, pending := tr.live.region(r.awaited()), tr.ledger.pending(r.number)
+	if lost(t, owner) || tr.live.deprived(&tr.step, t, owner) {
 		forms := r.stored()
 		if pending {
-			tr.deferred = true
+			tr.review.deferred = true
 			return
 		}
 		losses := r.losses
-		if lost(t, owner) && !r.Owner.IsZero() && tr.recovered {
+		if lost(t, owner) && !r.Owner.IsZero() && tr.term.recovered {
 			if tr.waitsForReport(r) {
 				return
 			}
@@ -208,9 +208,9 @@ func (tr *transit) reviewRow(t *typeTable, r *row) {
 	switch {
 	case !owner.givesUpShards():
 	case pending:
-		tr.deferred = true
+		tr.review.deferred = true
 	case tr.exceeds(r, sharding.NodeID{}, why) != noLimit:
-		tr.short = true
+		tr.review.short = true
 	case owner.leaving() || len(tr.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. A region that is drained keeps
 		// the shards that no other region can serve.
@@ -224,7 +224,7 @@ func (tr *transit) reviewRow(t *typeTable, r *row) {
 func (pl *placement) causeOfLoss(r *row, owner *region, t *typeTable, to sharding.NodeID) sharding.Cause {
 	switch {
 	case r.Owner.IsZero():
-		came := r.since.After(pl.since) && pl.region(to).came.After(r.since)
+		came := r.since.After(pl.term.since) && pl.live.region(to).came.After(r.since)
 		if came || r.cause == 0 || r.cause == sharding.CauseUnreadable || needOf(r.cause) == voluntary {
 			return sharding.CauseRegionCame
 		}

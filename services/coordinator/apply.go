@@ -103,7 +103,7 @@ func (tr *transit) commit(f Fact, consequences ...Output) {
 	tr.apply(f)
 	if mutant.On("persist-before-send") {
 		tr.out = append(tr.out, consequences...)
-		tr.wake(&tr.step)
+		tr.table.wake(&tr.step)
 		tr.persist(f, false)
 		return
 	}
@@ -120,24 +120,24 @@ func (tr *transit) commitJoined(f Fact) {
 
 // persist emits a fact to be stored, and notes its number at what the fact is about.
 func (tr *transit) persist(f Fact, joined bool) {
-	tr.lastFact++
+	tr.ledger.lastFact++
 	if row, ok := f.(RowFact); ok && mutant.On("forms-in-facts") {
 		f = RowFact{Row: row.Row, Cause: row.Cause}
 	}
 	tr.emit(Persist{Fact: f, Joined: joined})
 	switch f := f.(type) {
 	case RowFact:
-		if _, r := tr.find(f.Row.Shard); r != nil {
-			r.number = tr.lastFact
+		if _, r := tr.table.find(f.Row.Shard); r != nil {
+			r.number = tr.ledger.lastFact
 		}
 	case TypeFact:
-		if i, found := tr.searchType(f.Desc.Type); found {
-			tr.types[i].number = tr.lastFact
+		if i, found := tr.table.searchType(f.Desc.Type); found {
+			tr.table.types[i].number = tr.ledger.lastFact
 		}
 	case TargetFact:
-		tr.targetFact = tr.lastFact
+		tr.ledger.targetFact = tr.ledger.lastFact
 	case DrainFact, CordonFact, FreezeFact, PinFact, MoveFact, QuarantineFact:
-		tr.wishFact = tr.lastFact
+		tr.ledger.wishFact = tr.ledger.lastFact
 	}
 }
 
@@ -152,17 +152,17 @@ func (tr *transit) apply(f Fact) {
 	case DrainFact:
 		tr.applyDrain(f)
 	case TargetFact, CordonFact, FreezeFact:
-		tr.intent.Apply(f, tr.recovered)
+		tr.intent.Apply(f, tr.term.recovered)
 	case PinFact:
-		if _, r := tr.find(f.Shard); r != nil {
-			tr.intent.Apply(f, tr.recovered)
+		if _, r := tr.table.find(f.Shard); r != nil {
+			tr.intent.Apply(f, tr.term.recovered)
 		}
 	case MoveFact:
 		tr.applyMove(f)
 	case QuarantineFact:
 		tr.applyQuarantine(f)
 	case LossFact:
-		tr.lost = true
+		tr.ledger.lost = true
 	case UnknownFact:
 		tr.keepUnknown(f)
 	}
@@ -173,17 +173,17 @@ func (tr *transit) keepUnknown(f UnknownFact) {
 	if mutant.On("unknown-facts-kept") {
 		return
 	}
-	if i := slices.Index(tr.unknown, f); i >= 0 {
-		tr.unknown = slices.Delete(tr.unknown, i, i+1)
+	if i := slices.Index(tr.ledger.unknown, f); i >= 0 {
+		tr.ledger.unknown = slices.Delete(tr.ledger.unknown, i, i+1)
 	}
-	if tr.unknown = append(tr.unknown, f); len(tr.unknown) > tr.cfg.MaxUnknownFacts {
-		tr.unknown = slices.Delete(tr.unknown, 0, 1)
+	if tr.ledger.unknown = append(tr.ledger.unknown, f); len(tr.ledger.unknown) > tr.cfg.MaxUnknownFacts {
+		tr.ledger.unknown = slices.Delete(tr.ledger.unknown, 0, 1)
 	}
 }
 
 func (tr *transit) applyDrain(f DrainFact) {
-	tr.intent.Apply(f, tr.recovered)
-	if r := tr.region(f.Region); r != nil {
+	tr.intent.Apply(f, tr.term.recovered)
+	if r := tr.live.region(f.Region); r != nil {
 		_, r.draining = tr.intent.Drain(f.Region)
 	}
 }
@@ -191,8 +191,8 @@ func (tr *transit) applyDrain(f DrainFact) {
 // applyMove keeps the wish as long as the shard is handed off: then the move was carried out,
 // or something else has happened to the shard. The fact of the row comes first.
 func (tr *transit) applyMove(f MoveFact) {
-	if _, r := tr.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
-		tr.intent.Apply(f, tr.recovered)
+	if _, r := tr.table.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
+		tr.intent.Apply(f, tr.term.recovered)
 	}
 }
 
@@ -201,30 +201,30 @@ func (tr *transit) applyType(f TypeFact) {
 	if d.Shards == 0 || d.Shards > sharding.MaxShards || d.Rule.Check() != nil {
 		return
 	}
-	i, found := tr.searchType(d.Type)
+	i, found := tr.table.searchType(d.Type)
 	if !found {
 		t := &typeTable{rows: make([]row, d.Shards)}
 		for s := range t.rows {
 			t.rows[s].Shard = sharding.ShardID{Type: d.Type, Index: uint32(s)}
 		}
-		tr.types = slices.Insert(tr.types, i, t)
-	} else if old := &tr.types[i].desc; old.Shards != d.Shards || old.Rule != d.Rule || old.Volatile != d.Volatile {
+		tr.table.types = slices.Insert(tr.table.types, i, t)
+	} else if old := &tr.table.types[i].desc; old.Shards != d.Shards || old.Rule != d.Rule || old.Volatile != d.Volatile {
 		return
 	}
-	t := tr.types[i]
+	t := tr.table.types[i]
 	t.desc = d
 	t.desc.Quarantined = tr.quarantine.Shown(d.Type)
 	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
 		t.forms = f.Forms
 		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
-		tr.learnForms(t)
+		tr.live.learnForms(t)
 	}
-	t.changed = tr.count(&tr.step, change{shard: sharding.ShardID{Type: d.Type}, isType: true})
+	t.changed = tr.table.count(&tr.step, change{shard: sharding.ShardID{Type: d.Type}, isType: true})
 }
 
 func (tr *transit) applyRow(f RowFact) {
 	next := f.Row
-	t, r := tr.find(next.Shard)
+	t, r := tr.table.find(next.Shard)
 	if r == nil || !next.Newer(r.Row) || next.Epoch == 0 ||
 		next.Phase < sharding.Starting || next.Phase > sharding.HandingOff ||
 		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 ||
@@ -239,7 +239,7 @@ func (tr *transit) applyRow(f RowFact) {
 	}
 	if expected {
 		t.release(&t.expected, was, last)
-		tr.countExpected(was, -1)
+		tr.table.countExpected(was, -1)
 	}
 	r.Row, r.before, r.may, r.successor, r.previous, r.cause = next, f.Before, f.May, f.Successor, f.Previous, f.Cause
 	r.next, r.nextMay, r.released, r.leaves = f.Next, f.NextMay, false, ""
@@ -248,18 +248,18 @@ func (tr *transit) applyRow(f RowFact) {
 	}
 	if expected {
 		t.hold(&t.expected, becomes, next)
-		tr.countExpected(becomes, 1)
+		tr.table.countExpected(becomes, 1)
 	}
 	if t.loads != nil {
-		tr.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
+		tr.table.shiftLoad(was, becomes, t.loads[next.Shard.Index].Load)
 	}
-	tr.allocated += toInt(last.Epoch == 0)
+	tr.table.allocated += toInt(last.Epoch == 0)
 	tr.intent.EndMove(next)
 	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
 	tr.budget.count(&before, r)
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
-		if e.Term() == tr.number && (e != f.Next || !mutant.On("next-counted")) {
-			tr.counter = max(tr.counter, e.Counter())
+		if e.Term() == tr.term.number && (e != f.Next || !mutant.On("next-counted")) {
+			tr.term.counter = max(tr.term.counter, e.Counter())
 		}
 	}
 	if next.Owner != last.Owner {
@@ -274,7 +274,7 @@ func (tr *transit) applyRow(f RowFact) {
 	case !last.Owner.IsZero() && r.tries < quickTries:
 		r.tries++
 	}
-	r.changed = tr.count(&tr.step, change{shard: next.Shard})
+	r.changed = tr.table.count(&tr.step, change{shard: next.Shard})
 }
 
 // toInt returns 1 for true, and 0 for false.

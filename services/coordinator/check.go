@@ -13,35 +13,35 @@ import (
 // Check verifies what holds between any two steps: the order and the counts of everything kept, epochs that are
 // unique and not above the counter, rows that make sense, and limits.
 func (m *Machine) Check() error {
-	if !slices.IsSortedFunc(m.regions, func(a, b region) int { return a.node.Compare(b.node) }) {
+	if !slices.IsSortedFunc(m.live.regions, func(a, b region) int { return a.node.Compare(b.node) }) {
 		return fmt.Errorf("regions are not sorted")
 	}
-	if !m.active {
+	if !m.term.active {
 		return m.checkStandby()
 	}
-	if len(m.held) > 0 {
-		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.held))
+	if len(m.table.held) > 0 {
+		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.table.held))
 	}
-	if len(m.waiting) > m.cfg.MaxWatches {
-		return fmt.Errorf("%d watches wait, at most %d may", len(m.waiting), m.cfg.MaxWatches)
+	if len(m.table.waiting) > m.cfg.MaxWatches {
+		return fmt.Errorf("%d watches wait, at most %d may", len(m.table.waiting), m.cfg.MaxWatches)
 	}
-	if len(m.parked) > m.cfg.MaxWatches || len(m.parked) > 0 && m.stored == m.lastFact {
-		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.parked), m.stored, m.lastFact)
+	if len(m.table.parked) > m.cfg.MaxWatches || len(m.table.parked) > 0 && m.ledger.stored == m.ledger.lastFact {
+		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.table.parked), m.ledger.stored, m.ledger.lastFact)
 	}
 	if len(m.gateways.list) > m.cfg.MaxGateways {
 		return fmt.Errorf("%d gateways are listed, at most %d may be", len(m.gateways.list), m.cfg.MaxGateways)
 	}
-	if m.told != m.version.N {
-		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.version.N)
+	if m.table.told != m.table.version.N {
+		return fmt.Errorf("watches wait at version %d, the table is at %d", m.table.told, m.table.version.N)
 	}
-	if len(m.log) > m.cfg.ChangeLog || m.base+uint64(len(m.log)) != m.version.N {
-		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.log), m.base, m.version.N)
+	if len(m.table.log) > m.cfg.ChangeLog || m.table.base+uint64(len(m.table.log)) != m.table.version.N {
+		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.table.log), m.table.base, m.table.version.N)
 	}
-	if m.recovered && len(m.awaited) > 0 {
-		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
+	if m.term.recovered && len(m.term.awaited) > 0 {
+		return fmt.Errorf("recovered, but waiting for %v", m.term.awaited)
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range m.live.regions {
+		r := &m.live.regions[i]
 		if _, drained := m.intent.Drain(r.node); r.draining != drained {
 			return fmt.Errorf("%v is drained: %t, and the facts say otherwise", r.node, r.draining)
 		}
@@ -60,8 +60,8 @@ func (m *Machine) Check() error {
 	}
 	var epochs []sharding.Epoch
 	allocated, want := 0, budget{}
-	for i, t := range m.types {
-		if i > 0 && m.types[i-1].desc.Type >= t.desc.Type {
+	for i, t := range m.table.types {
+		if i > 0 && m.table.types[i-1].desc.Type >= t.desc.Type {
 			return fmt.Errorf("types are not sorted at %q", t.desc.Type)
 		}
 		if err := t.check(); err != nil {
@@ -73,8 +73,8 @@ func (m *Machine) Check() error {
 		want.countAll(t)
 		for i := range t.rows {
 			r := &t.rows[i]
-			if r.Epoch.Term() > m.number || r.Epoch.Term() == m.number && r.Epoch.Counter() > m.counter {
-				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.number, m.counter)
+			if r.Epoch.Term() > m.term.number || r.Epoch.Term() == m.term.number && r.Epoch.Counter() > m.term.counter {
+				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term.number, m.term.counter)
 			}
 			allocated += toInt(r.Epoch != 0)
 			if r.Epoch != 0 {
@@ -83,8 +83,8 @@ func (m *Machine) Check() error {
 			if r.next != 0 {
 				epochs = append(epochs, r.next)
 			}
-			if r.next.Term() > m.number || r.next.Term() == m.number && r.next.Counter() > m.counter {
-				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.number, m.counter)
+			if r.next.Term() > m.term.number || r.next.Term() == m.term.number && r.next.Counter() > m.term.counter {
+				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.term.number, m.term.counter)
 			}
 		}
 	}
@@ -94,8 +94,8 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("epoch %v was given out twice", epochs[i])
 		}
 	}
-	if allocated != m.allocated {
-		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.allocated)
+	if allocated != m.table.allocated {
+		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.table.allocated)
 	}
 	return m.budget.check(&want)
 }
@@ -122,13 +122,13 @@ func (b *budget) check(want *budget) error {
 // checkExpected checks how many shards of all types each node is to have.
 func (pl *placement) checkExpected() error {
 	counts := map[sharding.NodeID]int{}
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		for _, h := range t.expected {
 			counts[h.node] += len(h.shards)
 		}
 	}
-	if !maps.Equal(counts, pl.expectedShards) {
-		return fmt.Errorf("%v are to have shards, %v are counted", counts, pl.expectedShards)
+	if !maps.Equal(counts, pl.table.expectedShards) {
+		return fmt.Errorf("%v are to have shards, %v are counted", counts, pl.table.expectedShards)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (pl *placement) checkExpected() error {
 // checkLoads checks the sums of the loads of the shards that each node is to have.
 func (pl *placement) checkLoads() error {
 	sums := map[sharding.NodeID]sharding.Load{}
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		for i, l := range t.loads {
 			node := t.rows[i].expectedOwner()
 			if node.IsZero() || l.Load == (sharding.Load{}) {
@@ -145,8 +145,8 @@ func (pl *placement) checkLoads() error {
 			sums[node] = sums[node].Plus(l.Load)
 		}
 	}
-	if !maps.Equal(sums, pl.loads) {
-		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, pl.loads)
+	if !maps.Equal(sums, pl.table.loads) {
+		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, pl.table.loads)
 	}
 	return nil
 }
@@ -158,12 +158,12 @@ func (tr *transit) checkIntent() error {
 		return fmt.Errorf("%d names are cordoned, at most %d may be", n, tr.cfg.MaxCordons)
 	}
 	for f := range intent.All[MoveFact](&tr.intent, intent.Moves) {
-		if _, r := tr.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
+		if _, r := tr.table.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
 			return fmt.Errorf("%v is moved to %s, and its row is %+v", f.Shard, f.Region, r)
 		}
 	}
 	for p := range intent.All[PinFact](&tr.intent, intent.Pins) {
-		if _, r := tr.find(p.Shard); r == nil {
+		if _, r := tr.table.find(p.Shard); r == nil {
 			return fmt.Errorf("the pin %+v is about no shard", p)
 		}
 	}
@@ -171,22 +171,22 @@ func (tr *transit) checkIntent() error {
 }
 
 func (m *Machine) checkStandby() error {
-	if len(m.held) > m.cfg.MaxWatches {
-		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.held), m.cfg.MaxWatches)
+	if len(m.table.held) > m.cfg.MaxWatches {
+		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.table.held), m.cfg.MaxWatches)
 	}
-	if m.planning || len(m.expectedShards) > 0 {
-		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expectedShards))
+	if m.planner.planning || len(m.table.expectedShards) > 0 {
+		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planner.planning, len(m.table.expectedShards))
 	}
 	for kind := intent.Drains; kind <= intent.Moves; kind++ {
 		if m.intent.Len(kind) > 0 {
 			return fmt.Errorf("a standby knows what operators want: %+v", m.intent)
 		}
 	}
-	if len(m.types) > 0 || len(m.waiting) > 0 || m.version.N > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
-		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.version.N)
+	if len(m.table.types) > 0 || len(m.table.waiting) > 0 || m.table.version.N > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
+		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.table.types), len(m.table.waiting), m.table.version.N)
 	}
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered || r.shutdown || r.draining || r.journal != (journalHealth{}) {
+	for i := range m.live.regions {
+		if r := &m.live.regions[i]; r.registered || r.shutdown || r.draining || r.journal != (journalHealth{}) {
 			return fmt.Errorf("a standby remembers what %v said to a term", r.node)
 		}
 	}
@@ -201,7 +201,7 @@ func (pl *placement) checkReaders(t *typeTable) error {
 		if forms.End() > len(t.forms) {
 			return fmt.Errorf("%v may have form %d, type %q has %d", r.Shard, forms.End()-1, t.desc.Type, len(t.forms))
 		}
-		if owner := pl.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
+		if owner := pl.live.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
 			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t).reads), string(forms))
 		}
 	}

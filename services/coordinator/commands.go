@@ -18,14 +18,14 @@ import (
 // commands returns the commands that a type has when a region registers it with the descriptor desc, sorted
 // by name.
 func (pl *placement) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
-	i, found := pl.searchType(desc.Type)
-	if found && slices.Equal(desc.Commands, pl.types[i].desc.Commands) {
+	i, found := pl.table.searchType(desc.Type)
+	if found && slices.Equal(desc.Commands, pl.table.types[i].desc.Commands) {
 		return desc.Commands // they include the commands of the other regions
 	}
-	others, _ := pl.commandsOfRegions(desc.Type, from)
+	others, _ := pl.live.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
 	if found && (!pl.allSpoken(from) || pl.targetAway() && !mutant.On("target-commands")) {
-		all = join(all, pl.types[i].desc.Commands)
+		all = join(all, pl.table.types[i].desc.Commands)
 	}
 	if mutant.On("last-registers") {
 		return desc.Commands
@@ -48,7 +48,7 @@ func (l *liveness) commandsOfRegions(t sharding.EntityType, besides sharding.Nod
 // allSpoken reports whether every region, except one, has registered its commands in this term. When a term
 // begins, perhaps not all regions are known.
 func (pl *placement) allSpoken(besides sharding.NodeID) bool {
-	return pl.now.Sub(pl.since) >= pl.cfg.RecoveryWait && !pl.anyRegion(func(r *region) bool {
+	return pl.now.Sub(pl.term.since) >= pl.cfg.RecoveryWait && !pl.live.anyRegion(func(r *region) bool {
 		return !r.registered && r.node != besides
 	})
 }
@@ -66,7 +66,7 @@ func (l *liveness) anyRegion(is func(*region) bool) bool {
 // targetAway reports whether no registered region has the target version.
 func (pl *placement) targetAway() bool {
 	target := pl.intent.Target().Version
-	return target != "" && !pl.anyRegion(func(r *region) bool {
+	return target != "" && !pl.live.anyRegion(func(r *region) bool {
 		return r.registered && r.version == target
 	})
 }
@@ -86,12 +86,12 @@ func (m *Machine) dropCommands() {
 	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() && !mutant.On("target-commands") || mutant.On("last-registers") {
 		return
 	}
-	for _, t := range m.types {
-		all, hosted := m.commandsOfRegions(t.desc.Type, sharding.NodeID{})
+	for _, t := range m.table.types {
+		all, hosted := m.live.commandsOfRegions(t.desc.Type, sharding.NodeID{})
 		switch {
 		case !hosted || slices.Equal(all, t.desc.Commands):
-		case m.pending(t.number):
-			m.deferred = true
+		case m.ledger.pending(t.number):
+			m.review.deferred = true
 		default:
 			desc := t.desc
 			desc.Commands = all

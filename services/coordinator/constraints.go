@@ -34,12 +34,12 @@ func (b *brokenConstraints) view() []BrokenView {
 // constraints have become broken, or are kept again. While a plan is made, the count waits, but for one
 // interval at most: the plan may mend what it would find, or a strategy may never end.
 func (m *Machine) countBroken() {
-	b := &m.broken
+	b := &m.planner.broken
 	wait := m.cfg.BrokenInterval
-	if m.planning {
+	if m.planner.planning {
 		wait *= 2
 	}
-	if !m.recovered || m.now.Sub(b.countedAt) < wait {
+	if !m.term.recovered || m.now.Sub(b.countedAt) < wait {
 		return
 	}
 	b.countedAt = m.now
@@ -55,15 +55,15 @@ func (m *Machine) countBroken() {
 func (pl *placement) breaking(c allocation.Broken) (n int) {
 	switch c {
 	case allocation.BrokenCapacity:
-		for i := range pl.regions {
-			if r := &pl.regions[i]; r.capacity > 0 {
-				n += max(0, pl.expectedShards[r.node]-int(r.capacity))
+		for i := range pl.live.regions {
+			if r := &pl.live.regions[i]; r.capacity > 0 {
+				n += max(0, pl.table.expectedShards[r.node]-int(r.capacity))
 			}
 		}
 	case allocation.BrokenPin:
 		for p := range intent.All[PinFact](&pl.intent, intent.Pins) {
-			_, row := pl.find(p.Shard)
-			at := pl.region(row.expectedOwner())
+			_, row := pl.table.find(p.Shard)
+			at := pl.live.region(row.expectedOwner())
 			n += toInt(at != nil && at.name != p.Region)
 		}
 	case allocation.BrokenCordon:
@@ -71,10 +71,10 @@ func (pl *placement) breaking(c allocation.Broken) (n int) {
 			n += pl.cordonView(c).Since
 		}
 	case allocation.BrokenZone:
-		if !pl.anyRegion(func(r *region) bool { return r.zone != pl.regions[0].zone }) {
+		if !pl.live.anyRegion(func(r *region) bool { return r.zone != pl.live.regions[0].zone }) {
 			return 0
 		}
-		for _, t := range pl.types {
+		for _, t := range pl.table.types {
 			n += allocation.OverShare(pl.typeView(t))
 		}
 	}

@@ -36,7 +36,7 @@ func (tr *transit) clears(report *quarantine.Report, shard sharding.ShardID) boo
 		return false
 	}
 	return !slices.ContainsFunc(report.Ran, func(e sharding.Entity) bool {
-		_, row := tr.rowOf(e)
+		_, row := tr.table.rowOf(e)
 		return row != nil && row.Shard == shard && !tr.quarantine.Quarantined(e)
 	})
 }
@@ -57,7 +57,7 @@ func (tr *transit) waitsForReport(r *row) bool {
 	for i := len(r.losses); i >= 0; i-- {
 		of := r.awaited()
 		if i < len(r.losses) {
-			if of = r.losses[i]; tr.reachable(of) { // it was only unreachable for a while
+			if of = r.losses[i]; tr.live.reachable(of) { // it was only unreachable for a while
 				continue
 			}
 		}
@@ -71,7 +71,7 @@ func (tr *transit) waitsForReport(r *row) bool {
 	if ended < k || !missing || tr.now.Sub(r.lostSince) >= tr.crashPatience(ended) {
 		return false
 	}
-	tr.waitingForReports = true
+	tr.review.waitingForReports = true
 	return true
 }
 

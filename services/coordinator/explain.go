@@ -130,7 +130,7 @@ func (a Against) String() string {
 // explain emits an explanation.
 func (y *why) explain(pl *placement, d Explanation) {
 	y.explanations++
-	d.Term, d.N, d.At = pl.number, y.explanations, fact.Time(pl.now)
+	d.Term, d.N, d.At = pl.term.number, y.explanations, fact.Time(pl.now)
 	pl.emit(Explained{Explanation: d})
 }
 
@@ -140,7 +140,7 @@ func (y *why) explainRow(pl *placement, kind ExplanationKind, t *typeTable, r *r
 		return
 	}
 	d := Explanation{
-		Kind: kind, Shard: r.Shard, From: pl.label(r.Owner), To: pl.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
+		Kind: kind, Shard: r.Shard, From: pl.live.label(r.Owner), To: pl.live.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
 		Strategy: allocation.NameOf(pl.cfg.strategy(t.desc.Type)),
 	}
 	if mutant.On("explanation-cause") {
@@ -174,19 +174,19 @@ func (l *liveness) label(node sharding.NodeID) string {
 
 // weigh lists the regions that might have got the shard, best first. They must read the given forms.
 func (y *why) weigh(pl *placement, d *Explanation, t *typeTable, r *row, forms sharding.FormSet, to sharding.NodeID) {
-	if y.weighed += len(pl.regions); y.weighed > max(pl.cfg.MaxWeighed, len(pl.regions)) {
+	if y.weighed += len(pl.live.regions); y.weighed > max(pl.cfg.MaxWeighed, len(pl.live.regions)) {
 		d.Unweighed = true
 		return
 	}
 	var chosen *region
-	if chosen = pl.region(to); chosen == nil {
+	if chosen = pl.live.region(to); chosen == nil {
 		return
 	}
 	d.Chosen = y.weight(pl, t, chosen)
 	d.Loads = y.weighLoads(pl, t, r, chosen)
 	n := 0
-	for i := range pl.regions {
-		o := &pl.regions[i]
+	for i := range pl.live.regions {
+		o := &pl.live.regions[i]
 		if o.node == to || o.registered && !o.hosts(t.desc.Type) {
 			continue
 		}
@@ -232,9 +232,9 @@ func (y *why) weighLoads(pl *placement, t *typeTable, r *row, chosen *region) (l
 	if int(r.Shard.Index) >= len(shards) || shards[r.Shard.Index].Load == (allocation.Load{}) {
 		return l
 	}
-	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.loadOf(chosen))
-	if owner := pl.region(r.Owner); owner != nil {
-		l.From = s.Weights.Cost(pl.loadOf(owner))
+	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.table.loadOf(chosen))
+	if owner := pl.live.region(r.Owner); owner != nil {
+		l.From = s.Weights.Cost(pl.table.loadOf(owner))
 	}
 	return l
 }
@@ -246,7 +246,7 @@ func compareWeighed(a, b Weighed) int {
 }
 
 func (y *why) weight(pl *placement, t *typeTable, r *region) Weighed {
-	return Weighed{Region: cmp.Or(r.name, r.node.Addr), Shards: len(shardsIn(t.expected, r.node)), Total: pl.expectedShards[r.node]}
+	return Weighed{Region: cmp.Or(r.name, r.node.Addr), Shards: len(shardsIn(t.expected, r.node)), Total: pl.table.expectedShards[r.node]}
 }
 
 // against returns the main reason why region o did not get the shard. Region o has more shards of the
@@ -262,7 +262,7 @@ func (y *why) against(pl *placement, t *typeTable, r *row, forms sharding.FormSe
 		return AgainstJoining
 	case o.leaving():
 		return AgainstLeaving
-	case pl.holder(o) != nil:
+	case pl.live.holder(o) != nil:
 		return AgainstName
 	case o.draining:
 		return AgainstDraining
@@ -270,7 +270,7 @@ func (y *why) against(pl *placement, t *typeTable, r *row, forms sharding.FormSe
 		return AgainstJournal
 	case !o.readable(t, forms):
 		return AgainstForms
-	case o.capacity > 0 && pl.expectedShards[o.node] >= int(o.capacity):
+	case o.capacity > 0 && pl.table.expectedShards[o.node] >= int(o.capacity):
 		return AgainstCapacity
 	case pin != "" && o.name != pin:
 		return AgainstPin
@@ -319,12 +319,12 @@ func (y *why) explainRequest(pl *placement, f Fact) {
 		d.Shard, d.To, d.Epoch = f.Shard, f.Region, f.Epoch
 		note(f.Note, "move")
 	case QuarantineFact:
-		if t, r := pl.rowOf(f.Entity); t != nil {
+		if t, r := pl.table.rowOf(f.Entity); t != nil {
 			d.Shard = r.Shard
 		}
 		note(f.Note, map[bool]string{false: "release ", true: "quarantine "}[f.State == Quarantined]+f.Entity.String())
 	case DrainFact:
-		d.To = pl.label(f.Region)
+		d.To = pl.live.label(f.Region)
 		note(f.Note, map[bool]string{false: "drain", true: "end the drain"}[f.Resume])
 	}
 	y.explain(pl, d)
@@ -341,16 +341,16 @@ type ShardView struct {
 
 // Shard returns where a shard is, and why. If the entity type is unknown, the returned type is zero.
 func (m *Machine) Shard(id sharding.ShardID) (v ShardView, of sharding.TypeDesc) {
-	i, found := m.searchType(id.Type)
+	i, found := m.table.searchType(id.Type)
 	if !found {
 		return v, of
 	}
-	t := m.types[i]
+	t := m.table.types[i]
 	if int64(id.Index) >= int64(len(t.rows)) {
 		return v, t.desc
 	}
 	r := &t.rows[id.Index]
-	v = ShardView{Row: r.Row, Region: m.label(r.Owner), Next: m.label(r.successor), Cause: r.cause}
+	v = ShardView{Row: r.Row, Region: m.live.label(r.Owner), Next: m.live.label(r.successor), Cause: r.cause}
 	v.Pin, _ = m.intent.Pin(id)
 	return v, t.desc
 }

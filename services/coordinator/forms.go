@@ -123,7 +123,7 @@ func (r *region) readable(t *typeTable, forms sharding.FormSet) bool {
 // the shard. The parameter wrote has indexes into the owner's own list of forms. Before the owner has
 // registered in this term, this list is not known.
 func (pl *placement) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
-	owner := pl.region(r.Owner)
+	owner := pl.live.region(r.Owner)
 	if owner == nil {
 		return r.stored()
 	}
@@ -145,7 +145,7 @@ func (pl *placement) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sha
 // unreadable reports whether there are regions that could serve a shard with these forms,
 // but none reads them.
 func (pl *placement) unreadable(t *typeTable, forms sharding.FormSet) bool {
-	return pl.recovered && pl.open &&
+	return pl.term.recovered && pl.term.open &&
 		len(pl.view(t, sharding.NodeID{}, "", (*region).lastResort).Regions) > 0 &&
 		len(pl.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
 }
@@ -229,10 +229,10 @@ type UnreadableShards struct {
 // unreadableShards lists the rows that wait for a region that reads them, if they are wanted.
 func (pl *placement) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 	var list []UnreadableShards
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Reason == sharding.Unreadable && wanted(r) {
-				u := pl.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+				u := pl.live.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
 				u.Looked = r.look == looked
 				list = addShard(list, u, r.Shard.Index)
 			}
@@ -244,15 +244,15 @@ func (pl *placement) unreadableShards(wanted func(*row) bool) []UnreadableShards
 // staying lists the shards of a region that no other region can take now.
 func (pl *placement) staying(of *region) []UnreadableShards {
 	var list []UnreadableShards
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		movable := map[sharding.FormSet]bool{}
 		for _, s := range t.shardsOf(of.node) {
 			forms := t.rows[s.Index].stored()
 			if _, known := movable[forms]; !known {
-				movable[forms] = pl.takenByAnother(t, of.node, forms)
+				movable[forms] = pl.live.takenByAnother(t, of.node, forms)
 			}
 			if !movable[forms] {
-				list = addShard(list, pl.missing(t, forms, of.node, (*region).candidate), s.Index)
+				list = addShard(list, pl.live.missing(t, forms, of.node, (*region).candidate), s.Index)
 			}
 		}
 	}
@@ -314,19 +314,19 @@ func (l *liveness) missing(t *typeTable, forms sharding.FormSet, except sharding
 // tellStaying writes to the log, once for each drain, that the drain does not end because no other region can
 // take the remaining shards.
 func (pl *placement) tellStaying() {
-	for i := range pl.regions {
-		r := &pl.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		if !r.draining {
 			r.stayTold = false
 		}
-		if !r.draining || r.stayTold || !pl.recovered {
+		if !r.draining || r.stayTold || !pl.term.recovered {
 			continue
 		}
 		left, stay := pl.staying(r), 0
 		for _, u := range left {
 			stay += len(u.Shards)
 		}
-		if stay == 0 || stay < pl.shardsOf(r.node) {
+		if stay == 0 || stay < pl.table.shardsOf(r.node) {
 			continue
 		}
 		r.stayTold = true
@@ -339,22 +339,22 @@ func (pl *placement) tellStaying() {
 // unreadBy counts the shards that no region of the given version owns or reads.
 func (pl *placement) unreadBy(version string) int {
 	n := 0
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		known := map[sharding.FormSet]bool{} // whether some region of the version reads them
 		hosted := false
-		for i := range pl.regions {
-			r := &pl.regions[i]
+		for i := range pl.live.regions {
+			r := &pl.live.regions[i]
 			hosted = hosted || r.registered && r.version == version && r.hosts(t.desc.Type)
 		}
 		for i := range t.rows {
 			r := &t.rows[i]
-			if owner := pl.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
+			if owner := pl.live.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
 				continue
 			}
 			forms := r.stored()
 			reads, asked := known[forms]
 			if !asked {
-				reads = slices.ContainsFunc(pl.regions, func(o region) bool {
+				reads = slices.ContainsFunc(pl.live.regions, func(o region) bool {
 					return o.registered && o.version == version && o.readable(t, forms)
 				})
 				known[forms] = reads
@@ -368,10 +368,10 @@ func (pl *placement) unreadBy(version string) int {
 // tellUnreadable writes to the log which shards no region reads any more. Shards of a short time are written
 // together.
 func (pl *placement) tellUnreadable() {
-	if !pl.untold {
+	if !pl.table.untold {
 		return
 	}
-	pl.untold = false
+	pl.table.untold = false
 	for _, u := range pl.unreadableShards(func(r *row) bool {
 		untold := r.untold
 		r.untold = false

@@ -173,7 +173,7 @@ func (g *Gate) full(facts, bytes int) bool {
 
 // checkpointFacts fills a record up with facts of the table, if a checkpoint is due or in progress.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
-	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.allocated) {
+	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.table.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
 	}
 	if g.first == 0 || g.done {
@@ -353,13 +353,13 @@ const (
 // next returns the fact at the cursor, and moves the cursor on; nil: there is no further fact.
 func (tr *transit) next(c *cursor) Fact {
 	if c.kind == atTypes {
-		i, found := tr.searchType(c.typ)
+		i, found := tr.table.searchType(c.typ)
 		if found {
 			i++ // typ is the last one that was given
 		}
-		if i < len(tr.types) {
-			c.typ = tr.types[i].desc.Type
-			return tr.types[i].fact(tr.types[i].desc)
+		if i < len(tr.table.types) {
+			c.typ = tr.table.types[i].desc.Type
+			return tr.table.types[i].fact(tr.table.types[i].desc)
 		}
 		*c = cursor{kind: atWishes}
 	}
@@ -399,13 +399,13 @@ func (tr *transit) next(c *cursor) Fact {
 	}); f != nil {
 		return f
 	}
-	if tr.lost && !c.lost {
+	if tr.ledger.lost && !c.lost {
 		c.lost = true
 		return LossFact{}
 	}
-	if c.unknown < len(tr.unknown) {
+	if c.unknown < len(tr.ledger.unknown) {
 		c.unknown++
-		return tr.unknown[c.unknown-1]
+		return tr.ledger.unknown[c.unknown-1]
 	}
 	return nil
 }
@@ -416,15 +416,15 @@ func (tr *transit) nextOfType(c *cursor, kind cursorKind, next func(*typeTable) 
 	if c.kind != kind {
 		return nil
 	}
-	i, found := tr.searchType(c.typ)
+	i, found := tr.table.searchType(c.typ)
 	if !found {
 		c.row = 0
 	}
-	for ; i < len(tr.types); i++ {
-		if c.typ != tr.types[i].desc.Type {
-			c.typ, c.row = tr.types[i].desc.Type, 0
+	for ; i < len(tr.table.types); i++ {
+		if c.typ != tr.table.types[i].desc.Type {
+			c.typ, c.row = tr.table.types[i].desc.Type, 0
 		}
-		if f := next(tr.types[i]); f != nil {
+		if f := next(tr.table.types[i]); f != nil {
 			return f
 		}
 	}

@@ -25,7 +25,7 @@ func (tr *transit) handOff(t *typeTable, r *row, successor sharding.NodeID, why 
 	f := r.fact(next)
 	f.Successor, f.Cause = successor, why
 	tr.reserve(t, r, &f)
-	tr.explainRow(&tr.placement, HandedOff, t, r, f, f.Successor)
+	tr.why.explainRow(&tr.placement, HandedOff, t, r, f, f.Successor)
 	tr.commit(f, Send{To: next.Owner, Msg: tr.handOffOrder(t, f)})
 	r.asked = tr.now
 	if needOf(why) == voluntary {
@@ -40,7 +40,7 @@ func (tr *transit) exceeds(r *row, successor sharding.NodeID, why sharding.Cause
 
 // handOffOrder returns the order to the owner of a row that is handing off.
 func (tr *transit) handOffOrder(t *typeTable, f RowFact) control.HandOff {
-	o := control.HandOff{Term: tr.number, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
+	o := control.HandOff{Term: tr.term.number, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
 	if f.Next != 0 {
 		o.Successor, o.Next, o.Table = f.Successor, f.Next, tr.orderTable(t)
 	}
@@ -52,14 +52,14 @@ func (tr *transit) handOffOrder(t *typeTable, f RowFact) control.HandOff {
 // direct: the next HostShard of such a shard names the region that has kept the states, and the coordinator
 // knows this region only from ShardStopped.
 func (tr *transit) reserve(t *typeTable, r *row, f *RowFact) {
-	if t.desc.Volatile || tr.counter == math.MaxUint32 || tr.choiceWaits(t, r) {
+	if t.desc.Volatile || tr.term.counter == math.MaxUint32 || tr.choiceWaits(t, r) {
 		return
 	}
 	successor := f.Successor
 	if successor.IsZero() {
 		successor = tr.choose(t, r, r.Owner, r.stored())
 	}
-	to, next := tr.region(successor), sharding.MakeEpoch(tr.number, tr.counter+1)
+	to, next := tr.live.region(successor), sharding.MakeEpoch(tr.term.number, tr.term.counter+1)
 	if to == nil || next <= r.Epoch {
 		return
 	}
@@ -70,7 +70,7 @@ func (tr *transit) reserve(t *typeTable, r *row, f *RowFact) {
 // if some region does not read all forms that the owner may store. ShardStopped lists the forms that the owner has
 // stored, so perhaps the region can take the shard after all.
 func (pl *placement) choiceWaits(t *typeTable, r *row) bool {
-	return !mutant.On("choice-waits") && slices.ContainsFunc(pl.regions, func(o region) bool {
+	return !mutant.On("choice-waits") && slices.ContainsFunc(pl.live.regions, func(o region) bool {
 		return o.node != r.Owner && o.lastResort() && o.readable(t, r.before) && !o.readable(t, r.stored())
 	})
 }
@@ -78,7 +78,7 @@ func (pl *placement) choiceWaits(t *typeTable, r *row) bool {
 // shardStopped handles a ShardStopped: the owner has stopped the shard, by an order or of its own accord.
 func (tr *transit) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	t, r := tr.owned(in.Shard, from)
-	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !tr.plausible(in.Epoch) {
+	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !tr.term.plausible(in.Epoch) {
 		return
 	}
 	forms, why := tr.afterStop(t, r, in.Wrote), r.cause
@@ -107,7 +107,7 @@ func (tr *transit) release(t *typeTable, r *row, forms sharding.FormSet) bool {
 	if r.next == 0 || r.released {
 		return false
 	}
-	_, comes := slices.BinarySearchFunc(tr.awaited, r.successor, sharding.NodeID.Compare)
+	_, comes := slices.BinarySearchFunc(tr.term.awaited, r.successor, sharding.NodeID.Compare)
 	if !comes && !tr.succeeds(t, r, sharding.NodeID{}, forms) {
 		return false
 	}
@@ -120,8 +120,8 @@ func (tr *transit) release(t *typeTable, r *row, forms sharding.FormSet) bool {
 // Once the owner has released the shard, the successor may claim it, even if the coordinator does not know
 // of the release yet. So the row need not be marked as released.
 func (pl *placement) succeeding(s sharding.ShardID, by sharding.NodeID, e sharding.Epoch) *row {
-	_, r := pl.find(s)
-	if r == nil || r.next == 0 || r.successor != by || r.next != e && !mutant.On("next-epoch") || pl.pending(r.number) {
+	_, r := pl.table.find(s)
+	if r == nil || r.next == 0 || r.successor != by || r.next != e && !mutant.On("next-epoch") || pl.ledger.pending(r.number) {
 		return nil
 	}
 	return r
@@ -130,8 +130,8 @@ func (pl *placement) succeeding(s sharding.ShardID, by sharding.NodeID, e shardi
 // successorRefused gives the shard to another owner at a higher epoch. The successor has stored nothing at
 // the reserved epoch.
 func (tr *transit) successorRefused(from sharding.NodeID, in control.HostRefused) {
-	t, r := tr.find(in.Shard)
-	if in.Above < in.Epoch || !tr.plausible(in.Above) {
+	t, r := tr.table.find(in.Shard)
+	if in.Above < in.Epoch || !tr.term.plausible(in.Above) {
 		return // another epoch would not help; the timeout will allocate the shard
 	}
 	forms := r.left()
@@ -146,11 +146,11 @@ func (tr *transit) successorRefused(from sharding.NodeID, in control.HostRefused
 // the end of the Step begins the handoffs. Each repeat is answered with the number of shards that are
 // left.
 func (m *Machine) gracefulShutdown(node sharding.NodeID, call control.Call) {
-	if r := m.region(node); r != nil && !r.shutdown {
-		r.shutdown, m.due = true, true
-		m.holdNames(&m.step)
+	if r := m.live.region(node); r != nil && !r.shutdown {
+		r.shutdown, m.review.due = true, true
+		m.live.holdNames(&m.step)
 	}
-	m.reply(call, control.ShutdownAck{Term: m.number, Remaining: m.shardsOf(node)})
+	m.reply(call, control.ShutdownAck{Term: m.term.number, Remaining: m.table.shardsOf(node)})
 }
 
 // shardsOf counts the rows that name the node as owner, in any phase.

@@ -12,12 +12,12 @@ import (
 
 // checkHosts looks for types that no region hosts any more, and for types that are hosted again.
 func (m *Machine) checkHosts() {
-	m.hostsDue = time.Time{}
-	if !m.recovered {
+	m.review.hostsDue = time.Time{}
+	if !m.term.recovered {
 		return // perhaps some regions of earlier terms have not registered yet
 	}
-	for _, t := range m.types {
-		host := m.hostOf(t.desc.Type)
+	for _, t := range m.table.types {
+		host := m.live.hostOf(t.desc.Type)
 		switch {
 		case host != nil:
 			t.host, t.unhosted = host.label(), time.Time{}
@@ -26,8 +26,8 @@ func (m *Machine) checkHosts() {
 		}
 		switch {
 		case (host == nil) == t.desc.Unhosted:
-		case m.pending(t.number):
-			m.deferred = true
+		case m.ledger.pending(t.number):
+			m.review.deferred = true
 		case host != nil || m.now.Sub(t.unhosted) >= m.cfg.UnhostedAfter:
 			desc := t.desc
 			if desc.Unhosted, desc.LastHost = host == nil, ""; desc.Unhosted {
@@ -35,8 +35,8 @@ func (m *Machine) checkHosts() {
 			}
 			m.commit(t.fact(desc))
 		default:
-			if due := t.unhosted.Add(m.cfg.UnhostedAfter); m.hostsDue.IsZero() || due.Before(m.hostsDue) {
-				m.hostsDue = due
+			if due := t.unhosted.Add(m.cfg.UnhostedAfter); m.review.hostsDue.IsZero() || due.Before(m.review.hostsDue) {
+				m.review.hostsDue = due
 			}
 		}
 	}

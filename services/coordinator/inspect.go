@@ -15,29 +15,29 @@ import (
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.out, c.scratch = nil, nil
-	c.awaited = slices.Clone(m.awaited)
-	c.regions = slices.Clone(m.regions) // their types are never written to
-	for i := range c.regions {
-		c.regions[i].forms = slices.Clone(c.regions[i].forms)
+	c.term.awaited = slices.Clone(m.term.awaited)
+	c.live.regions = slices.Clone(m.live.regions) // their types are never written to
+	for i := range c.live.regions {
+		c.live.regions[i].forms = slices.Clone(c.live.regions[i].forms)
 	}
 	c.intent = m.intent.Clone()
-	c.unknown = slices.Clone(m.unknown)
-	c.log = slices.Clone(m.log)
-	c.waiting = slices.Clone(m.waiting)
+	c.ledger.unknown = slices.Clone(m.ledger.unknown)
+	c.table.log = slices.Clone(m.table.log)
+	c.table.waiting = slices.Clone(m.table.waiting)
 	c.quarantine = m.quarantine.Clone()
-	c.parked = slices.Clone(m.parked)
-	c.held = slices.Clone(m.held)
-	c.types = make([]*typeTable, len(m.types))
-	for i, t := range m.types {
+	c.table.parked = slices.Clone(m.table.parked)
+	c.table.held = slices.Clone(m.table.held)
+	c.table.types = make([]*typeTable, len(m.table.types))
+	for i, t := range m.table.types {
 		u := *t
 		u.rows = slices.Clone(t.rows)
 		u.owned, u.expected = cloneHoldings(t.owned), cloneHoldings(t.expected)
 		u.loads, u.shown = slices.Clone(t.loads), slices.Clone(t.shown)
-		c.types[i] = &u
+		c.table.types[i] = &u
 	}
 	c.budget = m.budget.clone()
 	c.gateways.list = slices.Clone(m.gateways.list)
-	c.expectedShards, c.loads = maps.Clone(m.expectedShards), maps.Clone(m.loads)
+	c.table.expectedShards, c.table.loads = maps.Clone(m.table.expectedShards), maps.Clone(m.table.loads)
 	return &c
 }
 
@@ -115,70 +115,70 @@ func (s *state) forms(forms []sharding.Form) {
 // now. So equal states behave alike. It leaves out what only operators see: explanations, counts.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s := &state{b: b, now: now}
-	s.bool(m.active)
-	s.uint(uint64(m.number))
-	s.node(m.known.Node)
-	s.uint(uint64(m.known.Term))
-	s.time(m.known.Until)
-	s.uint(uint64(len(m.held)))
-	for _, w := range m.held {
+	s.bool(m.term.active)
+	s.uint(uint64(m.term.number))
+	s.node(m.term.known.Node)
+	s.uint(uint64(m.term.known.Term))
+	s.time(m.term.known.Until)
+	s.uint(uint64(len(m.table.held)))
+	for _, w := range m.table.held {
 		s.uint(uint64(w.call))
 		s.uint(uint64(w.from.Term))
 		s.uint(w.from.N)
 		s.time(w.since)
 	}
-	s.uint(uint64(len(m.regions)))
-	for i := range m.regions {
-		s.region(&m.regions[i])
+	s.uint(uint64(len(m.live.regions)))
+	for i := range m.live.regions {
+		s.region(&m.live.regions[i])
 	}
-	if !m.active {
+	if !m.term.active {
 		return s.b
 	}
-	if !m.recovered || m.intent.Len(intent.Drains) > 0 && now.Sub(m.since) < m.cfg.RecoveryWait {
-		s.time(m.since)
+	if !m.term.recovered || m.intent.Len(intent.Drains) > 0 && now.Sub(m.term.since) < m.cfg.RecoveryWait {
+		s.time(m.term.since)
 	}
-	s.time(m.rebalanced)
-	s.time(m.testedAt)
-	s.time(m.answeredAt)
-	for _, v := range []bool{m.recovered, m.open, m.due, m.short, m.deferred, m.testUnanswered, m.planning} {
+	s.time(m.planner.rebalanced)
+	s.time(m.live.testedAt)
+	s.time(m.live.answeredAt)
+	for _, v := range []bool{m.term.recovered, m.term.open, m.review.due, m.review.short, m.review.deferred, m.live.testUnanswered, m.planner.planning} {
 		s.bool(v)
 	}
-	s.uint(m.plans)
+	s.uint(m.planner.plans)
 	s.budget(&m.budget)
 	s.gateways(&m.gateways)
-	s.uint(uint64(m.counter))
-	s.uint(m.version.N)
-	s.uint(m.base)
-	s.uint(uint64(len(m.awaited)))
-	for _, n := range m.awaited {
+	s.uint(uint64(m.term.counter))
+	s.uint(m.table.version.N)
+	s.uint(m.table.base)
+	s.uint(uint64(len(m.term.awaited)))
+	for _, n := range m.term.awaited {
 		s.node(n)
 	}
 	s.intent(&m.intent)
-	s.bool(m.untold)
-	for _, f := range m.unknown {
+	s.bool(m.table.untold)
+	for _, f := range m.ledger.unknown {
 		s.text(f.Name)
 		s.text(f.Payload)
 	}
-	s.bool(m.lost)
+	s.bool(m.ledger.lost)
 	if m.rollingOut() {
-		s.time(m.stepAt)
+		s.time(m.rollout.stepAt)
 	}
-	s.time(m.goneAt)
-	s.uint(uint64(len(m.waiting)))
-	for _, w := range m.waiting {
+	s.time(m.rollout.goneAt)
+	s.uint(uint64(len(m.table.waiting)))
+	for _, w := range m.table.waiting {
 		s.uint(uint64(w.call))
 		s.time(w.since)
 	}
-	s.uint(uint64(len(m.parked)))
-	for _, w := range m.parked {
+	s.uint(uint64(len(m.table.parked)))
+	for _, w := range m.table.parked {
 		s.uint(uint64(w.call))
 		s.uint(uint64(w.from.Term))
 		s.uint(w.from.N)
 	}
-	s.stored = m.stored
-	s.fact(m.lastFact)
-	s.fact(m.targetFact)
-	s.fact(m.wishFact)
+	s.stored = m.ledger.stored
+	s.fact(m.ledger.lastFact)
+	s.fact(m.ledger.targetFact)
+	s.fact(m.ledger.wishFact)
 	for _, r := range m.quarantine.Reports() {
 		s.uint(uint64(r.Process))
 		s.bool(r.More)
@@ -187,8 +187,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 			s.text(string(e.ID))
 		}
 	}
-	s.uint(uint64(len(m.types)))
-	for _, t := range m.types {
+	s.uint(uint64(len(m.table.types)))
+	for _, t := range m.table.types {
 		s.table(t)
 		s.quarantine(m, t)
 	}

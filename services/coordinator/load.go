@@ -33,25 +33,25 @@ type shardLoad struct {
 
 // reportLoad takes a region's report about the loads of its shards.
 func (pl *placement) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
-	r := pl.region(from)
+	r := pl.live.region(from)
 	if r == nil || !r.registered {
-		pl.askAgain(&pl.step, call)
+		pl.term.askAgain(&pl.step, call)
 		return
 	}
-	defer pl.reply(call, control.LoadAck{Term: pl.number})
+	defer pl.reply(call, control.LoadAck{Term: pl.term.number})
 	l := &r.load
 	if in.Number <= l.number {
 		return
 	}
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		if t.loads != nil {
-			pl.forgetLoads(t, r, in.Full)
+			pl.table.forgetLoads(t, r, in.Full)
 		}
 	}
 	for _, s := range in.Shards {
-		t, row := pl.find(s.Shard)
+		t, row := pl.table.find(s.Shard)
 		if row != nil && row.Owner == from && row.Phase != sharding.HandingOff {
-			pl.setLoad(t, row, s.Load.Bounded(), from)
+			pl.table.setLoad(t, row, s.Load.Bounded(), from)
 		}
 	}
 	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), pl.now, in.Rest.Bounded(), in.Node
@@ -123,7 +123,7 @@ func (l *liveness) measuredOf(s *step, r *region) bool {
 
 // shardLoads returns the loads of a type's shards; nil: not all regions are measured.
 func (pl *placement) shardLoads(t *typeTable) []allocation.ShardLoad {
-	if !pl.measured(&pl.step) {
+	if !pl.live.measured(&pl.step) {
 		return nil
 	}
 	return t.shown

@@ -35,10 +35,10 @@ const (
 
 // lookAtShards begins to look at all rows that no region reads.
 func (tr *transit) lookAtShards() {
-	for _, t := range tr.types {
+	for _, t := range tr.table.types {
 		for i := range t.rows {
 			r := &t.rows[i]
-			if r.Reason != sharding.Unreadable || r.look != notLooked || tr.pending(r.number) {
+			if r.Reason != sharding.Unreadable || r.look != notLooked || tr.ledger.pending(r.number) {
 				continue
 			}
 			if mutant.On("look-fence") {
@@ -54,7 +54,7 @@ func (tr *transit) lookAtShards() {
 }
 
 func (tr *transit) shardFenced(in ShardFenced) {
-	t, r := tr.find(in.Shard)
+	t, r := tr.table.find(in.Shard)
 	if r == nil || r.look != fencing || r.Epoch != in.Epoch {
 		return
 	}
@@ -92,7 +92,7 @@ func (tr *transit) readForms(t *typeTable) {
 // formsRead makes only the forms count that are stored in each shard.
 func (tr *transit) formsRead(in FormsRead) {
 	for _, at := range in.At {
-		t, r := tr.find(sharding.ShardID{Type: in.Type, Index: at.Index})
+		t, r := tr.table.find(sharding.ShardID{Type: in.Type, Index: at.Index})
 		if r == nil || r.look != reading || r.Epoch != at.Epoch {
 			continue
 		}

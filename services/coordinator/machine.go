@@ -14,7 +14,7 @@ import (
 // term.
 type Machine struct {
 	transit
-	planner
+	planner planner
 }
 
 // New returns a standby. The config must be valid.
@@ -33,12 +33,12 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Elected:
 		m.elected(in)
 	case Identified:
-		m.cluster = in.Cluster
+		m.term.cluster = in.Cluster
 	case Deposed:
 		m.deposed()
 	case Active:
-		m.known = in
-		m.answerHeld(&m.step, &m.term)
+		m.term.known = in
+		m.table.answerHeld(&m.step, &m.term)
 	case Member:
 		m.member(in)
 	case MemberGone:
@@ -46,18 +46,18 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Received:
 		m.receive(in)
 	case CallEnded:
-		m.forget(in.Call)
+		m.table.forget(in.Call)
 	default:
-		if m.active {
+		if m.term.active {
 			m.stepActive(in)
 		} else if _, tick := in.(Tick); tick {
-			m.answerHeld(&m.step, &m.term)
+			m.table.answerHeld(&m.step, &m.term)
 		}
 	}
-	if _, tick := in.(Tick); m.due && m.recovered && (tick || m.declared() <= m.cfg.ReviewAtOnce) {
+	if _, tick := in.(Tick); m.review.due && m.term.recovered && (tick || m.table.declared() <= m.cfg.ReviewAtOnce) {
 		m.reviewRows()
 	}
-	m.wake(&m.step)
+	m.table.wake(&m.step)
 	out, m.out = m.out, nil
 	return out
 }
@@ -75,7 +75,7 @@ func (m *Machine) stepActive(in Input) {
 	case FormsRead:
 		m.formsRead(in)
 	case JournalTested:
-		m.due = m.journalTested(&m.step, in) || m.due
+		m.review.due = m.live.journalTested(&m.step, in) || m.review.due
 	case Planned:
 		m.planned(in)
 	case Tick:
@@ -86,21 +86,21 @@ func (m *Machine) stepActive(in Input) {
 // receive takes a message of a region or a gateway. A standby answers calls with the address of the active
 // coordinator, and ignores everything else. receive reports whether coordinators take this kind of message.
 func (m *Machine) receive(in Received) bool {
-	if !m.active {
+	if !m.term.active {
 		if watch, is := in.Msg.(control.WatchTable); is {
-			m.hold(&m.step, &m.term, in.Call, watch.Version)
+			m.table.hold(&m.step, &m.term, in.Call, watch.Version)
 		} else if in.Call != 0 {
-			m.sendOn(&m.step, in.Call)
+			m.term.sendOn(&m.step, in.Call)
 		}
 		return true
 	}
 	switch msg := in.Msg.(type) {
 	case control.WatchTable:
 		m.takeCard(in.From, msg.Card)
-		if r := m.region(in.From); r != nil {
+		if r := m.live.region(in.From); r != nil {
 			r.table = msg.Version
 		}
-		m.watch(&m.step, &m.ledger, &m.term, in.Call, msg.Version)
+		m.table.watch(&m.step, &m.ledger, &m.term, in.Call, msg.Version)
 	case control.Register:
 		m.register(in.From, in.Call, msg)
 	case control.GracefulShutdown:
@@ -118,7 +118,7 @@ func (m *Machine) receive(in Received) bool {
 	case control.ShardStopped:
 		m.shardStopped(in.From, msg)
 	case control.JournalReport:
-		m.due = m.journalReport(&m.step, in.From, msg) || m.due
+		m.review.due = m.live.journalReport(&m.step, in.From, msg) || m.review.due
 	default:
 		return false
 	}
@@ -138,28 +138,28 @@ func (t *term) askAgain(s *step, call control.Call) {
 // elected starts a term. It folds the facts, repeats the orders that were in progress, and begins to wait for
 // the owners.
 func (m *Machine) elected(in Elected) {
-	if in.Term <= m.number {
+	if in.Term <= m.term.number {
 		return // every acquisition of the lease has a higher term, so this input is old
 	}
 	m.deposed()
-	m.active, m.number, m.since, m.rebalanced, m.stepAt = true, in.Term, m.now, m.now, m.now
-	m.cluster, m.generation, m.version.Term = in.Cluster, in.Generation, in.Term
-	m.known = Active{}
-	m.broken.countedAt = m.now // broken constraints are not counted before the first plan of the term, which may repair them
+	m.term.active, m.term.number, m.term.since, m.planner.rebalanced, m.rollout.stepAt = true, in.Term, m.now, m.now, m.now
+	m.term.cluster, m.table.generation, m.table.version.Term = in.Cluster, in.Generation, in.Term
+	m.term.known = Active{}
+	m.planner.broken.countedAt = m.now // broken constraints are not counted before the first plan of the term, which may repair them
 	for _, f := range in.Facts {
 		m.apply(f)
 	}
 	if in.FactsMissing {
-		m.lost = true
+		m.ledger.lost = true
 		if !mutant.On("loss-stored") {
 			m.commit(LossFact{}) // before any other fact: if the next term finds anything, it finds this
 		}
 	}
-	m.log, m.base = nil, m.version.N // watchers know the table of another term, so they get the full table
-	for _, t := range m.types {
+	m.table.log, m.table.base = nil, m.table.version.N // watchers know the table of another term, so they get the full table
+	for _, t := range m.table.types {
 		for _, h := range slices.Concat(t.owned, t.expected) {
-			if i, found := slices.BinarySearchFunc(m.awaited, h.node, sharding.NodeID.Compare); !found {
-				m.awaited = slices.Insert(m.awaited, i, h.node)
+			if i, found := slices.BinarySearchFunc(m.term.awaited, h.node, sharding.NodeID.Compare); !found {
+				m.term.awaited = slices.Insert(m.term.awaited, i, h.node)
 			}
 		}
 		for i := range t.rows {
@@ -168,32 +168,32 @@ func (m *Machine) elected(in Elected) {
 			}
 		}
 	}
-	m.due = m.endRecovery(&m.step) || m.due
-	for _, w := range m.held {
-		m.watch(&m.step, &m.ledger, &m.term, w.call, w.from)
+	m.review.due = m.term.endRecovery(&m.step) || m.review.due
+	for _, w := range m.table.held {
+		m.table.watch(&m.step, &m.ledger, &m.term, w.call, w.from)
 	}
-	m.held = nil
+	m.table.held = nil
 }
 
 // deposed ends the term, and answers the watches that wait.
 func (m *Machine) deposed() {
-	for _, w := range m.waiting {
-		m.sendOn(&m.step, w.call)
+	for _, w := range m.table.waiting {
+		m.term.sendOn(&m.step, w.call)
 	}
-	for _, w := range m.parked {
-		m.sendOn(&m.step, w.call)
+	for _, w := range m.table.parked {
+		m.term.sendOn(&m.step, w.call)
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range m.live.regions {
+		r := &m.live.regions[i]
 		*r = region{node: r.node, name: r.name, reachable: r.reachable, joining: r.joining, departing: r.departing}
 	}
 	*m = Machine{
 		transit: transit{placement: placement{
-			step: m.step, term: term{number: m.number, known: m.known}, liveness: liveness{regions: m.regions},
-			table:   table{version: sharding.Version{Term: m.number}, watches: watches{held: m.held}},
+			step: m.step, term: term{number: m.term.number, known: m.term.known}, live: liveness{regions: m.live.regions},
+			table:   table{version: sharding.Version{Term: m.term.number}, watches: watches{held: m.table.held}},
 			scratch: m.scratch,
 		}},
-		planner: planner{plans: m.plans},
+		planner: planner{plans: m.planner.plans},
 	}
 }
 
@@ -217,30 +217,30 @@ func (t *term) arrived(node sharding.NodeID) bool {
 }
 
 func (m *Machine) tick() {
-	m.weighed = 0
-	m.whole = sharding.TableDelta{} // not needed any more, and as large as the table
-	m.due = m.endRecovery(&m.step) || m.due
+	m.why.weighed = 0
+	m.table.whole = sharding.TableDelta{} // not needed any more, and as large as the table
+	m.review.due = m.term.endRecovery(&m.step) || m.review.due
 	m.endOldDrains()
 	m.endFreeze()
 	m.checkTarget()
-	m.expire(&m.step)
-	if !m.hostsDue.IsZero() && !m.now.Before(m.hostsDue) {
+	m.table.expire(&m.step)
+	if !m.review.hostsDue.IsZero() && !m.now.Before(m.review.hostsDue) {
 		m.checkHosts()
 	}
-	m.due = m.tickJournal(&m.step) || m.due
+	m.review.due = m.live.tickJournal(&m.step) || m.review.due
 	m.repeat()
 	m.endWindow()
-	if m.short && m.budget.freed || m.waitingForReports {
-		m.due = true
+	if m.review.short && m.budget.freed || m.review.waitingForReports {
+		m.review.due = true
 	}
-	if m.now.Sub(m.rebalanced) >= m.cfg.RebalanceInterval {
-		m.rebalanced = m.now
-		m.due = true
+	if m.now.Sub(m.planner.rebalanced) >= m.cfg.RebalanceInterval {
+		m.planner.rebalanced = m.now
+		m.review.due = true
 		m.plan()
 		m.tellUnreadable()
 		m.tellStaying()
-		if m.recovered {
-			m.tellUnmeasured(&m.step)
+		if m.term.recovered {
+			m.live.tellUnmeasured(&m.step)
 		}
 		m.forgetSuspects()
 	}
@@ -250,9 +250,9 @@ func (m *Machine) tick() {
 // factsStored continues with what has waited for facts to become durable: rows that a review has
 // passed over, and parked watches.
 func (m *Machine) factsStored(n int) {
-	m.stored = min(m.stored+uint64(max(n, 0)), m.lastFact)
-	m.due = m.due || m.deferred
-	m.unpark(&m.step)
+	m.ledger.stored = min(m.ledger.stored+uint64(max(n, 0)), m.ledger.lastFact)
+	m.review.due = m.review.due || m.review.deferred
+	m.table.unpark(&m.step)
 }
 
 // pending reports whether the fact with a number is not durable yet. As long as the newest fact about a row or a type

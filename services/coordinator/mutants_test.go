@@ -125,7 +125,7 @@ func TestMutantsOfNames(t *testing.T) {
 		} {
 			w.step(in)
 		}
-		if got := w.m.region(r2).registered; got != (name != "") {
+		if got := w.m.live.region(r2).registered; got != (name != "") {
 			t.Errorf("mutant %q: the second region of the name is registered: %v", name, got)
 		}
 	}
@@ -145,7 +145,7 @@ func TestMutantsOfHeldNames(t *testing.T) {
 		} {
 			w.step(in)
 		}
-		if got := w.m.region(r1).candidate(); got != (name != "") || !w.m.region(r2).candidate() {
+		if got := w.m.live.region(r1).candidate(); got != (name != "") || !w.m.live.region(r2).candidate() {
 			t.Errorf("mutant %q: the first region of the name may be given shards: %v", name, got)
 		}
 	}
@@ -386,7 +386,7 @@ func TestMutantsOfRollouts(t *testing.T) {
 		p.start("2")
 		p.kill(p.oldest("1"))
 		p.stop(p.oldest("1"))
-		return p.m.shardsOf(p.oldest("2")) < 14 // its share is 9
+		return p.m.table.shardsOf(p.oldest("2")) < 14 // its share is 9
 	}
 	surge := func(t *testing.T) bool {
 		p := newPlatform(t, 6, 60, 1)
@@ -608,7 +608,7 @@ func TestQuarantineIsObeyed(t *testing.T) {
 		step(Member{Node: owner, Name: "r1", Reachable: true})
 		step(Elected{Term: 2, Facts: []Fact{TypeFact{Desc: typ}, RowFact{Row: sharding.Row{Shard: sharding.ShardID{Type: "T"}, Owner: owner, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving}}}})
 		request := QuarantineEntity{Entity: sharding.Entity{Type: "T", ID: "x"}, By: "ben"}
-		before := m.version
+		before := m.table.version
 		step(request)
 		step(Stored{Facts: 1})
 		stored := func() bool {
@@ -624,7 +624,7 @@ func TestQuarantineIsObeyed(t *testing.T) {
 		if obeyed := !first && !stored(); obeyed != (name == "") {
 			t.Errorf("mutant %q: before the region has heard of it, it is stored: %t", name, !obeyed)
 		}
-		watch(m.version)
+		watch(m.table.version)
 		if !stored() {
 			t.Error("the region knows of it, and it does not count as stored")
 		}

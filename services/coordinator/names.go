@@ -16,12 +16,12 @@ func (pl *placement) namesake(r *region) *region {
 	if r.registered || r.name == "" || mutant.On("name-unique") {
 		return nil
 	}
-	for i := range pl.regions {
-		o := &pl.regions[i]
+	for i := range pl.live.regions {
+		o := &pl.live.regions[i]
 		if !o.sharesName(r) || !o.reachable || o.leaving() {
 			continue
 		}
-		if o.registered || !pl.recovered && pl.shardsOf(o.node) > pl.shardsOf(r.node) {
+		if o.registered || !pl.term.recovered && pl.table.shardsOf(o.node) > pl.table.shardsOf(r.node) {
 			return o
 		}
 	}

@@ -103,20 +103,20 @@ type why struct {
 
 type placement struct {
 	step
-	term
-	ledger
-	liveness
-	table
-	intent intent.Intent
-	rollout
+	term    term
+	ledger  ledger
+	live    liveness
+	table   table
+	intent  intent.Intent
+	rollout rollout
 	scratch []allocation.Region
 }
 
 type transit struct {
 	placement
-	why
+	why        why
 	quarantine quarantine.Quarantine
 	budget     budget
 	gateways   gateways
-	review
+	review     review
 }

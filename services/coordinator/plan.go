@@ -20,7 +20,7 @@ func (o Plan) Compute() Planned {
 // plan asks for a plan, unless nothing may move now or the last plan is still being made.
 func (m *Machine) plan() {
 	room, _ := m.budget.room(m.now, &m.cfg)
-	if m.planning || room == 0 {
+	if m.planner.planning || room == 0 {
 		return
 	}
 	if !m.balances() {
@@ -28,7 +28,7 @@ func (m *Machine) plan() {
 		return
 	}
 	in := allocation.PlanInput{Budget: room}
-	for _, t := range m.types {
+	for _, t := range m.table.types {
 		if p := m.typePlan(t); len(p.View.Regions) >= 2 {
 			in.Types = append(in.Types, p)
 		}
@@ -37,9 +37,9 @@ func (m *Machine) plan() {
 		m.budget.brake.planEnded()
 		return
 	}
-	m.plans++
-	m.planning = true
-	m.emit(Plan{Number: m.plans, Input: in})
+	m.planner.plans++
+	m.planner.planning = true
+	m.emit(Plan{Number: m.planner.plans, Input: in})
 }
 
 // typePlan returns the input of a plan for one type. It shares nothing that is written to later.
@@ -56,27 +56,27 @@ func (pl *placement) typePlan(t *typeTable) allocation.TypePlan {
 // planned begins those moves of a plan that are still valid. A plan of an earlier term is ignored,
 // because regions and shards may have changed since then.
 func (m *Machine) planned(in Planned) {
-	if (!m.planning || in.Number != m.plans) && !mutant.On("plan-of-earlier-term") {
+	if (!m.planner.planning || in.Number != m.planner.plans) && !mutant.On("plan-of-earlier-term") {
 		return
 	}
-	m.planning = false
+	m.planner.planning = false
 	if !mutant.On("plan-pause") {
-		m.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
+		m.planner.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
 	}
 	defer m.budget.brake.planEnded()
 	if !m.balances() {
 		return
 	}
 	begun := 0
-	defer func() { m.explainPlan(&m.placement, len(in.Moves), begun) }()
-	for _, t := range m.types {
+	defer func() { m.why.explainPlan(&m.placement, len(in.Moves), begun) }()
+	for _, t := range m.table.types {
 		m.cool(t, t.shown)
 	}
 	var of *typeTable // that the view is of
 	var v allocation.View
 	for _, move := range in.Moves {
-		t, r := m.find(move.Shard)
-		if r == nil || r.Phase != sharding.Serving || m.pending(r.number) {
+		t, r := m.table.find(move.Shard)
+		if r == nil || r.Phase != sharding.Serving || m.ledger.pending(r.number) {
 			continue
 		}
 		switch m.exceeds(r, move.To, causes[move.Reason]) {
@@ -116,7 +116,7 @@ func (pl *placement) makesSense(t *typeTable, v allocation.View, move allocation
 func (pl *placement) updateView(v allocation.View, t *typeTable, move allocation.Move) {
 	for i := range v.Regions {
 		if n := v.Regions[i].Node; n == move.From || n == move.To {
-			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = pl.expectedShards[n], pl.loadOf(pl.region(n)), shardsIn(t.expected, n)
+			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = pl.table.expectedShards[n], pl.table.loadOf(pl.live.region(n)), shardsIn(t.expected, n)
 		}
 	}
 }
@@ -129,8 +129,8 @@ var causes = map[allocation.Reason]sharding.Cause{
 
 // balances reports whether shards may move for balance now.
 func (pl *placement) balances() bool {
-	return pl.recovered && (!pl.frozenByRollout() || mutant.On("rollout-freeze")) && !pl.intent.Frozen(pl.now) &&
-		!pl.anyRegion(func(r *region) bool { return !r.reachable })
+	return pl.term.recovered && (!pl.frozenByRollout() || mutant.On("rollout-freeze")) && !pl.intent.Frozen(pl.now) &&
+		!pl.live.anyRegion(func(r *region) bool { return !r.reachable })
 }
 
 // typeView returns the view of a type for strategies. It has all regions that host the type, except
@@ -138,8 +138,8 @@ func (pl *placement) balances() bool {
 // another one holds.
 func (pl *placement) typeView(t *typeTable) allocation.View {
 	v := allocation.View{Type: t.desc.Type, Pins: pl.intent.Pinned(t.desc.Type), ShardLoads: pl.shardLoads(t)}
-	for i := range pl.regions {
-		if r := &pl.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && pl.holder(r) == nil {
+	for i := range pl.live.regions {
+		if r := &pl.live.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && pl.live.holder(r) == nil {
 			rv := pl.regionView(t, r)
 			switch rv.Unreachable = !r.reachable; {
 			case r.givesUpShards():
@@ -157,7 +157,7 @@ func (pl *placement) typeView(t *typeTable) allocation.View {
 func (pl *placement) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: pl.expectedShards[r.node], Load: pl.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+		Total: pl.table.expectedShards[r.node], Load: pl.table.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 

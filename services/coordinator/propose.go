@@ -34,17 +34,17 @@ type Proposal struct {
 // of regions that leave are planned.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 	for _, name := range q.Without {
-		r, err := m.findRegion(name)
+		r, err := m.live.findRegion(name)
 		if err != nil {
 			return Proposal{}, err
 		}
-		if err := m.mayPlanWithout(r); err != nil {
+		if err := m.live.mayPlanWithout(r); err != nil {
 			return Proposal{}, err
 		}
 	}
-	types := m.types
+	types := m.table.types
 	if q.Type != "" {
-		t, err := m.findType(q.Type)
+		t, err := m.table.findType(q.Type)
 		if err != nil {
 			return Proposal{}, err
 		}
@@ -56,7 +56,7 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 		plan.View.Unsettled, plan.Target = m.frozenByRollout(), m.rolloutTarget()
 		p.Input.Types = append(p.Input.Types, plan)
 	}
-	p.suppose(q, m.measured(&m.step))
+	p.suppose(q, m.live.measured(&m.step))
 	return p, nil
 }
 
@@ -143,7 +143,7 @@ func (l *liveness) mayPlanWithout(r *region) error {
 
 // heldBack returns the reasons why fewer moves, or none, can begin now.
 func (m *Machine) heldBack() (why []string) {
-	if !m.recovered {
+	if !m.term.recovered {
 		why = append(why, fmt.Sprintf("nothing moves yet: the coordinator has just become active and waits for the regions for up to %v", m.cfg.RecoveryWait))
 	}
 	if m.intent.Frozen(m.now) {
@@ -153,8 +153,8 @@ func (m *Machine) heldBack() (why []string) {
 	if m.frozenByRollout() {
 		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.intent.Target().Version))
 	}
-	for i := range m.regions {
-		switch r := &m.regions[i]; {
+	for i := range m.live.regions {
+		switch r := &m.live.regions[i]; {
 		case !r.reachable:
 			why = append(why, fmt.Sprintf("nothing moves: %s is unreachable; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		case r.registered && r.joining:

@@ -24,22 +24,22 @@ func (tr *transit) crashed(name string, c control.Crash) {
 		return
 	}
 	if tr.quarantine.Keep(c) {
-		tr.due = true // shards may wait for this report
+		tr.review.due = true // shards may wait for this report
 	}
-	known := func(t sharding.EntityType) bool { _, found := tr.searchType(t); return found }
+	known := func(t sharding.EntityType) bool { _, found := tr.table.searchType(t); return found }
 	for _, f := range tr.quarantine.Judge(tr.now, tr.cfg.quarantine(), name, c, known) {
 		tr.setQuarantine(f)
 	}
 }
 
 func (tr *transit) applyQuarantine(f QuarantineFact) {
-	i, found := tr.searchType(f.Entity.Type)
-	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !tr.recovered || !tr.quarantine.Apply(f) {
+	i, found := tr.table.searchType(f.Entity.Type)
+	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !tr.term.recovered || !tr.quarantine.Apply(f) {
 		return
 	}
-	t := tr.types[i]
+	t := tr.table.types[i]
 	t.desc.Quarantined = tr.quarantine.Shown(f.Entity.Type)
-	t.changed = tr.count(&tr.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
+	t.changed = tr.table.count(&tr.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
 	t.quarantineChanged = t.changed
 }
 
@@ -48,16 +48,16 @@ func (pl *placement) orderTable(t *typeTable) sharding.Version {
 	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {
 		return sharding.Version{}
 	}
-	return sharding.Version{Term: pl.number, N: t.quarantineChanged}
+	return sharding.Version{Term: pl.term.number, N: t.quarantineChanged}
 }
 
 // obeyed reports whether all regions that may run an entity know which entities of its type are quarantined: the
 // owner of its shard, and the regions that can be reached, because one of them may have got the shard in a direct
 // handoff that is older than the quarantine. Later owners must know it before they take the shard.
 func (pl *placement) obeyed(t *typeTable, e sharding.Entity) bool {
-	_, r := pl.rowOf(e)
-	for i := range pl.regions {
-		region := &pl.regions[i]
+	_, r := pl.table.rowOf(e)
+	for i := range pl.live.regions {
+		region := &pl.live.regions[i]
 		may := region.node == r.Owner || region.reachable && !(region.registered && !region.hosts(e.Type))
 		if may && region.table.Compare(pl.orderTable(t)) < 0 {
 			return mutant.On("quarantine-obeyed")
@@ -78,7 +78,7 @@ func (tr *transit) setQuarantine(f QuarantineFact) {
 		}
 	}
 	if f.State != Suspected {
-		tr.explainRequest(&tr.placement, f)
+		tr.why.explainRequest(&tr.placement, f)
 	}
 	tr.commit(f, QuarantineChanged{f})
 }

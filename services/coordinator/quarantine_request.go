@@ -27,8 +27,8 @@ func (t *Tenure) Obeyed(r Request) bool {
 	if !is || in.Release {
 		return true
 	}
-	i, found := t.m.searchType(in.Entity.Type)
-	return !found || t.m.obeyed(t.m.types[i], in.Entity)
+	i, found := t.m.table.searchType(in.Entity.Type)
+	return !found || t.m.obeyed(t.m.table.types[i], in.Entity)
 }
 
 func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error) {
@@ -38,14 +38,14 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	if err := in.Entity.Check(); err != nil {
 		return e, nil, refuse(Malformed, "%v", err)
 	}
-	t, err := m.findType(in.Entity.Type)
+	t, err := m.table.findType(in.Entity.Type)
 	if err != nil {
 		return e, nil, err
 	}
 	old, has := m.quarantine.Find(in.Entity)
 	state := old.State // Released if there is none
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
-	e.Stored = e.Already && !m.pending(m.wishFact) && (in.Release || m.obeyed(t, in.Entity))
+	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact) && (in.Release || m.obeyed(t, in.Entity))
 	if full, _, room := m.quarantine.Full(m.cfg.quarantine()); full && !in.Release && !has && !room {
 		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost entity quarantine", m.cfg.MaxQuarantined)
 	}
@@ -55,7 +55,7 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 			e.Remarks = append(e.Remarks, old.Since())
 		}
 		if in.Reason != "" && !(has && old.Reason == in.Reason) {
-			_, r := m.rowOf(in.Entity)
+			_, r := m.table.rowOf(in.Entity)
 			e.Remarks = append(e.Remarks, fmt.Sprintf("nothing is changed, so the reason given now is not kept; roost shard show %v lists what was decided before", r.Shard))
 		}
 		return e, nil, nil
@@ -72,8 +72,8 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 
 // aboutQuarantine returns remarks for an operator who quarantines or releases an entity.
 func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state QuarantineState) (remarks []string) {
-	_, r := m.rowOf(in.Entity)
-	switch owner := m.label(r.Owner); {
+	_, r := m.table.rowOf(in.Entity)
+	switch owner := m.live.label(r.Owner); {
 	case in.Release && state == Suspected:
 		remarks = append(remarks, "it was only suspected, and its commands were executed")
 	case in.Release && state == Quarantined:
@@ -109,15 +109,15 @@ type QuarantineView struct {
 // Quarantine returns the suspects and the quarantined entities, sorted.
 func (m *Machine) Quarantine() (list []QuarantineView) {
 	for _, f := range m.quarantine.All() {
-		_, r := m.rowOf(f.Entity)
-		list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.label(r.Owner)})
+		_, r := m.table.rowOf(f.Entity)
+		list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.live.label(r.Owner)})
 	}
 	return list
 }
 
 // checkQuarantine checks the suspects and quarantined entities, and that the route table shows them.
 func (tr *transit) checkQuarantine() error {
-	for _, t := range tr.types {
+	for _, t := range tr.table.types {
 		if shown := tr.quarantine.Shown(t.desc.Type); !slices.Equal(shown, t.desc.Quarantined) {
 			return fmt.Errorf("of %s, %+v are suspected or quarantined, the table shows %+v", t.desc.Type, shown, t.desc.Quarantined)
 		}

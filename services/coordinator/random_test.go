@@ -446,7 +446,7 @@ func (c *cluster) beat(p *peer) {
 
 // holdsNothing: no row that anybody could know names the region.
 func (c *cluster) holdsNothing(p *peer) bool {
-	return len(p.held) == 0 && c.m.shardsOf(p.node) == 0
+	return len(p.held) == 0 && c.m.table.shardsOf(p.node) == 0
 }
 
 func (c *cluster) poll() {

@@ -81,40 +81,40 @@ func (m *Machine) member(in Member) {
 	if in.Node.IsZero() {
 		return
 	}
-	i, found := m.searchRegion(in.Node)
+	i, found := m.live.searchRegion(in.Node)
 	if !found {
 		_, drained := m.intent.Drain(in.Node)
-		m.regions = slices.Insert(m.regions, i, region{node: in.Node, draining: drained})
+		m.live.regions = slices.Insert(m.live.regions, i, region{node: in.Node, draining: drained})
 	}
-	r := &m.regions[i]
+	r := &m.live.regions[i]
 	r.name, r.reachable, r.joining, r.departing = in.Name, in.Reachable, in.Joining, in.Leaving
-	m.holdNames(&m.step)
+	m.live.holdNames(&m.step)
 	m.allowAllocation()
-	m.due = true
+	m.review.due = true
 }
 
 func (m *Machine) memberGone(node sharding.NodeID) {
-	if i, found := m.searchRegion(node); found {
-		if m.regions[i].registered {
-			m.stepAt = m.now
+	if i, found := m.live.searchRegion(node); found {
+		if m.live.regions[i].registered {
+			m.rollout.stepAt = m.now
 		}
-		m.regions = slices.Delete(m.regions, i, i+1)
-		m.holdNames(&m.step)
+		m.live.regions = slices.Delete(m.live.regions, i, i+1)
+		m.live.holdNames(&m.step)
 	}
-	if m.arrived(node) {
-		m.endRecovery(&m.step)
+	if m.term.arrived(node) {
+		m.term.endRecovery(&m.step)
 	}
-	m.due = true
+	m.review.due = true
 }
 
 // endOldDrains ends the drains of regions that are no longer members: an incarnation never comes back. It
 // does nothing before RecoveryWait is over, because a new coordinator does not know all members before.
 func (m *Machine) endOldDrains() {
-	if m.intent.Len(intent.Drains) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
+	if m.intent.Len(intent.Drains) == 0 || m.now.Sub(m.term.since) < m.cfg.RecoveryWait {
 		return
 	}
 	for _, f := range slices.Collect(intent.All[DrainFact](&m.intent, intent.Drains)) {
-		if m.region(f.Region) == nil {
+		if m.live.region(f.Region) == nil {
 			m.commit(DrainFact{Region: f.Region, Resume: true, Note: m.note("", "the region is gone")})
 		}
 	}
@@ -124,22 +124,22 @@ func (m *Machine) endOldDrains() {
 // membership is about to report it; if another region has its name; and if it changes a type whose last change is not
 // durable yet.
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
-	r := m.region(from)
+	r := m.live.region(from)
 	if r == nil {
-		m.askAgain(&m.step, call)
+		m.term.askAgain(&m.step, call)
 		return
 	}
 	if other := m.namesake(r); other != nil {
-		m.nameTaken(&m.step, r, other.node)
-		m.askAgain(&m.step, call)
+		m.live.nameTaken(&m.step, r, other.node)
+		m.term.askAgain(&m.step, call)
 		return
 	}
-	if m.heartbeatDeleted(in.Journal, m.generation) {
-		m.askAgain(&m.step, call)
+	if m.term.heartbeatDeleted(in.Journal, m.table.generation) {
+		m.term.askAgain(&m.step, call)
 		return
 	}
-	descs, refusal := m.checkTypes(&m.step, in.Types)
-	if other := m.checkJournal(in.Journal, m.generation); other != "" {
+	descs, refusal := m.table.checkTypes(&m.step, in.Types)
+	if other := m.term.checkJournal(in.Journal, m.table.generation); other != "" {
 		refusal = other
 	}
 	if err := checkVersion(in.Version); err != nil {
@@ -152,34 +152,34 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		refusal = m.checkCommands(from, descs)
 	}
 	if refusal == "" {
-		refusal = m.checkNewForms(&m.step, descs)
+		refusal = m.table.checkNewForms(&m.step, descs)
 	}
 	if refusal != "" {
-		m.reply(call, control.RegisterAck{Term: m.number, Refusal: refusal})
+		m.reply(call, control.RegisterAck{Term: m.term.number, Refusal: refusal})
 		return
 	}
 	for _, d := range descs {
-		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].number) && m.changes(from, m.types[i], d) {
-			m.askAgain(&m.step, call)
+		if i, found := m.table.searchType(d.Type); found && m.ledger.pending(m.table.types[i].number) && m.changes(from, m.table.types[i], d) {
+			m.term.askAgain(&m.step, call)
 			return
 		}
 	}
 	if !r.registered {
-		m.stepAt, r.load.at, r.came = m.now, m.now, m.now
+		m.rollout.stepAt, r.load.at, r.came = m.now, m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
 	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity
-	m.holdNames(&m.step)
+	m.live.holdNames(&m.step)
 	m.registeredVersion(r)
 	for _, d := range descs {
-		i, found := m.searchType(d.Type)
-		if found && !m.changes(from, m.types[i], d) {
-			r.learnForms(m.types[i])
+		i, found := m.table.searchType(d.Type)
+		if found && !m.changes(from, m.table.types[i], d) {
+			r.learnForms(m.table.types[i])
 			continue
 		}
 		t := &typeTable{}
 		if found {
-			*t = *m.types[i]
+			*t = *m.table.types[i]
 		}
 		t.forms = extend(t.forms, d.Writes)
 		t.by = slices.Clip(t.by)
@@ -190,14 +190,14 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		m.commit(t.fact(d))
 	}
 	m.crashed(cmp.Or(r.name, from.Addr), in.Crash)
-	old := m.arrived(from)
+	old := m.term.arrived(from)
 	if old {
-		m.endRecovery(&m.step)
+		m.term.endRecovery(&m.step)
 	}
-	m.open = m.open || old || in.Last != 0
+	m.term.open = m.term.open || old || in.Last != 0
 	m.allowAllocation()
-	m.due = true
-	m.reply(call, control.RegisterAck{Term: m.number})
+	m.review.due = true
+	m.reply(call, control.RegisterAck{Term: m.term.number})
 }
 
 // changes reports whether a type gets other commands or forms if a region registers the type with the
@@ -261,10 +261,10 @@ func (t *term) checkJournal(owner control.JournalOwner, generation sharding.Gene
 // allowAllocation lets allocation begin once enough regions are present.
 func (m *Machine) allowAllocation() {
 	n := 0
-	for i := range m.regions {
-		n += toInt(m.regions[i].present())
+	for i := range m.live.regions {
+		n += toInt(m.live.regions[i].present())
 	}
-	m.open = m.open || m.active && n >= m.cfg.MinRegions
+	m.term.open = m.term.open || m.term.active && n >= m.cfg.MinRegions
 }
 
 // checkTypes returns the descriptors, sorted and checked. If they are not allowed, it returns the reason for the

@@ -40,20 +40,20 @@ type ShardReportRegion struct {
 // Report describes the shard of an entity. It changes nothing.
 func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
 	v.Gateways, v.HeldBack = m.gateways.views(), m.heldBack()
-	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.handoffs, m.cfg.MaxHandoffs, !m.recovered
-	if !m.open {
+	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.handoffs, m.cfg.MaxHandoffs, !m.term.recovered
+	if !m.term.open {
 		v.MinRegions = m.cfg.MinRegions
 	}
-	i, found := m.searchType(e.Type)
+	i, found := m.table.searchType(e.Type)
 	if !found {
-		for _, t := range m.types {
+		for _, t := range m.table.types {
 			v.Types = append(v.Types, t.desc.Type)
 		}
 		return v
 	}
-	t := m.types[i]
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && r.hosts(e.Type) {
+	t := m.table.types[i]
+	for i := range m.live.regions {
+		if r := &m.live.regions[i]; r.registered && r.hosts(e.Type) {
 			v.Hosts++
 			v.Usable += toInt(r.lastResort())
 		}
@@ -63,15 +63,15 @@ func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
 	v.Known, v.Since, v.Successor, v.KeptBy, v.Released = true, r.since, r.successor, r.previous.Owner, r.released
 	v.Owner, v.Next = m.reportRegion(r.Owner), m.reportRegion(r.successor)
 	if r.Reason == sharding.Unreadable {
-		u := m.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+		u := m.live.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
 		v.Missing = &u
 	}
 	return v
 }
 
 func (m *Machine) reportRegion(n sharding.NodeID) (v ShardReportRegion) {
-	if i, found := m.searchRegion(n); found {
-		r := &m.regions[i]
+	if i, found := m.live.searchRegion(n); found {
+		r := &m.live.regions[i]
 		v = ShardReportRegion{Name: r.name, Registered: r.registered, Draining: r.draining, Cordoned: m.intent.Cordoned(r.name), Journal: r.journal.state}
 	}
 	return v

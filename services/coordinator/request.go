@@ -93,12 +93,12 @@ func (m *Machine) request(r Request) {
 		switch f.(type) {
 		case RowFact, TargetFact:
 		default:
-			m.explainRequest(&m.placement, f)
+			m.why.explainRequest(&m.placement, f)
 		}
 	}
 	for i, f := range facts {
 		if row, ok := f.(RowFact); ok { // the request is a MoveShard
-			t, at := m.find(row.Row.Shard)
+			t, at := m.table.find(row.Row.Shard)
 			m.handOff(t, at, row.Successor, row.Cause)
 			continue
 		}
@@ -113,7 +113,7 @@ func (m *Machine) request(r Request) {
 			m.commitJoined(f)
 		}
 		if _, ok := f.(DrainFact); ok {
-			m.due = true
+			m.review.due = true
 		}
 	}
 }
@@ -186,13 +186,13 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, err
 	}
 	_, found := m.intent.Cordon(in.Region)
-	if e.Region, err = m.regionName(in.Region, in.Ahead || found || in.Lift); err != nil {
+	if e.Region, err = m.live.regionName(in.Region, in.Ahead || found || in.Lift); err != nil {
 		return e, nil, err
 	}
 	c, found := m.intent.Cordon(e.Region)
 	if in.Lift {
 		e.Already = !found
-		if slices.ContainsFunc(m.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
+		if slices.ContainsFunc(m.live.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("it is drained, so it gets no shards; roost region drain %s --undo ends that", e.Region))
 		}
 	} else if found {
@@ -202,7 +202,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	} else if n := m.intent.Len(intent.Cordons); n >= m.cfg.MaxCordons {
 		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", n)
 	}
-	e.Stored = e.Already && !m.pending(m.wishFact)
+	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact)
 	if !in.Lift {
 		e.Remarks = append(e.Remarks, m.aboutCordon(e.Region)...)
 	}
@@ -210,7 +210,7 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, nil
 	}
 	e.Changes = 1
-	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.number, m.counter)}
+	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term.number, m.term.counter)}
 	if found {
 		// The request renews a cordon. Field After is still the last epoch before the first cordon, so that
 		// CordonView.Since counts all shards that the region has got since the first cordon.
@@ -222,9 +222,9 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 // aboutCordon returns remarks for an operator who expects more from a cordon than it does.
 func (pl *placement) aboutCordon(name string) (remarks []string) {
 	regions, shards := 0, 0
-	for i := range pl.regions {
-		if r := &pl.regions[i]; r.name == name {
-			regions, shards = regions+1, shards+pl.shardsOf(r.node)
+	for i := range pl.live.regions {
+		if r := &pl.live.regions[i]; r.name == name {
+			regions, shards = regions+1, shards+pl.table.shardsOf(r.node)
 		}
 	}
 	switch {
@@ -236,10 +236,10 @@ func (pl *placement) aboutCordon(name string) (remarks []string) {
 	if regions > 1 {
 		remarks = append(remarks, fmt.Sprintf("%d regions have this name, and all of them are cordoned; give each a node.name of its own", regions))
 	}
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		hosts, others := false, false
-		for i := range pl.regions {
-			r := &pl.regions[i]
+		for i := range pl.live.regions {
+			r := &pl.live.regions[i]
 			if !r.hosts(t.desc.Type) || !r.candidate() {
 				continue
 			}
@@ -272,18 +272,18 @@ func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
-	r, err := m.findRegion(in.Region)
+	r, err := m.live.findRegion(in.Region)
 	if err != nil {
 		return e, nil, err
 	}
-	e.Region, e.Node, e.Remaining, e.Stays = cmp.Or(r.name, r.node.Addr), r.node, m.involving(r.node), m.staying(r)
+	e.Region, e.Node, e.Remaining, e.Stays = cmp.Or(r.name, r.node.Addr), r.node, m.table.involving(r.node), m.staying(r)
 	d, found := m.intent.Drain(r.node)
 	e.Already = found != in.Resume // the region is in the requested state already
 	if found && !in.Resume && in.Reason != "" {
 		e.Already = d.By == in.By && d.Reason == in.Reason
 	}
 	if e.Already {
-		e.Stored = !m.pending(m.wishFact)
+		e.Stored = !m.ledger.pending(m.ledger.wishFact)
 		return e, nil, nil
 	}
 	e.Changes = 1
@@ -319,12 +319,12 @@ func (in SetTarget) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Before = m.intent.Target().Version
 	if in.Version == m.intent.Target().Version {
-		e.Already, e.Stored = true, !m.pending(m.targetFact)
+		e.Already, e.Stored = true, !m.ledger.pending(m.ledger.targetFact)
 		return e, nil, nil
 	}
 	known := append(slices.Clone(m.intent.Target().Seen), m.intent.Target().Version)
-	for i := range m.regions {
-		known = append(known, m.regions[i].version)
+	for i := range m.live.regions {
+		known = append(known, m.live.regions[i].version)
 	}
 	if !slices.Contains(known, in.Version) && !mutant.On("target-known") {
 		slices.Sort(known)
@@ -393,7 +393,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		}
 	}
 	e.Until = until
-	e.Stored = e.Already && !m.pending(m.wishFact)
+	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact)
 	if !in.Thaw {
 		e.Remarks = append(e.Remarks, "drains, regions that leave and lost owners still move shards; pins wait for the thaw")
 	}

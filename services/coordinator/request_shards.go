@@ -41,7 +41,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	names := map[string]string{} // names of regions, by the text that was given
 	move, notes := 0, map[string]bool{}
 	for _, p := range in.Pins {
-		t, r, err := m.findShard(p.Shard)
+		t, r, err := m.table.findShard(p.Shard)
 		if err != nil {
 			return e, nil, err
 		}
@@ -51,7 +51,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		asked[p.Shard] = true
 		name, known := names[p.Region]
 		if !known && p.Region != "" {
-			if name, err = m.regionName(p.Region, in.Ahead); err != nil {
+			if name, err = m.live.regionName(p.Region, in.Ahead); err != nil {
 				return e, nil, err
 			}
 			names[p.Region] = name
@@ -68,14 +68,14 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		if m.intent.Cordoned(name) {
 			notes[name+" is cordoned; the pin counts more than the cordon"] = true
 		}
-		if why := m.whyNoneTakes(t, r, name); why != "" {
+		if why := m.live.whyNoneTakes(t, r, name); why != "" {
 			notes[name+" "+why+"; until it can take the shard, another region has the shard"] = true
-		} else if owner := m.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
+		} else if owner := m.live.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
 			move++
 		}
 	}
 	e.Changes, e.Already = len(facts), len(facts) == 0
-	e.Stored = e.Already && !m.pending(m.wishFact)
+	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact)
 	if len(names) > 1 {
 		e.Region = ""
 	}
@@ -167,17 +167,17 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
-	t, r, err := m.findShard(in.Shard)
+	t, r, err := m.table.findShard(in.Shard)
 	if err != nil {
 		return e, nil, err
 	}
-	to, err := m.findRegion(in.Region)
+	to, err := m.live.findRegion(in.Region)
 	if err != nil {
 		return e, nil, err
 	}
 	e.Region = cmp.Or(to.name, to.node.Addr)
 	if r.expectedOwner() == to.node {
-		e.Already, e.Stored = true, !m.pending(r.number)
+		e.Already, e.Stored = true, !m.ledger.pending(r.number)
 		return e, nil, nil
 	}
 	if err := m.checkOperatorMove(t, r, to); err != nil {
@@ -197,13 +197,13 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 // checkOperatorMove returns an error if an operator cannot move a shard to a region now.
 func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
-	owner := m.region(r.Owner)
-	if why := m.whyNotTakes(t, r, to); why != "" {
+	owner := m.live.region(r.Owner)
+	if why := m.live.whyNotTakes(t, r, to); why != "" {
 		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
 	}
 	c, cordoned := m.intent.Cordon(to.name)
 	switch pin := m.intent.PinnedTo(shard); {
-	case !m.recovered:
+	case !m.term.recovered:
 		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
 	case m.intent.Frozen(m.now) && !mutant.On("freeze-moves"):
 		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.intent.Freeze().By), because(m.intent.Freeze().Reason))
@@ -211,14 +211,14 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout status, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:
 		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost shard pin says where it begins", shard)
-	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.givesUpShards():
+	case r.Phase != sharding.Serving || m.ledger.pending(r.number) || lost(t, owner) || owner.givesUpShards():
 		return refuse(NotNow, "%v is about to move already; try again when roost shard ls --type %s shows it serving", shard, shard.Type)
 	case cordoned:
 		return refuse(NotNow, "%s has cordoned %s%s; roost region cordon %s --undo first", who(c.By), name, because(c.Reason), name)
 	case pin != "" && pin != to.name:
 		return refuse(NotNow, "%v is pinned to %s and would move back; roost shard pin %v --undo first, or pin it to %s instead", shard, pin, shard, name)
-	case to.capacity > 0 && m.expectedShards[to.node] >= int(to.capacity):
-		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expectedShards[to.node], to.capacity)
+	case to.capacity > 0 && m.table.expectedShards[to.node] >= int(to.capacity):
+		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.table.expectedShards[to.node], to.capacity)
 	}
 	return m.withinBudget(r, to)
 }

@@ -28,14 +28,14 @@ import (
 func (m *Machine) registeredVersion(r *region) {
 	v, target := r.version, m.intent.Target()
 	if v == target.Version {
-		m.goneAt = time.Time{}
+		m.rollout.goneAt = time.Time{}
 	}
 	if v == "" || v == target.Version {
 		return
 	}
 	others, ofTarget := 0, 0
-	for i := range m.regions {
-		if o := &m.regions[i]; o.registered && o.node != r.node {
+	for i := range m.live.regions {
+		if o := &m.live.regions[i]; o.registered && o.node != r.node {
 			if o.version == v {
 				return
 			}
@@ -51,7 +51,7 @@ func (m *Machine) registeredVersion(r *region) {
 
 // setTarget makes a version the target of rollouts. The log reports the reason.
 func (m *Machine) setTarget(v, why string) {
-	if v == "" || v == m.intent.Target().Version || !m.active {
+	if v == "" || v == m.intent.Target().Version || !m.term.active {
 		return
 	}
 	m.changeTarget(m.nextTargetFact(v), why)
@@ -71,9 +71,9 @@ func (pl *placement) nextTargetFact(v string) TargetFact {
 
 // changeTarget makes a version the target. The log reports the reason.
 func (m *Machine) changeTarget(f TargetFact, why string) {
-	m.explain(&m.placement, Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
+	m.why.explain(&m.placement, Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
 	m.commit(f, TargetSet{Version: f.Version, Before: m.intent.Target().Version, Why: why})
-	m.stepAt, m.goneAt = m.now, time.Time{}
+	m.rollout.stepAt, m.rollout.goneAt = m.now, time.Time{}
 	m.checkTarget()
 }
 
@@ -82,14 +82,14 @@ func (m *Machine) changeTarget(f TargetFact, why string) {
 // the target stays, so that the last region of the target version may crash and come back. How long the
 // target version has been away is not stored: a new coordinator counts anew.
 func (m *Machine) checkTarget() {
-	if !m.recovered || !m.targetAway() {
-		m.goneAt = time.Time{}
+	if !m.term.recovered || !m.targetAway() {
+		m.rollout.goneAt = time.Time{}
 		return
 	}
-	if m.goneAt.IsZero() {
-		m.goneAt = m.now
+	if m.rollout.goneAt.IsZero() {
+		m.rollout.goneAt = m.now
 	}
-	if next, in := m.nextTarget(); next != "" && in == 0 && !m.pending(m.targetFact) {
+	if next, in := m.nextTarget(); next != "" && in == 0 && !m.ledger.pending(m.ledger.targetFact) {
 		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.intent.Target().Version, next))
 	}
 }
@@ -97,11 +97,11 @@ func (m *Machine) checkTarget() {
 // nextTarget returns the version that becomes the target unless a region of the present target version
 // comes, and the time until then. If the regions do not all have the same version, it returns "".
 func (pl *placement) nextTarget() (next string, in time.Duration) {
-	if pl.goneAt.IsZero() {
+	if pl.rollout.goneAt.IsZero() {
 		return "", 0
 	}
-	for i := range pl.regions {
-		r := &pl.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		switch {
 		case !r.registered:
 		case r.version == "", next != "" && r.version != next && !mutant.On("target-lapse-shared"):
@@ -113,7 +113,7 @@ func (pl *placement) nextTarget() (next string, in time.Duration) {
 	if next == "" || mutant.On("target-lapse-at-once") {
 		return next, 0
 	}
-	return next, max(0, pl.goneAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
+	return next, max(0, pl.rollout.goneAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
 }
 
 // rollingOut reports whether regions of the target version and of another one are here.
@@ -123,8 +123,8 @@ func (pl *placement) rollingOut() bool {
 		return false
 	}
 	var target, other bool
-	for i := range pl.regions {
-		if r := &pl.regions[i]; r.present() {
+	for i := range pl.live.regions {
+		if r := &pl.live.regions[i]; r.present() {
 			target = target || r.version == version
 			other = other || r.version != version
 		}
@@ -142,7 +142,7 @@ func (pl *placement) rolloutFreezeLeft() time.Duration {
 	if !pl.rollingOut() {
 		return 0
 	}
-	return max(0, pl.stepAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
+	return max(0, pl.rollout.stepAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
 }
 
 // preferTarget narrows the view of the strategy in a rollout to the regions of the target version that have
@@ -177,8 +177,8 @@ func (pl *placement) rolloutWants(t *typeTable, r *row, to *region, except shard
 // its fair share among the candidates, times [Config.RolloutShare].
 func (pl *placement) rolloutRoom(t *typeTable) int {
 	hosts := 0
-	for i := range pl.regions {
-		r := &pl.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		hosts += toInt(r.hosts(t.desc.Type) && r.candidate())
 	}
 	owned := 0 // shards of the type that have an owner; others may never have been used
@@ -193,18 +193,18 @@ func (pl *placement) rolloutRoom(t *typeTable) int {
 // their way at the same time. Shards that come only because of an operator's request are not counted. A
 // region that is not up yet gets no shards, so it must ask again.
 func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
-	r := m.region(node)
-	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.recovered {
-		m.askAgain(&m.step, call)
+	r := m.live.region(node)
+	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.term.recovered {
+		m.term.askAgain(&m.step, call)
 		return
 	}
 	due := 0
-	if m.open && m.rollingOut() && !mutant.On("ready-waits") {
-		for _, t := range m.types {
+	if m.term.open && m.rollingOut() && !mutant.On("ready-waits") {
+		for _, t := range m.table.types {
 			due += m.dueAt(t, r)
 		}
 	}
-	m.reply(call, control.DueAck{Term: m.number, Due: due})
+	m.reply(call, control.DueAck{Term: m.term.number, Due: due})
 }
 
 // dueAt counts the shards of a type that are starting at the region, and the shards of lost and leaving
@@ -223,7 +223,7 @@ func (pl *placement) dueAt(t *typeTable, to *region) int {
 			due += toInt(r.Phase == sharding.Starting)
 			continue
 		}
-		owner := pl.region(r.Owner)
+		owner := pl.live.region(r.Owner)
 		due += toInt(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.leaving()))
 	}
 	return due
@@ -267,12 +267,12 @@ func (pl *placement) rolloutView() RolloutView {
 	next, in := pl.nextTarget()
 	var still time.Duration
 	if pl.rollingOut() {
-		still = pl.now.Sub(pl.stepAt)
+		still = pl.now.Sub(pl.rollout.stepAt)
 	}
 	return RolloutView{
 		Still: still,
 		Next:  next, NextIn: in, Unread: pl.unreadBy(target.Version),
-		Target: target.Version, Stored: !pl.pending(pl.targetFact), Seen: slices.Clone(target.Seen),
+		Target: target.Version, Stored: !pl.ledger.pending(pl.ledger.targetFact), Seen: slices.Clone(target.Seen),
 		On: pl.rollingOut(), FrozenFor: pl.rolloutFreezeLeft(), CannotRead: pl.cannotRead(),
 	}
 }
@@ -280,11 +280,11 @@ func (pl *placement) rolloutView() RolloutView {
 // cannotRead compares the forms of the versions that are here.
 func (pl *placement) cannotRead() []CannotRead {
 	var list []CannotRead
-	for _, t := range pl.types {
+	for _, t := range pl.table.types {
 		writes, reads := map[string]sharding.FormSet{}, map[string]sharding.FormSet{}
 		var versions []string
-		for i := range pl.regions {
-			r := &pl.regions[i]
+		for i := range pl.live.regions {
+			r := &pl.live.regions[i]
 			if !r.hosts(t.desc.Type) || t.desc.Volatile {
 				continue
 			}

@@ -22,8 +22,8 @@ const maxDoubts = 5
 // durable, the node cannot have heard of it, so its message is about something else and is ignored. The
 // node repeats the message when it gets the order again.
 func (pl *placement) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
-	t, r := pl.find(s)
-	if r == nil || by.IsZero() || r.Owner != by || pl.pending(r.number) {
+	t, r := pl.table.find(s)
+	if r == nil || by.IsZero() || r.Owner != by || pl.ledger.pending(r.number) {
 		return nil, nil
 	}
 	return t, r
@@ -36,8 +36,8 @@ func (tr *transit) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 			return // after the ShardStopped of the owner, the successor gets its order again and repeats ShardStarted
 		}
 		f := RowFact{Row: sharding.Row{Shard: r.Shard, Owner: from, Epoch: r.next, Phase: sharding.Serving}, Before: r.left(), May: r.nextMay, Cause: r.cause}
-		t, _ := tr.find(r.Shard)
-		tr.explainRow(&tr.placement, Given, t, r, f, from)
+		t, _ := tr.table.find(r.Shard)
+		tr.why.explainRow(&tr.placement, Given, t, r, f, from)
 		tr.commit(f)
 		return
 	}
@@ -56,7 +56,7 @@ func (tr *transit) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 // old owner writes would count as stored permanently, and regions that do not read them could never get the
 // shard. If the old owner writes no further forms, or cannot answer, there is nothing to wait for.
 func (pl *placement) willSayWhatItWrote(r *row) bool {
-	owner := pl.region(r.Owner)
+	owner := pl.live.region(r.Owner)
 	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
 }
 
@@ -68,7 +68,7 @@ func (tr *transit) hostRefused(from sharding.NodeID, in control.HostRefused) {
 		return
 	}
 	t, r := tr.owned(in.Shard, from)
-	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !tr.plausible(in.Above) {
+	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !tr.term.plausible(in.Above) {
 		return
 	}
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
@@ -93,11 +93,11 @@ func (tr *transit) sendOrder(t *typeTable, r *row) {
 	r.asked = tr.now
 	switch {
 	case r.released:
-		tr.send(r.successor, control.HostShard{Term: tr.number, Shard: r.Shard, Epoch: r.next, Table: tr.orderTable(t)})
+		tr.send(r.successor, control.HostShard{Term: tr.term.number, Shard: r.Shard, Epoch: r.next, Table: tr.orderTable(t)})
 	case r.Phase == sharding.HandingOff:
 		tr.send(r.Owner, tr.handOffOrder(t, r.fact(r.Row)))
 	default:
-		tr.send(r.Owner, control.HostShard{Term: tr.number, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: tr.orderTable(t)})
+		tr.send(r.Owner, control.HostShard{Term: tr.term.number, Shard: r.Shard, Epoch: r.Epoch, Previous: r.previous, Table: tr.orderTable(t)})
 	}
 }
 
@@ -105,14 +105,14 @@ func (tr *transit) sendOrder(t *typeTable, r *row) {
 // the timeout it allocates the shard to another region; if there is none, it continues
 // repeating the order, so that a slow claim can succeed.
 func (tr *transit) repeat() {
-	for _, t := range tr.types {
+	for _, t := range tr.table.types {
 		for i, left := 0, t.transit; i < len(t.rows) && left > 0; i++ {
 			r := &t.rows[i]
 			if !inTransit(r.Row) {
 				continue
 			}
 			left--
-			if tr.pending(r.number) {
+			if tr.ledger.pending(r.number) {
 				r.since, r.asked = tr.now, tr.now // the order has not been sent yet
 				continue
 			}
@@ -125,7 +125,7 @@ func (tr *transit) repeat() {
 					continue
 				}
 			}
-			if tr.now.Sub(r.asked) >= tr.cfg.Resend && tr.region(r.awaited()) != nil && !mutant.On("order-repeated") {
+			if tr.now.Sub(r.asked) >= tr.cfg.Resend && tr.live.region(r.awaited()) != nil && !mutant.On("order-repeated") {
 				tr.sendOrder(t, r)
 			}
 		}

@@ -178,11 +178,11 @@ func is[M control.Message](o Output) bool {
 // checkReplay folds the facts into another machine and compares the tables.
 func (w *world) checkReplay() {
 	w.t.Helper()
-	if !w.m.active {
+	if !w.m.term.active {
 		return
 	}
 	other := New(w.cfg)
-	other.Step(w.now, Elected{Term: w.m.number + 1, Facts: w.facts}, nil)
+	other.Step(w.now, Elected{Term: w.m.term.number + 1, Facts: w.facts}, nil)
 	got, want := fmt.Sprintf("%+v", other.Snapshot()), fmt.Sprintf("%+v", w.m.Snapshot())
 	if got != want {
 		w.t.Fatalf("folding the facts gives\n%s\nthe machine has\n%s", got, want)
@@ -267,7 +267,7 @@ func (w *world) do(line string) {
 	case "ended": // ended 7: nobody waits for the answer any more
 		w.run(CallEnded{Call: control.Call(number(w.t, args[0]))})
 	case "card": // card g1 300 20ms: the gateway has counted so many commands, each of so long
-		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.version, Card: card(w.t, args)}})
+		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.table.version, Card: card(w.t, args)}})
 		w.run(CallEnded{Call: 9})
 	case "braked":
 		v := w.m.View()
@@ -326,7 +326,7 @@ func (w *world) do(line string) {
 		}
 		w.explanations = nil
 	case "causes":
-		for _, t := range w.m.types {
+		for _, t := range w.m.table.types {
 			for i := range t.rows {
 				if r := &t.rows[i]; r.Epoch != 0 {
 					w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s: %v", rowText(r.Row), r.cause)})

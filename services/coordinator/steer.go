@@ -15,7 +15,7 @@ import (
 
 // endFreeze ends a freeze whose time is over.
 func (m *Machine) endFreeze() {
-	if m.intent.Freeze().Frozen && !m.intent.Frozen(m.now) && !m.pending(m.wishFact) && !mutant.On("freeze") {
+	if m.intent.Freeze().Frozen && !m.intent.Frozen(m.now) && !m.ledger.pending(m.ledger.wishFact) && !mutant.On("freeze") {
 		m.commit(FreezeFact{Note: m.note("", "its time is over")})
 	}
 }
@@ -65,18 +65,18 @@ func (m *Machine) Steering() SteeringView {
 	v := SteeringView{Freeze: m.intent.Freeze(), Brake: m.budget.brake.view(&m.cfg), Moves: slices.Collect(intent.All[MoveFact](&m.intent, intent.Moves))}
 	for f := range intent.All[DrainFact](&m.intent, intent.Drains) {
 		dv := DrainView{DrainFact: f}
-		if r := m.region(f.Region); r != nil {
+		if r := m.live.region(f.Region); r != nil {
 			dv.Name = r.name
 		}
-		dv.Shards = m.involving(f.Region)
+		dv.Shards = m.table.involving(f.Region)
 		v.Drains = append(v.Drains, dv)
 	}
 	for c := range intent.All[CordonFact](&m.intent, intent.Cordons) {
 		v.Cordons = append(v.Cordons, m.cordonView(c))
 	}
 	for p := range intent.All[PinFact](&m.intent, intent.Pins) {
-		pv := PinView{PinFact: p, Owner: m.OwnerOf(p.Shard)}
-		if r := m.region(pv.Owner); r != nil {
+		pv := PinView{PinFact: p, Owner: m.table.OwnerOf(p.Shard)}
+		if r := m.live.region(pv.Owner); r != nil {
 			pv.Name = r.name
 		}
 		v.Pins = append(v.Pins, pv)
@@ -86,13 +86,13 @@ func (m *Machine) Steering() SteeringView {
 
 func (pl *placement) cordonView(c CordonFact) CordonView {
 	v := CordonView{CordonFact: c}
-	for i := range pl.regions {
-		r := &pl.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		if r.name != c.Region {
 			continue
 		}
 		v.Here = true
-		for _, t := range pl.types {
+		for _, t := range pl.table.types {
 			for _, s := range t.shardsOf(r.node) {
 				v.Shards++
 				v.Since += toInt(t.rows[s.Index].Epoch > c.After)

@@ -99,8 +99,8 @@ func (w *world) steer(r Request, really bool) {
 
 // hear has all regions know the present route table.
 func (w *world) hear() {
-	for i := range w.m.regions {
-		w.m.regions[i].table = w.m.version
+	for i := range w.m.live.regions {
+		w.m.live.regions[i].table = w.m.table.version
 	}
 }
 
@@ -234,10 +234,10 @@ func lostSteering(t *testing.T, begin func()) (lost []string) {
 		w.do(line)
 	}
 	v := w.m.Steering()
-	if len(v.Cordons) != 1 || len(w.m.types[0].shardsOf(node(t, "r1"))) > 0 {
+	if len(v.Cordons) != 1 || len(w.m.table.types[0].shardsOf(node(t, "r1"))) > 0 {
 		lost = append(lost, "the cordon")
 	}
-	if len(v.Pins) != 1 || w.m.types[0].rows[0].Owner != node(t, "r2") {
+	if len(v.Pins) != 1 || w.m.table.types[0].rows[0].Owner != node(t, "r2") {
 		lost = append(lost, "the pin")
 	}
 	if !v.Freeze.Frozen || w.m.balances() {
@@ -278,7 +278,7 @@ func changedMind(t *testing.T) sharding.NodeID {
 	} {
 		w.do(line)
 	}
-	_, r := w.m.find(shard(t, "M/0"))
+	_, r := w.m.table.find(shard(t, "M/0"))
 	return r.awaited()
 }
 
@@ -295,17 +295,17 @@ func TestMovesEnd(t *testing.T) {
 		}
 		for range 10 { // moves are carried out at once
 			w.do("wait 500ms")
-			for i := range w.m.types[0].rows {
-				if r := w.m.types[0].rows[i].Row; r.Phase == sharding.HandingOff {
+			for i := range w.m.table.types[0].rows {
+				if r := w.m.table.types[0].rows[i].Row; r.Phase == sharding.HandingOff {
 					w.run(from(r.Owner, control.ShardStopped{Shard: r.Shard, Epoch: r.Epoch}))
 				}
-				if r := w.reserved[w.m.types[0].rows[i].Shard]; r.Epoch != 0 {
+				if r := w.reserved[w.m.table.types[0].rows[i].Shard]; r.Epoch != 0 {
 					w.run(from(r.Owner, control.ShardStarted{Shard: r.Shard, Epoch: r.Epoch}))
 				}
 			}
 		}
-		if n := len(w.m.types[0].shardsOf(node(t, "r2"))); n != 2 || w.m.counter != 6 {
-			t.Errorf("%v: r2 has %d of 4 shards after %d moves, want 2 after 2", wish, n, w.m.counter-4)
+		if n := len(w.m.table.types[0].shardsOf(node(t, "r2"))); n != 2 || w.m.term.counter != 6 {
+			t.Errorf("%v: r2 has %d of 4 shards after %d moves, want 2 after 2", wish, n, w.m.term.counter-4)
 		}
 	}
 }
@@ -399,7 +399,7 @@ func TestFindRegion(t *testing.T) {
 		"a": "h:1#1", "h:2": "h:2#2", "h:3#3": "h:3#3",
 		"b": "choose one of h:2#2, h:3#3", "c": "no region c; see roost cluster status",
 	} { // order-free
-		r, err := m.findRegion(name)
+		r, err := m.live.findRegion(name)
 		if err == nil && r.node.String() != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is %+v, %v; want %s", name, r, err, want)
 		}

@@ -258,7 +258,7 @@ func (t *Tenure) stepDown(why string) {
 	}
 	t.step(Deposed{})
 	for _, call := range gate.End() { // the facts behind these answers are not durable
-		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.known.Node, Term: t.m.known.Term}})
+		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.term.known.Node, Term: t.m.term.known.Term}})
 	}
 	t.emit(SteppedDown{Term: term, Why: why, Resigned: t.resigned})
 }
@@ -365,7 +365,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 	case in.Verdict == sharding.Durable:
 		// If a full or damaged journal has refused the first heartbeat, the Machine was elected
 		// without the identity of the cluster, and gets it when a later heartbeat is stored.
-		if !first && t.m.cluster == 0 {
+		if !first && t.m.term.cluster == 0 {
 			t.step(Identified{Cluster: t.cluster})
 		}
 		if !first {
@@ -606,7 +606,7 @@ func (t *Tenure) Preview(r Request) (Effect, error) { return t.m.Preview(r) }
 func (t *Tenure) Propose(q PlanQuery) (Proposal, error) { return t.m.Propose(q) }
 
 // LastFact returns the number of the newest fact of this term, be it stored or not; 0: there is none.
-func (t *Tenure) LastFact() uint64 { return t.m.lastFact }
+func (t *Tenure) LastFact() uint64 { return t.m.ledger.lastFact }
 
 // IsStored reports whether a fact of this term, named by its number, is durable, and all facts before it.
-func (t *Tenure) IsStored(fact uint64) bool { return !t.m.pending(fact) }
+func (t *Tenure) IsStored(fact uint64) bool { return !t.m.ledger.pending(fact) }

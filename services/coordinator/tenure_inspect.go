@@ -9,8 +9,8 @@ import (
 
 // Check verifies what holds between any two steps. An error is a bug.
 func (t *Tenure) Check() error {
-	if on := t.phase == active; on != (t.gate != nil) || on != t.m.active || on && t.m.number != t.term {
-		return fmt.Errorf("phase %d in term %d, and the machine is active: %t, in term %d", t.phase, t.term, t.m.active, t.m.number)
+	if on := t.phase == active; on != (t.gate != nil) || on != t.m.term.active || on && t.m.term.number != t.term {
+		return fmt.Errorf("phase %d in term %d, and the machine is active: %t, in term %d", t.phase, t.term, t.m.term.active, t.m.term.number)
 	}
 	if (t.phase == standingBy) != (t.term == 0) {
 		return fmt.Errorf("phase %d in term %d", t.phase, t.term)

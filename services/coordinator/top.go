@@ -17,12 +17,12 @@ type RegionName struct {
 // Hosts returns the registered regions that host a type, sorted; of "": those that host any.
 func (m *Machine) Hosts(typ sharding.EntityType) (list []RegionName, err error) {
 	if typ != "" {
-		if _, err := m.findType(typ); err != nil {
+		if _, err := m.table.findType(typ); err != nil {
 			return nil, err
 		}
 	}
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && (typ == "" || r.hosts(typ)) {
+	for i := range m.live.regions {
+		if r := &m.live.regions[i]; r.registered && (typ == "" || r.hosts(typ)) {
 			list = append(list, RegionName{r.node, cmp.Or(r.name, r.node.Addr)})
 		}
 	}
@@ -49,10 +49,10 @@ func (tab *table) ShardOf(e sharding.Entity) sharding.ShardID {
 func (t *Tenure) Hosts(typ sharding.EntityType) ([]RegionName, error) { return t.m.Hosts(typ) }
 
 // OwnerOf returns the region that owns a shard; the zero node: none does, or there is no such shard.
-func (t *Tenure) OwnerOf(s sharding.ShardID) sharding.NodeID { return t.m.OwnerOf(s) }
+func (t *Tenure) OwnerOf(s sharding.ShardID) sharding.NodeID { return t.m.table.OwnerOf(s) }
 
 // ShardOf returns the shard of an entity; the zero shard: its type is not declared.
-func (t *Tenure) ShardOf(e sharding.Entity) sharding.ShardID { return t.m.ShardOf(e) }
+func (t *Tenure) ShardOf(e sharding.Entity) sharding.ShardID { return t.m.table.ShardOf(e) }
 
 // LoadedShard is a shard with the load that its owner has reported, in processors.
 type LoadedShard struct {
@@ -86,5 +86,5 @@ func (tab *table) MostLoaded(weights allocation.Weights, least float64) (list []
 
 // MostLoaded returns the served shards whose reported loads cost most, see [Machine.MostLoaded].
 func (t *Tenure) MostLoaded(weights allocation.Weights, least float64) []LoadedShard {
-	return t.m.MostLoaded(weights, least)
+	return t.m.table.MostLoaded(weights, least)
 }
