@@ -33,34 +33,12 @@ func (pl *placement) commands(from sharding.NodeID, desc sharding.TypeDesc) []sh
 	return all
 }
 
-// commandsOfRegions returns the commands of a type that the regions besides one have, and
-// whether any of them hosts the type.
-func (l *liveness) commandsOfRegions(t sharding.EntityType, besides sharding.NodeID) (all []sharding.CommandDesc, hosted bool) {
-	for i := range l.regions {
-		r := &l.regions[i]
-		if d, found := searchDesc(r.types, t); found && r.node != besides {
-			all, hosted = join(all, r.types[d].Commands), true
-		}
-	}
-	return all, hosted
-}
-
 // allSpoken reports whether every region, except one, has registered its commands in this term. When a term
 // begins, perhaps not all regions are known.
 func (pl *placement) allSpoken(besides sharding.NodeID) bool {
 	return pl.now.Sub(pl.term.since) >= pl.cfg.RecoveryWait && !pl.live.anyRegion(func(r *region) bool {
 		return !r.registered && r.node != besides
 	})
-}
-
-// anyRegion reports whether the function is returns true for any region.
-func (l *liveness) anyRegion(is func(*region) bool) bool {
-	for i := range l.regions {
-		if is(&l.regions[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // targetAway reports whether no registered region has the target version.

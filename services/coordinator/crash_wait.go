@@ -75,11 +75,6 @@ func (tr *transit) waitsForReport(r *row) bool {
 	return true
 }
 
-func (l *liveness) reachable(node sharding.NodeID) bool {
-	o := l.region(node)
-	return o != nil && o.reachable
-}
-
 // crashPatience returns how long a shard waits for reports when so many holders were lost.
 func (tr *transit) crashPatience(ended int) time.Duration {
 	if mutant.On("quarantine-patience") {

@@ -127,6 +127,12 @@ func (a Against) String() string {
 	return againstNames[a]
 }
 
+// why explains decisions, before their facts are applied. It reads placement, and changes nothing that decides.
+type why struct {
+	explanations uint64 // how many explanations were emitted in this term
+	weighed      int    // how many regions were weighed for explanations since the last tick, see Config.MaxWeighed
+}
+
 // explain emits an explanation.
 func (y *why) explain(pl *placement, d Explanation) {
 	y.explanations++
@@ -162,14 +168,6 @@ func (y *why) explainRow(pl *placement, kind ExplanationKind, t *typeTable, r *r
 		y.weigh(pl, &d, t, r, forms, to)
 	}
 	y.explain(pl, d)
-}
-
-// label names a region for people; "": no region.
-func (l *liveness) label(node sharding.NodeID) string {
-	if r := l.region(node); r != nil {
-		return cmp.Or(r.name, node.Addr)
-	}
-	return node.Addr
 }
 
 // weigh lists the regions that might have got the shard, best first. They must read the given forms.

@@ -142,22 +142,6 @@ func (pl *placement) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sha
 	return forms
 }
 
-// unreadable reports whether there are regions that could serve a shard with these forms,
-// but none reads them.
-func (pl *placement) unreadable(t *typeTable, forms sharding.FormSet) bool {
-	return pl.term.recovered && pl.term.open &&
-		len(pl.view(t, sharding.NodeID{}, "", (*region).lastResort).Regions) > 0 &&
-		len(pl.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
-}
-
-// reason returns the reason why a row has no owner now.
-func (pl *placement) reason(t *typeTable, forms sharding.FormSet) sharding.RowReason {
-	if pl.unreadable(t, forms) {
-		return sharding.Unreadable
-	}
-	return 0
-}
-
 // checkForms returns what is wrong with the forms of one descriptor, and sorts them.
 func (tab *table) checkForms(s *step, d *sharding.TypeDesc) string {
 	if d.Volatile {
@@ -262,17 +246,6 @@ func (pl *placement) staying(of *region) []UnreadableShards {
 	return list
 }
 
-// takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first
-// such region: it runs for every type of every region.
-func (l *liveness) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
-	for i := range l.regions {
-		if r := &l.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
-			return true
-		}
-	}
-	return false
-}
-
 // addShard adds a shard to the entry of the list with the same reason.
 func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []UnreadableShards {
 	same := slices.IndexFunc(list, func(o UnreadableShards) bool {
@@ -313,25 +286,25 @@ func (l *liveness) missing(t *typeTable, forms sharding.FormSet, except sharding
 
 // tellStaying writes to the log, once for each drain, that the drain does not end because no other region can
 // take the remaining shards.
-func (pl *placement) tellStaying() {
-	for i := range pl.live.regions {
-		r := &pl.live.regions[i]
+func (tr *transit) tellStaying() {
+	for i := range tr.live.regions {
+		r := &tr.live.regions[i]
 		if !r.draining {
 			r.stayTold = false
 		}
-		if !r.draining || r.stayTold || !pl.term.recovered {
+		if !r.draining || r.stayTold || !tr.term.recovered {
 			continue
 		}
-		left, stay := pl.staying(r), 0
+		left, stay := tr.staying(r), 0
 		for _, u := range left {
 			stay += len(u.Shards)
 		}
-		if stay == 0 || stay < pl.table.shardsOf(r.node) {
+		if stay == 0 || stay < tr.table.shardsOf(r.node) {
 			continue
 		}
 		r.stayTold = true
 		for _, u := range left {
-			pl.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
+			tr.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
 		}
 	}
 }
@@ -367,16 +340,16 @@ func (pl *placement) unreadBy(version string) int {
 
 // tellUnreadable writes to the log which shards no region reads any more. Shards of a short time are written
 // together.
-func (pl *placement) tellUnreadable() {
-	if !pl.table.untold {
+func (tr *transit) tellUnreadable() {
+	if !tr.table.untold {
 		return
 	}
-	pl.table.untold = false
-	for _, u := range pl.unreadableShards(func(r *row) bool {
+	tr.table.untold = false
+	for _, u := range tr.unreadableShards(func(r *row) bool {
 		untold := r.untold
 		r.untold = false
 		return untold
 	}) {
-		pl.emit(UnreadableNow(u))
+		tr.emit(UnreadableNow(u))
 	}
 }

@@ -33,11 +33,6 @@ func (tr *transit) handOff(t *typeTable, r *row, successor sharding.NodeID, why 
 	}
 }
 
-// exceeds returns the limit of the budget that the handoff of a row would exceed now.
-func (tr *transit) exceeds(r *row, successor sharding.NodeID, why sharding.Cause) limit {
-	return tr.budget.exceeds(tr.now, &tr.cfg, needOf(why), r.Owner, successor)
-}
-
 // handOffOrder returns the order to the owner of a row that is handing off.
 func (tr *transit) handOffOrder(t *typeTable, f RowFact) control.HandOff {
 	o := control.HandOff{Term: tr.term.number, Shard: f.Row.Shard, Epoch: f.Row.Epoch}
@@ -64,15 +59,6 @@ func (tr *transit) reserve(t *typeTable, r *row, f *RowFact) {
 		return
 	}
 	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t).writes
-}
-
-// choiceWaits reports whether the choice of a successor must wait until the owner has stopped the shard. This is so
-// if some region does not read all forms that the owner may store. ShardStopped lists the forms that the owner has
-// stored, so perhaps the region can take the shard after all.
-func (pl *placement) choiceWaits(t *typeTable, r *row) bool {
-	return !mutant.On("choice-waits") && slices.ContainsFunc(pl.live.regions, func(o region) bool {
-		return o.node != r.Owner && o.lastResort() && o.readable(t, r.before) && !o.readable(t, r.stored())
-	})
 }
 
 // shardStopped handles a ShardStopped: the owner has stopped the shard, by an order or of its own accord.
@@ -116,17 +102,6 @@ func (tr *transit) release(t *typeTable, r *row, forms sharding.FormSet) bool {
 	return true
 }
 
-// succeeding returns the row of a shard if the node is the shard's successor and e is the reserved epoch.
-// Once the owner has released the shard, the successor may claim it, even if the coordinator does not know
-// of the release yet. So the row need not be marked as released.
-func (pl *placement) succeeding(s sharding.ShardID, by sharding.NodeID, e sharding.Epoch) *row {
-	_, r := pl.table.find(s)
-	if r == nil || r.next == 0 || r.successor != by || r.next != e && !mutant.On("next-epoch") || pl.ledger.pending(r.number) {
-		return nil
-	}
-	return r
-}
-
 // successorRefused gives the shard to another owner at a higher epoch. The successor has stored nothing at
 // the reserved epoch.
 func (tr *transit) successorRefused(from sharding.NodeID, in control.HostRefused) {
@@ -151,13 +126,4 @@ func (m *Machine) gracefulShutdown(node sharding.NodeID, call control.Call) {
 		m.live.holdNames(&m.step)
 	}
 	m.reply(call, control.ShutdownAck{Term: m.term.number, Remaining: m.table.shardsOf(node)})
-}
-
-// shardsOf counts the rows that name the node as owner, in any phase.
-func (tab *table) shardsOf(node sharding.NodeID) int {
-	n := 0
-	for _, t := range tab.types {
-		n += len(t.shardsOf(node))
-	}
-	return n
 }

@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"time"
-
-	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // A type stays declared when the last region that hosts it has gone. After [Config.UnhostedAfter] the gateways are
@@ -40,22 +38,4 @@ func (m *Machine) checkHosts() {
 			}
 		}
 	}
-}
-
-// hostOf returns a region that hosts the type and can be reached, nil if there is none.
-func (l *liveness) hostOf(t sharding.EntityType) *region {
-	for i := range l.regions {
-		if r := &l.regions[i]; r.present() && r.reachable && r.hosts(t) {
-			return r
-		}
-	}
-	return nil
-}
-
-// label names the region and its version for people.
-func (r *region) label() string {
-	if r.version == "" {
-		return r.name
-	}
-	return r.name + " with version " + r.version
 }

@@ -32,29 +32,29 @@ type shardLoad struct {
 }
 
 // reportLoad takes a region's report about the loads of its shards.
-func (pl *placement) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
-	r := pl.live.region(from)
+func (tr *transit) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
+	r := tr.live.region(from)
 	if r == nil || !r.registered {
-		pl.term.askAgain(&pl.step, call)
+		tr.term.askAgain(&tr.step, call)
 		return
 	}
-	defer pl.reply(call, control.LoadAck{Term: pl.term.number})
+	defer tr.reply(call, control.LoadAck{Term: tr.term.number})
 	l := &r.load
 	if in.Number <= l.number {
 		return
 	}
-	for _, t := range pl.table.types {
+	for _, t := range tr.table.types {
 		if t.loads != nil {
-			pl.table.forgetLoads(t, r, in.Full)
+			tr.table.forgetLoads(t, r, in.Full)
 		}
 	}
 	for _, s := range in.Shards {
-		t, row := pl.table.find(s.Shard)
+		t, row := tr.table.find(s.Shard)
 		if row != nil && row.Owner == from && row.Phase != sharding.HandingOff {
-			pl.table.setLoad(t, row, s.Load.Bounded(), from)
+			tr.table.setLoad(t, row, s.Load.Bounded(), from)
 		}
 	}
-	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), pl.now, in.Rest.Bounded(), in.Node
+	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), tr.now, in.Rest.Bounded(), in.Node
 }
 
 // forgetLoads forgets those loads of a region's shards that a report replaces. A full report

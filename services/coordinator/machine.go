@@ -12,6 +12,12 @@ import (
 // Machine is one coordinator, active or standby. It is not safe for concurrent
 // use. The membership is kept by standbys too; everything else belongs to one
 // term.
+//
+// It is made of nouns, each with its own state and methods: [step], [term], [ledger], [liveness], [table],
+// [intent.Intent], [quarantine.Quarantine], [budget], [gateways]. None of them knows another one, or this type: what a
+// noun needs is a parameter, and what it wants done is a result, or an output of the step. Above them are three layers,
+// of which each embeds the one below and cannot reach the one above: [placement] reads the nouns, [transit] changes
+// rows, and the Machine dispatches inputs to them.
 type Machine struct {
 	transit
 	planner planner
@@ -125,16 +131,6 @@ func (m *Machine) receive(in Received) bool {
 	return true
 }
 
-// sendOn answers a call at a standby with the address of the active coordinator, if it is known.
-func (t *term) sendOn(s *step, call control.Call) {
-	s.reply(call, control.NotActive{Active: t.known.Node, Term: t.known.Term})
-}
-
-// askAgain answers a call that the active coordinator cannot answer yet, so that the caller asks again.
-func (t *term) askAgain(s *step, call control.Call) {
-	s.reply(call, control.NotActive{Term: t.number})
-}
-
 // elected starts a term. It folds the facts, repeats the orders that were in progress, and begins to wait for
 // the owners.
 func (m *Machine) elected(in Elected) {
@@ -197,25 +193,6 @@ func (m *Machine) deposed() {
 	}
 }
 
-// endRecovery ends the wait for the owners and successors in the facts, when all have registered or the
-// time is over. It reports whether the wait has just ended.
-func (t *term) endRecovery(s *step) bool {
-	if t.recovered || len(t.awaited) > 0 && s.now.Sub(t.since) < s.cfg.RecoveryWait && !mutant.On("recovery-wait") {
-		return false
-	}
-	t.recovered, t.awaited = true, nil
-	return true
-}
-
-// arrived removes a node from the list awaited, and reports whether the node was in it.
-func (t *term) arrived(node sharding.NodeID) bool {
-	i, found := slices.BinarySearchFunc(t.awaited, node, sharding.NodeID.Compare)
-	if found {
-		t.awaited = slices.Delete(t.awaited, i, i+1)
-	}
-	return found
-}
-
 func (m *Machine) tick() {
 	m.why.weighed = 0
 	m.table.whole = sharding.TableDelta{} // not needed any more, and as large as the table
@@ -254,14 +231,3 @@ func (m *Machine) factsStored(n int) {
 	m.review.due = m.review.due || m.review.deferred
 	m.table.unpark(&m.step)
 }
-
-// pending reports whether the fact with a number is not durable yet. As long as the newest fact about a row or a type
-// is not durable, no process has learned of it, and the row or type is not changed again. So facts do not pile up if
-// the journal does not answer.
-func (l *ledger) pending(fact uint64) bool { return fact > l.stored }
-
-func (s *step) emit(o Output) { s.out = append(s.out, o) }
-
-func (s *step) send(to sharding.NodeID, msg control.Message) { s.emit(Send{To: to, Msg: msg}) }
-
-func (s *step) reply(call control.Call, msg control.Message) { s.emit(Reply{Call: call, Msg: msg}) }

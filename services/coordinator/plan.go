@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -11,6 +12,14 @@ import (
 // Plans are made outside the core: a plan for many shards may take seconds, and the lease must be renewed meanwhile.
 // The table may change while a plan is made. So a plan is only a proposal: when it arrives, each of its moves is
 // checked again. The check shares no code with the planning.
+
+// planner asks for plans, one at a time, and counts the broken constraints that they leave.
+type planner struct {
+	rebalanced time.Time // when a plan was last due, or came back
+	plans      uint64    // the number of the last plan that was asked for, in any term
+	planning   bool      // that plan was not answered
+	broken     brokenConstraints
+}
 
 // Compute makes the plan. It runs in the background, outside the loop that steps the core.
 func (o Plan) Compute() Planned {
@@ -131,34 +140,6 @@ var causes = map[allocation.Reason]sharding.Cause{
 func (pl *placement) balances() bool {
 	return pl.term.recovered && (!pl.frozenByRollout() || mutant.On("rollout-freeze")) && !pl.intent.Frozen(pl.now) &&
 		!pl.live.anyRegion(func(r *region) bool { return !r.reachable })
-}
-
-// typeView returns the view of a type for strategies. It has all regions that host the type, except
-// regions that do not reach the journal, or have reached it again only recently, and regions whose name
-// another one holds.
-func (pl *placement) typeView(t *typeTable) allocation.View {
-	v := allocation.View{Type: t.desc.Type, Pins: pl.intent.Pinned(t.desc.Type), ShardLoads: pl.shardLoads(t)}
-	for i := range pl.live.regions {
-		if r := &pl.live.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && pl.live.holder(r) == nil {
-			rv := pl.regionView(t, r)
-			switch rv.Unreachable = !r.reachable; {
-			case r.givesUpShards():
-				rv.Status = allocation.Leaving
-			case !r.present():
-				rv.Status = allocation.Joining
-			}
-			v.Regions = append(v.Regions, rv)
-		}
-	}
-	return v
-}
-
-// regionView returns the view of a region for strategies.
-func (pl *placement) regionView(t *typeTable, r *region) allocation.Region {
-	return allocation.Region{
-		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: pl.table.expectedShards[r.node], Load: pl.table.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
-	}
 }
 
 // storedForms returns, by the index of the shard, the forms that may be stored in the shard.

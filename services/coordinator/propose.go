@@ -3,8 +3,6 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -90,40 +88,6 @@ func (p *Proposal) suppose(q PlanQuery, measured bool) {
 			t.Target = allocation.Target{}
 		}
 	}
-}
-
-// isNamed reports whether a region is one of those that a request has given by name or address.
-func isNamed(node sharding.NodeID, name string, given []string) bool {
-	return slices.ContainsFunc(given, func(g string) bool { return g != "" && (g == name || g == node.Addr || g == node.String()) })
-}
-
-// maxRegionText is the length, in bytes, of the longest name or address that an error repeats. The longest
-// host of an address has 253.
-const maxRegionText = 300
-
-// findRegion returns the one region with a name or address that a request has given. An address with its uid always
-// belongs to one region.
-func (l *liveness) findRegion(name string) (*region, error) {
-	if name == "" {
-		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost cluster status")
-	}
-	list, nodes := l.regionsNamed(name), []string{}
-	for _, r := range list {
-		if r.node.String() == name {
-			return r, nil
-		}
-		nodes = append(nodes, r.node.String())
-	}
-	switch len(list) {
-	case 0:
-		if err := sharding.CheckText("region", name, maxRegionText); err != nil {
-			return nil, refuse(Malformed, "%v", err)
-		}
-		return nil, refuse(NotFound, "no region %s; see roost cluster status", name)
-	case 1:
-		return list[0], nil
-	}
-	return nil, refuse(Malformed, "%q is the name of several regions; choose one of %s", name, strings.Join(nodes, ", "))
 }
 
 // mayPlanWithout returns an error if no plan can assume now that a region leaves. That is so if the

@@ -32,17 +32,6 @@ func (tr *transit) crashed(name string, c control.Crash) {
 	}
 }
 
-func (tr *transit) applyQuarantine(f QuarantineFact) {
-	i, found := tr.table.searchType(f.Entity.Type)
-	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !tr.term.recovered || !tr.quarantine.Apply(f) {
-		return
-	}
-	t := tr.table.types[i]
-	t.desc.Quarantined = tr.quarantine.Shown(f.Entity.Type)
-	t.changed = tr.table.count(&tr.step, change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
-	t.quarantineChanged = t.changed
-}
-
 // orderTable returns the version of the table that a region must know before it takes a shard of the type.
 func (pl *placement) orderTable(t *typeTable) sharding.Version {
 	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {

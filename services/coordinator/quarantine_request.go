@@ -90,15 +90,6 @@ func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state Quara
 	return remarks
 }
 
-// rowOf returns the row of an entity's shard; nil: there is no such type.
-func (tab *table) rowOf(e sharding.Entity) (*typeTable, *row) {
-	i, found := tab.searchType(e.Type)
-	if !found {
-		return nil, nil
-	}
-	return tab.find(tab.types[i].desc.ShardOf(e.ID))
-}
-
 // QuarantineView is a suspect or a quarantined entity, and where its shard is.
 type QuarantineView struct {
 	QuarantineFact

@@ -5,77 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
-
-// region is a member, with what the membership, the region and operators have said about it
-// in this term.
-type region struct {
-	node      sharding.NodeID
-	name      string
-	reachable bool
-	joining   bool // not up yet
-	departing bool // the region leaves the cluster, by the membership
-
-	registered bool
-	came       time.Time       // when the region registered, in this term
-	shutdown   bool            // the region itself has asked for its shards to be taken, see GracefulShutdown
-	draining   bool            // an operator drains the region
-	stayTold   bool            // the log has said that this drain cannot end
-	holdsName  bool            // of the regions with its name, this one is given shards, see holdNames
-	heldUpBy   sharding.NodeID // the region that holds the name instead of this one; the log has said so
-	journal    journalHealth
-	table      sharding.Version // of the region's copy of the route table, when it asked last
-	load       regionLoad
-	version    string
-	zone       string
-	labels     []control.Label
-	capacity   uint32
-	types      []sharding.TypeDesc // sorted by type
-	forms      []regionForms       // of the types, see learnForms
-}
-
-// leaving reports whether the region is on its way out, as the membership or the region itself says.
-func (r *region) leaving() bool { return r.departing || r.shutdown }
-
-// givesUpShards reports whether the region's shards are to be handed off: it is leaving or drained.
-func (r *region) givesUpShards() bool { return r.leaving() || r.draining }
-
-func (r *region) hosts(t sharding.EntityType) bool {
-	_, found := searchDesc(r.types, t)
-	return found
-}
-
-// candidate reports whether the region may be given shards of its types.
-func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.recovering() }
-
-// lastResort reports whether the region may be given shards if there is no candidate.
-func (r *region) lastResort() bool {
-	return r.present() && r.holdsName && r.reachable && !r.leaving() && !r.cutOff()
-}
-
-// present reports whether the region is here to stay: registered, and up.
-func (r *region) present() bool {
-	return r.registered && (!r.joining || mutant.On("only-up-hosts"))
-}
-
-func (l *liveness) searchRegion(node sharding.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(l.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
-}
-
-// region returns a member, or nil. The pointer is valid until the membership
-// changes.
-func (l *liveness) region(node sharding.NodeID) *region {
-	if i, found := l.searchRegion(node); found {
-		return &l.regions[i]
-	}
-	return nil
-}
 
 func (m *Machine) member(in Member) {
 	if in.Node.IsZero() {
@@ -235,27 +170,6 @@ func (pl *placement) checkPlace(in control.Register) string {
 		}
 	}
 	return ""
-}
-
-// heartbeatDeleted reports whether a region has found no heartbeat in the journal of this cluster: the generation is
-// drawn when a journal is created, so it is the same journal. The heartbeat was deleted. The Tenure is about to
-// notice, and stores another one; a refusal would end the region.
-func (t *term) heartbeatDeleted(owner control.JournalOwner, generation sharding.Generation) bool {
-	return owner.Known && owner.Cluster == 0 && t.cluster != 0 && owner.Generation != 0 && owner.Generation == generation && !mutant.On("heartbeat-asked")
-}
-
-// checkJournal returns what is wrong with a region whose journal is not the one that has the facts: its claims would
-// not fence other regions.
-func (t *term) checkJournal(owner control.JournalOwner, generation sharding.Generation) string {
-	switch {
-	case owner.Generation.Other(generation) && !mutant.On("region-generation"):
-		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, generation)
-	case !owner.Known || t.cluster == 0 || owner.Cluster == t.cluster || mutant.On("region-journal"):
-		return ""
-	case owner.Cluster == 0:
-		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", t.cluster)
-	}
-	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, t.cluster)
 }
 
 // allowAllocation lets allocation begin once enough regions are present.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -132,44 +131,6 @@ func (pl *placement) checkOrigin(r Request) error {
 	return nil
 }
 
-// regionsNamed returns the regions that have the given name or address.
-func (l *liveness) regionsNamed(name string) (list []*region) {
-	for i := range l.regions {
-		if r := &l.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// regionName returns the name of the region that an operator means. The parameter given is the text of
-// the operator: the name or the address of a present region. If no present region matches and ahead is
-// set, the text is taken as the name of a region that may come.
-func (l *liveness) regionName(given string, ahead bool) (string, error) {
-	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
-		return "", refuse(Malformed, "%v", err)
-	}
-	list := l.regionsNamed(given)
-	switch {
-	case len(list) > 0 && list[0].name != "":
-		return list[0].name, nil
-	case len(list) > 0:
-		return "", refuse(NotNow, "the region at %s has no name; give it one by node.name", given)
-	case ahead:
-		return given, nil
-	}
-	var here []string
-	for i := range l.regions {
-		here = append(here, cmp.Or(l.regions[i].name, l.regions[i].node.Addr))
-	}
-	slices.Sort(here)
-	text := "none is here"
-	if len(here) > 0 {
-		text = "here are " + strings.Join(slices.Compact(here), ", ")
-	}
-	return "", refuse(NotFound, "no region is called %s; %s. To name a region that is not here yet, set ahead", given, text)
-}
-
 // CordonRegion is an operator's request to cordon the regions with the name Region: they get no more
 // shards. If Lift is set, the request ends the cordon. Ahead allows a name that no region has now.
 type CordonRegion struct {
@@ -290,18 +251,6 @@ func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, []Fact{DrainFact{Region: r.node, Resume: in.Resume, Note: m.note(in.By, in.Reason)}}, nil
 }
 
-// involving counts the shards that a region has, and those that are on their way to it. As long as there
-// are any, commands are interrupted if the region stops.
-func (tab *table) involving(node sharding.NodeID) (n int) {
-	for _, t := range tab.types {
-		n += len(t.shardsOf(node))
-		for _, s := range shardsIn(t.expected, node) {
-			n += toInt(t.rows[s.Index].Owner != node && !mutant.On("drain-coming"))
-		}
-	}
-	return n
-}
-
 // SetTarget is an operator's request to make a version of the application the target of rollouts,
 // see TargetFact. A version that no region has or had is refused. Such a version needs no request: when
 // the first region with it registers, the version becomes the target.
@@ -402,25 +351,6 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Changes = 1
 	return e, []Fact{FreezeFact{Frozen: !in.Thaw, Until: until, Note: m.note(in.By, in.Reason)}}, nil
-}
-
-// findType returns the entity type that a request names.
-func (tab *table) findType(typ sharding.EntityType) (*typeTable, error) {
-	i, found := tab.searchType(typ)
-	if found {
-		return tab.types[i], nil
-	}
-	if err := sharding.CheckEntityType("type", typ); err != nil {
-		return nil, refuse(Malformed, "%v", err)
-	}
-	var known []string
-	for _, t := range tab.types {
-		known = append(known, string(t.desc.Type))
-	}
-	if known == nil {
-		return nil, refuse(NotFound, "no entity type %s: no region has registered one yet", typ)
-	}
-	return nil, refuse(NotFound, "no entity type %s; declared are %s", typ, strings.Join(known, ", "))
 }
 
 func who(by string) string { return cmp.Or(by, "an operator") }

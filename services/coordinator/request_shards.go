@@ -93,18 +93,6 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, facts, nil
 }
 
-// findShard returns the shard that a request names.
-func (tab *table) findShard(s sharding.ShardID) (*typeTable, *row, error) {
-	t, err := tab.findType(s.Type)
-	if err != nil {
-		return nil, nil, err
-	}
-	if int64(s.Index) >= int64(len(t.rows)) {
-		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost shard show finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
-	}
-	return t, &t.rows[s.Index], nil
-}
-
 // whyNoneTakes returns the reason why no region with the given name can take a shard now; "": at least one can.
 // Several regions may have the same name.
 func (l *liveness) whyNoneTakes(t *typeTable, r *row, name string) string {

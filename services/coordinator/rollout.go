@@ -21,6 +21,13 @@ import (
 // moves once. A region of the target version takes at most [Config.RolloutShare] times its fair share. So
 // the first new region does not get all shards, and the last old region does not keep the rest alone.
 
+// rollout is the progress of a rollout. The target version is in intent.
+type rollout struct {
+	// stepAt is the time when a region last came or went. goneAt is the time when the last region with the target
+	// version went; zero: some region has it.
+	stepAt, goneAt time.Time
+}
+
 // registeredVersion is called when a region has registered. If the region's version was never seen before,
 // the version becomes the target. A version that was seen before becomes the target only if other regions
 // are registered, and none of them has this version or the target version. A region without a version

@@ -5,7 +5,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
@@ -18,11 +17,6 @@ func (m *Machine) endFreeze() {
 	if m.intent.Freeze().Frozen && !m.intent.Frozen(m.now) && !m.ledger.pending(m.ledger.wishFact) && !mutant.On("freeze") {
 		m.commit(FreezeFact{Note: m.note("", "its time is over")})
 	}
-}
-
-// note is about now. Facts have times in milliseconds.
-func (s *step) note(by, reason string) Note {
-	return Note{By: by, Reason: reason, At: fact.Time(s.now)}
 }
 
 // SteeringView has the requests of operators that are in effect. It shares nothing that is written to

@@ -29,22 +29,6 @@ func (m *Machine) Hosts(typ sharding.EntityType) (list []RegionName, err error) 
 	return list, nil
 }
 
-// OwnerOf returns the region that owns a shard; the zero node: none does, or there is no such shard.
-func (tab *table) OwnerOf(s sharding.ShardID) sharding.NodeID {
-	if _, r := tab.find(s); r != nil {
-		return r.Owner
-	}
-	return sharding.NodeID{}
-}
-
-// ShardOf returns the shard of an entity; the zero shard: its type is not declared.
-func (tab *table) ShardOf(e sharding.Entity) sharding.ShardID {
-	if i, found := tab.searchType(e.Type); found {
-		return tab.types[i].desc.ShardOf(e.ID)
-	}
-	return sharding.ShardID{}
-}
-
 // Hosts returns the registered regions that host a type, sorted; of "": those that host any.
 func (t *Tenure) Hosts(typ sharding.EntityType) ([]RegionName, error) { return t.m.Hosts(typ) }
 

@@ -72,14 +72,6 @@ func (tab *table) hold(s *step, t *term, call control.Call, from sharding.Versio
 	tab.held = append(tab.held, held{call: call, from: from, since: s.now})
 }
 
-// termEnds reports whether the lease of the active coordinator ends soon unless it is renewed, or has ended a short
-// time ago. Usually it is renewed much earlier. If no coordinator takes over in that time, this standby may be the
-// one that does not see the lease, and answers at once with the coordinator that it knows.
-func (t *term) termEnds(s *step) bool {
-	left := t.known.Until.Sub(s.now)
-	return left <= s.cfg.LeaseEnd && left > -s.cfg.WatchHold
-}
-
 // answerHeld answers the watches that this standby holds if the lease was renewed, if another coordinator has acquired
 // it, or if they have waited long enough.
 func (tab *table) answerHeld(s *step, t *term) {

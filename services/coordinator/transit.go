@@ -1,12 +1,87 @@
 package coordinator
 
 import (
+	"math"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
+
+// transit moves rows through their life: it makes the facts that give a shard to a region or take it away, sends the
+// orders, repeats them, and keeps the budget of handoffs. Everything that facts change is changed here, in method commit.
+type transit struct {
+	placement
+	why        why
+	quarantine quarantine.Quarantine
+	budget     budget
+	gateways   gateways
+	review     review
+}
+
+// assign gives the shard to a node at a new epoch. If to is zero, the row gets no owner. The epoch is above
+// both the epoch of the row and the parameter above. The forms are those in which something may be stored.
+// The parameter previous names the region that has kept the states of the entities, if one has. The
+// parameter why is the cause.
+func (tr *transit) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet, previous control.Previous, why sharding.Cause) {
+	was := r.Reason == sharding.Unreadable
+	counter := tr.term.counter
+	if above.Term() == tr.term.number {
+		counter = max(counter, above.Counter())
+	}
+	if counter == math.MaxUint32 {
+		return // the term has no epochs left: the next term allocates the shard
+	}
+	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(tr.term.number, counter+1), Phase: sharding.Starting}
+	if next.Epoch <= r.Epoch || next.Epoch <= above {
+		return // a newer coordinator has allocated it: this term is over
+	}
+	if to.IsZero() {
+		next.Reason = tr.reason(t, forms)
+		f := RowFact{Row: next, Before: forms, Successor: r.successor, Previous: previous, Cause: why}
+		tr.why.explainRow(&tr.placement, Given, t, r, f, to)
+		tr.commit(f)
+		if next.Reason == sharding.Unreadable && !was {
+			r.untold, tr.table.untold = true, true
+		}
+		return
+	}
+	f := RowFact{Row: next, Before: forms, May: tr.live.region(to).formsOf(t).writes, Previous: previous, Cause: why}
+	tr.why.explainRow(&tr.placement, Given, t, r, f, to)
+	tr.commit(f, Send{To: to, Msg: control.HostShard{Term: tr.term.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: tr.orderTable(t)}})
+	r.asked = tr.now
+}
+
+// getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the message reports a
+// command that the owner refused, the owner gets HostShard again, and answers whether it serves the shard.
+func (tr *transit) getShardHome(in control.GetShardHome) {
+	t, r := tr.table.find(in.Shard)
+	switch {
+	case r == nil || !tr.term.plausible(in.Refused):
+	case r.Epoch == 0:
+		tr.allocateFirst(t, r, in.Refused)
+	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !tr.ledger.pending(r.number) && tr.now.Sub(r.asked) >= tr.cfg.Resend:
+		if r.tries >= maxDoubts && tr.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
+			tr.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
+			return
+		}
+		r.tries = min(r.tries+1, maxDoubts)
+		r.asked = tr.now
+		tr.send(r.Owner, control.HostShard{Term: tr.term.number, Shard: r.Shard, Epoch: r.Epoch, Table: tr.orderTable(t)})
+	}
+}
+
+// allocateFirst allocates a shard that was never allocated. If no region can have it yet, the review
+// that follows as soon as one can allocates it: the gateway would ask again only after a while.
+func (tr *transit) allocateFirst(t *typeTable, r *row, above sharding.Epoch) {
+	to := tr.choose(t, r, sharding.NodeID{}, "")
+	r.wanted = to.IsZero() && above == 0
+	if !to.IsZero() {
+		tr.assign(t, r, to, above, "", control.Previous{}, sharding.CauseFirstCommand)
+	}
+}
 
 // quickTries is the number of times in succession that a shard is allocated anew at once after its owner has refused
 // it. One refusal is normal, and two happen when claims overtake each other. After more refusals the coordinator
@@ -17,17 +92,6 @@ const quickTries = 3
 // before it hands the shard off. A gateway that was refused at an epoch never uses that epoch again, so an owner that
 // keeps the epoch would get no commands.
 const maxDoubts = 5
-
-// owned returns the row of a shard if the node is its owner according to a durable fact. Before the fact is
-// durable, the node cannot have heard of it, so its message is about something else and is ignored. The
-// node repeats the message when it gets the order again.
-func (pl *placement) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
-	t, r := pl.table.find(s)
-	if r == nil || by.IsZero() || r.Owner != by || pl.ledger.pending(r.number) {
-		return nil, nil
-	}
-	return t, r
-}
 
 // shardStarted handles a ShardStarted: the claim holds, so gateways may send commands.
 func (tr *transit) shardStarted(from sharding.NodeID, in control.ShardStarted) {
@@ -48,16 +112,6 @@ func (tr *transit) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	next := r.Row
 	next.Phase = sharding.Serving
 	tr.commit(r.fact(next))
-}
-
-// willSayWhatItWrote reports whether the coordinator must wait for the ShardStopped of the old owner before
-// it stores that the successor serves the shard. ShardStopped says in which forms the old owner has stored
-// something, and may come after the ShardStarted of the successor. If it were ignored, all forms that the
-// old owner writes would count as stored permanently, and regions that do not read them could never get the
-// shard. If the old owner writes no further forms, or cannot answer, there is nothing to wait for.
-func (pl *placement) willSayWhatItWrote(r *row) bool {
-	owner := pl.live.region(r.Owner)
-	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
 }
 
 // hostRefused handles a HostRefused: no region can serve the shard at this epoch, so it gets a higher one. The row
@@ -150,4 +204,9 @@ func causeOfDelay(r *row) sharding.Cause {
 		return sharding.CauseNotReleased
 	}
 	return sharding.CauseNotClaimed
+}
+
+// exceeds returns the limit of the budget that the handoff of a row would exceed now.
+func (tr *transit) exceeds(r *row, successor sharding.NodeID, why sharding.Cause) limit {
+	return tr.budget.exceeds(tr.now, &tr.cfg, needOf(why), r.Owner, successor)
 }
