@@ -169,7 +169,7 @@ func (tr *transit) applyRow(f RowFact) {
 	tr.table.allocated += toInt(last.Epoch == 0)
 	tr.intent.EndMove(next)
 	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
-	tr.budget.count(&before, r)
+	tr.budget.Count(before.transit(), r.transit())
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
 		if e.Term() == tr.term.number && (e != f.Next || !mutant.On("next-counted")) {
 			tr.term.counter = max(tr.term.counter, e.Counter())

@@ -3,10 +3,12 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
@@ -27,9 +29,6 @@ func (m *Machine) Check() error {
 	}
 	if len(m.table.parked) > m.cfg.MaxWatches || len(m.table.parked) > 0 && m.ledger.stored == m.ledger.lastFact {
 		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.table.parked), m.ledger.stored, m.ledger.lastFact)
-	}
-	if len(m.gateways.list) > m.cfg.MaxGateways {
-		return fmt.Errorf("%d gateways are listed, at most %d may be", len(m.gateways.list), m.cfg.MaxGateways)
 	}
 	if m.table.told != m.table.version.N {
 		return fmt.Errorf("watches wait at version %d, the table is at %d", m.table.told, m.table.version.N)
@@ -59,7 +58,7 @@ func (m *Machine) Check() error {
 		return err
 	}
 	var epochs []sharding.Epoch
-	allocated, want := 0, budget{}
+	allocated := 0
 	for i, t := range m.table.types {
 		if i > 0 && m.table.types[i-1].desc.Type >= t.desc.Type {
 			return fmt.Errorf("types are not sorted at %q", t.desc.Type)
@@ -70,7 +69,6 @@ func (m *Machine) Check() error {
 		if err := m.checkReaders(t); err != nil {
 			return err
 		}
-		want.countAll(t)
 		for i := range t.rows {
 			r := &t.rows[i]
 			if r.Epoch.Term() > m.term.number || r.Epoch.Term() == m.term.number && r.Epoch.Counter() > m.term.counter {
@@ -97,26 +95,20 @@ func (m *Machine) Check() error {
 	if allocated != m.table.allocated {
 		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.table.allocated)
 	}
-	return m.budget.check(&want)
+	return m.budget.Check(&m.cfg.Config, m.table.transits())
 }
 
-// countAll counts the rows of a type.
-func (b *budget) countAll(t *typeTable) {
-	for i := range t.rows {
-		b.count(&row{}, &t.rows[i])
+// transits returns what counts of all rows in a budget.
+func (tab *table) transits() iter.Seq[budget.Transit] {
+	return func(yield func(budget.Transit) bool) {
+		for _, t := range tab.types {
+			for i := range t.rows {
+				if !yield(t.rows[i].transit()) {
+					return
+				}
+			}
+		}
 	}
-}
-
-// check compares the budget with what is counted.
-func (b *budget) check(want *budget) error {
-	if b.handoffs != want.handoffs || b.moving != want.moving || !maps.Equal(b.from, want.from) || !maps.Equal(b.to, want.to) {
-		return fmt.Errorf("%d rows hand off, from %v to %v, and %d move voluntarily; counted are %d, %v, %v and %d",
-			want.handoffs, want.from, want.to, want.moving, b.handoffs, b.from, b.to, b.moving)
-	}
-	if b.brake.idle() != b.brake.since.IsZero() {
-		return fmt.Errorf("the brake is %v at 1/%d, and holds moves back since %v", b.brake.state, 1<<b.brake.halvings, b.brake.since)
-	}
-	return nil
 }
 
 // checkExpected checks how many shards of all types each node is to have.
@@ -182,7 +174,7 @@ func (m *Machine) checkStandby() error {
 			return fmt.Errorf("a standby knows what operators want: %+v", m.intent)
 		}
 	}
-	if len(m.table.types) > 0 || len(m.table.waiting) > 0 || m.table.version.N > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
+	if len(m.table.types) > 0 || len(m.table.waiting) > 0 || m.table.version.N > 0 || !m.budget.Idle() {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.table.types), len(m.table.waiting), m.table.version.N)
 	}
 	for i := range m.live.regions {

@@ -188,8 +188,8 @@ func TestStrategyMovesNonsense(t *testing.T) {
 	} {
 		w.do(line)
 	}
-	if r := w.stored[sharding.ShardID{Type: "M"}]; r.Phase != sharding.HandingOff || w.m.budget.handoffs != 1 {
-		t.Errorf("%d handoffs, %s", w.m.budget.handoffs, rowText(r))
+	if r := w.stored[sharding.ShardID{Type: "M"}]; r.Phase != sharding.HandingOff || w.m.budget.Handoffs() != 1 {
+		t.Errorf("%d handoffs, %s", w.m.budget.Handoffs(), rowText(r))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // A direct handoff can complete without a coordinator. The fact that begins the handoff names the
@@ -28,8 +29,8 @@ func (tr *transit) handOff(t *typeTable, r *row, successor sharding.NodeID, why 
 	tr.why.explainRow(&tr.placement, HandedOff, t, r, f, f.Successor)
 	tr.commit(f, Send{To: next.Owner, Msg: tr.handOffOrder(t, f)})
 	r.asked = tr.now
-	if needOf(why) == voluntary {
-		tr.budget.moveBegan(tr.now, &tr.cfg)
+	if budget.NeedOf(why) == budget.Voluntary {
+		tr.budget.MoveBegan(tr.now, &tr.cfg.Config)
 	}
 }
 

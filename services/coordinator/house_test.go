@@ -10,6 +10,8 @@ func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			".":                   {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting", "services/coordinator/internal/..."},
+			"internal/budget":     {"libs/sharding", "libs/control", "libs/latency", "libs/mutant", "services/coordinator/internal/state"},
+			"internal/state":      {"libs/sharding"},
 			"internal/fact":       {"libs/sharding", "libs/control"},
 			"internal/intent":     {"libs/sharding", "libs/mutant", "services/coordinator/internal/fact"},
 			"internal/quarantine": {"libs/sharding", "libs/control", "libs/mutant", "services/coordinator/internal/fact"},
@@ -18,7 +20,7 @@ func TestHouse(t *testing.T) {
 			"cmd/...":             {"libs/backends/all", "services/coordinator/server/..."},
 		},
 		Never:    []string{"services/region/...", "services/gateway/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
-		Pure:     []string{".", "operate", "internal/fact", "internal/intent", "internal/quarantine"},
-		Undriven: []string{"internal/fact", "internal/intent", "internal/quarantine"},
+		Pure:     []string{".", "operate", "internal/budget", "internal/fact", "internal/intent", "internal/quarantine", "internal/state"},
+		Undriven: []string{"internal/budget", "internal/fact", "internal/intent", "internal/quarantine", "internal/state"},
 	})
 }

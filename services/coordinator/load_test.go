@@ -69,13 +69,13 @@ func (w *loadWorld) busy(times int) {
 
 // moves returns how many shards the next plan moves.
 func (w *loadWorld) moves() int {
-	before := w.m.budget.handoffs
+	before := w.m.budget.Handoffs()
 	w.plans = nil
 	w.pass(1)
 	for _, p := range w.plans {
 		w.run(p.Compute())
 	}
-	return w.m.budget.handoffs - before
+	return w.m.budget.Handoffs() - before
 }
 
 // arrived completes all handoffs to r2.

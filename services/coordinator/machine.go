@@ -102,7 +102,7 @@ func (m *Machine) receive(in Received) bool {
 	}
 	switch msg := in.Msg.(type) {
 	case control.WatchTable:
-		m.takeCard(in.From, msg.Card)
+		m.budget.TakeCard(m.now, &m.cfg.Config, in.From, msg.Card)
 		if r := m.live.region(in.From); r != nil {
 			r.table = msg.Version
 		}
@@ -206,8 +206,10 @@ func (m *Machine) tick() {
 	}
 	m.review.due = m.live.tickJournal(&m.step) || m.review.due
 	m.repeat()
-	m.endWindow()
-	if m.review.short && m.budget.freed || m.review.waitingForReports {
+	if m.budget.EndWindow(m.now, &m.cfg.Config) {
+		m.emit(BrakeChanged(m.budget.Brake(&m.cfg.Config)))
+	}
+	if m.review.short && m.budget.Freed() || m.review.waitingForReports {
 		m.review.due = true
 	}
 	if m.now.Sub(m.planner.rebalanced) >= m.cfg.RebalanceInterval {

@@ -6,6 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
@@ -343,6 +344,20 @@ type (
 	}
 	// Explained brings an explanation. No fact depends on it, so it leaves at once. It may get lost.
 	Explained struct{ Explanation }
+)
+
+// The views of the brake and of gateways, see package budget.
+type (
+	BrakeState  = budget.BrakeState
+	BrakeView   = budget.BrakeView
+	GatewayView = budget.GatewayView
+)
+
+// The states of the brake.
+const (
+	BrakeReleased = budget.BrakeReleased
+	BrakeStopped  = budget.BrakeStopped
+	BrakeTrying   = budget.BrakeTrying
 )
 
 // Fact is one durable change of the coordinator's state. The state changes only in method apply, when a fact is made

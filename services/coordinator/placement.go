@@ -6,6 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
@@ -181,7 +182,7 @@ func (pl *placement) causeOfLoss(r *row, owner *region, t *typeTable, to shardin
 	switch {
 	case r.Owner.IsZero():
 		came := r.since.After(pl.term.since) && pl.live.region(to).came.After(r.since)
-		if came || r.cause == 0 || r.cause == sharding.CauseUnreadable || needOf(r.cause) == voluntary {
+		if came || r.cause == 0 || r.cause == sharding.CauseUnreadable || budget.NeedOf(r.cause) == budget.Voluntary {
 			return sharding.CauseRegionCame
 		}
 		return r.cause

@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // Plans are made outside the core: a plan for many shards may take seconds, and the lease must be renewed meanwhile.
@@ -28,12 +29,12 @@ func (o Plan) Compute() Planned {
 
 // plan asks for a plan, unless nothing may move now or the last plan is still being made.
 func (m *Machine) plan() {
-	room, _ := m.budget.room(m.now, &m.cfg)
+	room, _ := m.budget.Room(m.now, &m.cfg.Config)
 	if m.planner.planning || room == 0 {
 		return
 	}
 	if !m.balances() {
-		m.budget.brake.planEnded()
+		m.budget.PlanEnded()
 		return
 	}
 	in := allocation.PlanInput{Budget: room}
@@ -43,7 +44,7 @@ func (m *Machine) plan() {
 		}
 	}
 	if len(in.Types) == 0 {
-		m.budget.brake.planEnded()
+		m.budget.PlanEnded()
 		return
 	}
 	m.planner.plans++
@@ -72,7 +73,7 @@ func (m *Machine) planned(in Planned) {
 	if !mutant.On("plan-pause") {
 		m.planner.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
 	}
-	defer m.budget.brake.planEnded()
+	defer m.budget.PlanEnded()
 	if !m.balances() {
 		return
 	}
@@ -89,8 +90,8 @@ func (m *Machine) planned(in Planned) {
 			continue
 		}
 		switch m.exceeds(r, move.To, causes[move.Reason]) {
-		case noLimit:
-		case limitFrom, limitTo:
+		case budget.NoLimit:
+		case budget.FromRegion, budget.ToRegion:
 			continue // there may be room for another region's
 		default:
 			return

@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // PlanQuery asks which shards a plan would move.
@@ -60,7 +61,7 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 
 // proposal returns a proposal that is made now, without any type.
 func (m *Machine) proposal() Proposal {
-	room, _ := m.budget.room(m.now, &m.cfg)
+	room, _ := m.budget.Room(m.now, &m.cfg.Config)
 	return Proposal{Input: allocation.PlanInput{Budget: cmp.Or(room, m.cfg.MaxHandoffs)}, HeldBack: m.heldBack()}
 }
 
@@ -125,10 +126,10 @@ func (m *Machine) heldBack() (why []string) {
 			why = append(why, fmt.Sprintf("no shard of the types of %s moves: it is not up yet; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		}
 	}
-	if v := m.budget.brake.view(&m.cfg); v.Why() != "" {
+	if v := m.budget.Brake(&m.cfg.Config); v.Why() != "" {
 		why = append(why, v.Why()+"; see roost placement status")
 	}
-	if room, by := m.budget.room(m.now, &m.cfg); room == 0 && by != limitBrake {
+	if room, by := m.budget.Room(m.now, &m.cfg.Config); room == 0 && by != budget.ByBrake {
 		why = append(why, "no more moves can begin now: a limit is reached; see allocation.max_handoffs and allocation.max_moves_per_minute")
 	}
 	return why

@@ -253,7 +253,7 @@ func (c *cluster) tell(in Input) { c.post(letter{in: in}) }
 // move.
 func (c *cluster) card() Received {
 	took := 5 * time.Millisecond
-	if slow := c.rng.IntN(10) == 0 || c.m.budget.handoffs > 0 && c.rng.IntN(2) == 0; slow && !c.calm {
+	if slow := c.rng.IntN(10) == 0 || c.m.budget.Handoffs() > 0 && c.rng.IntN(2) == 0; slow && !c.calm {
 		took = time.Second
 	}
 	var h latency.Histogram

@@ -39,8 +39,8 @@ type ShardReportRegion struct {
 
 // Report describes the shard of an entity. It changes nothing.
 func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
-	v.Gateways, v.HeldBack = m.gateways.views(), m.heldBack()
-	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.handoffs, m.cfg.MaxHandoffs, !m.term.recovered
+	v.Gateways, v.HeldBack = m.budget.Gateways(), m.heldBack()
+	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.Handoffs(), m.cfg.MaxHandoffs, !m.term.recovered
 	if !m.term.open {
 		v.MinRegions = m.cfg.MinRegions
 	}

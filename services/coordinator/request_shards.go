@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // Requests about single shards: to pin them, and to move them once.
@@ -213,18 +214,18 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 
 // withinBudget returns an error if the budget does not allow an operator's move now.
 func (tr *transit) withinBudget(r *row, to *region) error {
-	b, cfg := &tr.budget, &tr.cfg
+	b := &tr.budget
 	switch tr.exceeds(r, to.node, sharding.CauseMove) {
-	case limitAtOnce:
-		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.handoffs)
-	case limitFrom:
-		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.from[r.Owner])
-	case limitTo:
-		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.to[to.node], cmp.Or(to.name, to.node.Addr))
-	case limitPerMinute:
-		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(tr.now)))
-	case limitBrake:
-		return refuse(NotNow, "%s; try again in a while, see roost placement status", b.brake.view(cfg).Why())
+	case budget.AtOnce:
+		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.Handoffs())
+	case budget.FromRegion:
+		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.From(r.Owner))
+	case budget.ToRegion:
+		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.To(to.node), cmp.Or(to.name, to.node.Addr))
+	case budget.PerMinute:
+		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", b.Begun(tr.now))
+	case budget.ByBrake:
+		return refuse(NotNow, "%s; try again in a while, see roost placement status", b.Brake(&tr.cfg.Config).Why())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // review records whether a review of all rows is due, and what the last one has left undone.
@@ -23,7 +24,8 @@ type review struct {
 // allocates shards without an owner, shards that commands wait for, and shards of lost owners; it hands off shards of
 // leaving owners. If this is not possible now, the row stays as it is.
 func (m *Machine) reviewRows() {
-	m.review.due, m.review.short, m.review.deferred, m.budget.freed, m.review.waitingForReports = false, false, false, false, false
+	m.review.due, m.review.short, m.review.deferred, m.review.waitingForReports = false, false, false, false
+	m.budget.Reviewed()
 	for _, t := range m.table.types {
 		for i := range t.rows {
 			switch r := &t.rows[i]; {
@@ -72,7 +74,7 @@ func (tr *transit) reviewRow(t *typeTable, r *row) {
 	case !owner.givesUpShards():
 	case pending:
 		tr.review.deferred = true
-	case tr.exceeds(r, sharding.NodeID{}, why) != noLimit:
+	case tr.exceeds(r, sharding.NodeID{}, why) != budget.NoLimit:
 		tr.review.short = true
 	case owner.leaving() || len(tr.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. A region that is drained keeps

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
@@ -65,7 +66,7 @@ func newWorld(t *testing.T, cfg Config) *world {
 // step runs one input, checks everything, and returns the outputs.
 func (w *world) step(in Input) []Output {
 	w.t.Helper()
-	braked := w.m.budget.brake.state == BrakeStopped
+	braked := w.m.budget.Brake(&w.m.cfg.Config).State == BrakeStopped
 	out := w.m.Step(w.now, in, nil)
 	if braked {
 		w.checkBraked(out)
@@ -86,7 +87,7 @@ func (w *world) checkBraked(out []Output) {
 	w.t.Helper()
 	for _, o := range out {
 		p, ok := o.(Persist)
-		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && needOf(f.Cause) == voluntary {
+		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && budget.NeedOf(f.Cause) == budget.Voluntary {
 			w.t.Fatalf("while moves are stopped, %+v", f)
 		}
 	}
@@ -273,7 +274,7 @@ func (w *world) do(line string) {
 		v := w.m.View()
 		w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %v, 1/%d, %d tried: %s", v.Brake.State, v.Brake.Part, v.Brake.Trials, v.Brake.Why())})
 		for _, g := range v.Gateways {
-			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s at %s: %.1f/s, %.1f/s refused, p99 %v", nodeText(g.Node), g.Management, g.Commands, g.Refused, roughly(g.P99))})
+			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s at %s: %.1f/s, %.1f/s refused, p99 %v", nodeText(g.Node), g.Management, g.Commands, g.Refused, budget.Roughly(g.P99))})
 		}
 	case "started": // started r1 T/0 1.1
 		w.run(from(node(w.t, args[0]), control.ShardStarted{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))

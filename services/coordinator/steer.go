@@ -56,7 +56,7 @@ type PinView struct {
 
 // Steering returns the requests of operators that are in effect.
 func (m *Machine) Steering() SteeringView {
-	v := SteeringView{Freeze: m.intent.Freeze(), Brake: m.budget.brake.view(&m.cfg), Moves: slices.Collect(intent.All[MoveFact](&m.intent, intent.Moves))}
+	v := SteeringView{Freeze: m.intent.Freeze(), Brake: m.budget.Brake(&m.cfg.Config), Moves: slices.Collect(intent.All[MoveFact](&m.intent, intent.Moves))}
 	for f := range intent.All[DrainFact](&m.intent, intent.Drains) {
 		dv := DrainView{DrainFact: f}
 		if r := m.live.region(f.Region); r != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // table is the route table: the types and their rows, the counts that follow from the rows, the changes for deltas, and
@@ -112,6 +113,11 @@ func (r *row) awaited() sharding.NodeID {
 type holding struct {
 	node   sharding.NodeID
 	shards []sharding.ShardID
+}
+
+// transit returns what counts of the row in a budget.
+func (r *row) transit() budget.Transit {
+	return budget.Transit{Row: r.Row, Successor: r.successor, Cause: r.cause}
 }
 
 // inTransit reports whether a region has an order for the row that it has not carried out yet.

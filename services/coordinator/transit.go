@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
@@ -16,8 +17,7 @@ type transit struct {
 	placement
 	why        why
 	quarantine quarantine.Quarantine
-	budget     budget
-	gateways   gateways
+	budget     budget.Budget
 	review     review
 }
 
@@ -63,7 +63,7 @@ func (tr *transit) getShardHome(in control.GetShardHome) {
 	case r.Epoch == 0:
 		tr.allocateFirst(t, r, in.Refused)
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !tr.ledger.pending(r.number) && tr.now.Sub(r.asked) >= tr.cfg.Resend:
-		if r.tries >= maxDoubts && tr.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == noLimit {
+		if r.tries >= maxDoubts && tr.exceeds(r, sharding.NodeID{}, sharding.CauseCommandsRefused) == budget.NoLimit {
 			tr.handOff(t, r, sharding.NodeID{}, sharding.CauseCommandsRefused)
 			return
 		}
@@ -207,6 +207,6 @@ func causeOfDelay(r *row) sharding.Cause {
 }
 
 // exceeds returns the limit of the budget that the handoff of a row would exceed now.
-func (tr *transit) exceeds(r *row, successor sharding.NodeID, why sharding.Cause) limit {
-	return tr.budget.exceeds(tr.now, &tr.cfg, needOf(why), r.Owner, successor)
+func (tr *transit) exceeds(r *row, successor sharding.NodeID, why sharding.Cause) budget.Limit {
+	return tr.budget.Exceeds(tr.now, &tr.cfg.Config, budget.NeedOf(why), r.Owner, successor)
 }

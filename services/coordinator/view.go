@@ -105,8 +105,8 @@ func (m *Machine) View() View {
 		Active: m.term.active, Term: m.term.number, Known: m.term.known, Version: full.Version,
 		Recovered: m.term.recovered, Open: m.term.open,
 		Types: full.Types, Rows: full.Rows, Causes: make([]sharding.Cause, 0, len(full.Rows)),
-		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg),
-		Broken: m.planner.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(), Freeze: m.intent.Freeze(),
+		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.Handoffs(), Brake: m.budget.Brake(&m.cfg.Config),
+		Broken: m.planner.broken.view(), Gateways: m.budget.Gateways(), Rollout: m.rolloutView(), Freeze: m.intent.Freeze(),
 	}
 	v.homeless(m)
 	for _, t := range m.table.types {
