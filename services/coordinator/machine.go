@@ -21,6 +21,7 @@ import (
 type Machine struct {
 	transit
 	planner planner
+	waiting []waiting // operators who wait until regions know of a quarantine
 }
 
 // New returns a standby. The config must be valid.
@@ -63,6 +64,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	if _, tick := in.(Tick); m.review.due && m.term.recovered && (tick || m.table.declared() <= m.cfg.ReviewAtOnce) {
 		m.reviewRows()
 	}
+	m.answerObeyed()
 	m.table.wake(&m.step)
 	out, m.out = m.out, nil
 	return out
@@ -74,6 +76,10 @@ func (m *Machine) stepActive(in Input) {
 		m.factsStored(in.Facts)
 	case Request:
 		m.request(in)
+	case Ask:
+		m.ask(in)
+	case AskEnded:
+		m.askEnded(in)
 	case LookAtShards:
 		m.lookAtShards()
 	case ShardFenced:

@@ -165,6 +165,14 @@ type (
 	CallEnded struct{ Call control.Call }
 	// LookAtShards is an operator's request to find out which forms are stored in the shards that no region reads.
 	LookAtShards struct{}
+	// Ask is a [Request] of an operator who waits. The Number is unique among the Asks of a process. It is answered by
+	// Asked, and, if it is not refused, by Done.
+	Ask struct {
+		Number  uint64
+		Request Request
+	}
+	// AskEnded reports that the operator no longer waits for Done.
+	AskEnded struct{ Number uint64 }
 	// ShardFenced answers FenceShard.
 	ShardFenced struct {
 		Shard   sharding.ShardID
@@ -342,6 +350,17 @@ type (
 		Number uint64
 		Input  allocation.PlanInput
 	}
+	// Asked answers an Ask: the Effect, or the reason why the request is refused. The effect need not be durable yet, so
+	// it leaves at once.
+	Asked struct {
+		Number uint64
+		Effect Effect
+		Err    error
+	}
+	// Done reports that the effect of an Ask is durable, and all that it depends on. A quarantine is done when the
+	// regions that may run the entity know of it, too: the operator may rely on it that the entity does not run any
+	// more. If the term ends before, there is no Done.
+	Done struct{ Number uint64 }
 	// Explained brings an explanation. No fact depends on it, so it leaves at once. It may get lost.
 	Explained struct{ Explanation }
 )
@@ -421,6 +440,8 @@ func (CordonRegion) input()            {}
 func (FreezeMoves) input()             {}
 func (PinShards) input()               {}
 func (MoveShard) input()               {}
+func (Ask) input()                     {}
+func (AskEnded) input()                {}
 func (ShardFenced) input()             {}
 func (FormsRead) input()               {}
 
@@ -453,4 +474,6 @@ func (NoLoad) output()                {}
 func (ConstraintBroken) output()      {}
 func (TestJournal) output()           {}
 func (Plan) output()                  {}
+func (Asked) output()                 {}
+func (Done) output()                  {}
 func (Explained) output()             {}

@@ -8,8 +8,7 @@ import (
 )
 
 // QuarantineEntity is an operator's request to quarantine an entity: it does not run from then on. If Release is set,
-// the request ends a quarantine, or a suspicion. A quarantine counts as stored when the regions that may run the
-// entity know of it, too: the operator may rely on it that the entity does not run any more.
+// the request ends a quarantine, or a suspicion. See [Done].
 type QuarantineEntity struct {
 	Entity     sharding.Entity
 	Release    bool
@@ -20,16 +19,6 @@ func (QuarantineEntity) input() {}
 
 // Origin returns who asks, and why.
 func (in QuarantineEntity) Origin() (by, reason string) { return in.By, in.Reason }
-
-// Obeyed reports whether a request has its effect everywhere, once it is stored. See [QuarantineEntity].
-func (t *Tenure) Obeyed(r Request) bool {
-	in, is := r.(QuarantineEntity)
-	if !is || in.Release {
-		return true
-	}
-	i, found := t.m.table.searchType(in.Entity.Type)
-	return !found || t.m.obeyed(t.m.table.types[i], in.Entity)
-}
 
 func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
@@ -45,7 +34,6 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	old, has := m.quarantine.Find(in.Entity)
 	state := old.State // Released if there is none
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
-	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact) && (in.Release || m.obeyed(t, in.Entity))
 	if full, _, room := m.quarantine.Full(m.cfg.quarantine()); full && !in.Release && !has && !room {
 		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost entity quarantine", m.cfg.MaxQuarantined)
 	}

@@ -12,10 +12,9 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
-// A request of an operator about placement is first given to [Machine.Preview], which computes the answer
-// and changes nothing. Then the request is given to [Machine.Step] as an input, and takes effect. A dry
-// run leaves out the second part. If the effect of a request is there already, the request is not refused.
-// So a client can repeat a request until its effect is stored.
+// A request of an operator about placement is given to [Machine.Step] as an input, and takes effect. If the operator
+// waits, it comes as an [Ask]. [Machine.Preview] computes the effect and changes nothing, for a dry run. If the effect of
+// a request is there already, the request is not refused. So a client can repeat a request that was not answered.
 //
 // This file has what all requests have in common, and those about regions, versions and all moves.
 // Those about single shards are in request_shards.go.
@@ -31,9 +30,8 @@ type Request interface {
 
 // Effect describes what a request does, or would do.
 type Effect struct {
-	// Already is true if the request changes nothing, because its effect is there already. Stored is true if this
-	// earlier effect is durable.
-	Already, Stored bool
+	// Already is true if the request changes nothing, because its effect is there already.
+	Already bool
 	// Region is the name of the region that the request is about, if it is about one.
 	Region string
 	// Changes is the number of facts that carry the request out.
@@ -82,11 +80,49 @@ func (m *Machine) Preview(r Request) (Effect, error) {
 	return e, err
 }
 
-// request carries out a request of an operator.
-func (m *Machine) request(r Request) {
+// waiting is an [Ask] that is done when the regions that may run an entity know that it is quarantined.
+type waiting struct {
+	number uint64
+	entity sharding.Entity
+}
+
+// ask carries out a request of an operator who waits. Done is an output after the facts that the effect depends on, so
+// it leaves when they are durable.
+func (m *Machine) ask(in Ask) {
+	e, err := m.request(in.Request)
+	m.emit(Asked{Number: in.Number, Effect: e, Err: err})
+	if err != nil {
+		return
+	}
+	if q, is := in.Request.(QuarantineEntity); is && !q.Release {
+		m.waiting = append(m.waiting, waiting{in.Number, q.Entity})
+		return
+	}
+	m.emit(Done{Number: in.Number})
+}
+
+// askEnded forgets an Ask.
+func (m *Machine) askEnded(in AskEnded) {
+	m.waiting = slices.DeleteFunc(m.waiting, func(w waiting) bool { return w.number == in.Number })
+}
+
+// answerObeyed ends the Asks for quarantines that all regions know of by now.
+func (m *Machine) answerObeyed() {
+	m.waiting = slices.DeleteFunc(m.waiting, func(w waiting) bool {
+		t, _ := m.table.rowOf(w.entity)
+		obeyed := t == nil || m.obeyed(t, w.entity)
+		if obeyed {
+			m.emit(Done{Number: w.number})
+		}
+		return obeyed
+	})
+}
+
+// request carries out a request of an operator, and returns its effect.
+func (m *Machine) request(r Request) (Effect, error) {
 	e, facts, err := r.effect(m)
 	if err != nil || e.Already {
-		return
+		return e, err
 	}
 	for _, f := range facts { // an operator reads the request before its consequences
 		switch f.(type) {
@@ -115,6 +151,7 @@ func (m *Machine) request(r Request) {
 			m.review.due = true
 		}
 	}
+	return e, nil
 }
 
 // checkOrigin checks that the texts that Origin returns are well-formed.
@@ -163,7 +200,6 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	} else if n := m.intent.Len(intent.Cordons); n >= m.cfg.MaxCordons {
 		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", n)
 	}
-	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact)
 	if !in.Lift {
 		e.Remarks = append(e.Remarks, m.aboutCordon(e.Region)...)
 	}
@@ -244,7 +280,6 @@ func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		e.Already = d.By == in.By && d.Reason == in.Reason
 	}
 	if e.Already {
-		e.Stored = !m.ledger.pending(m.ledger.wishFact)
 		return e, nil, nil
 	}
 	e.Changes = 1
@@ -268,7 +303,7 @@ func (in SetTarget) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Before = m.intent.Target().Version
 	if in.Version == m.intent.Target().Version {
-		e.Already, e.Stored = true, !m.ledger.pending(m.ledger.targetFact)
+		e.Already = true
 		return e, nil, nil
 	}
 	known := append(slices.Clone(m.intent.Target().Seen), m.intent.Target().Version)
@@ -342,7 +377,6 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		}
 	}
 	e.Until = until
-	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact)
 	if !in.Thaw {
 		e.Remarks = append(e.Remarks, "drains, regions that leave and lost owners still move shards; pins wait for the thaw")
 	}

@@ -76,7 +76,6 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		}
 	}
 	e.Changes, e.Already = len(facts), len(facts) == 0
-	e.Stored = e.Already && !m.ledger.pending(m.ledger.wishFact)
 	if len(names) > 1 {
 		e.Region = ""
 	}
@@ -166,7 +165,7 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Region = cmp.Or(to.name, to.node.Addr)
 	if r.expectedOwner() == to.node {
-		e.Already, e.Stored = true, !m.ledger.pending(r.number)
+		e.Already = true
 		return e, nil, nil
 	}
 	if err := m.checkOperatorMove(t, r, to); err != nil {

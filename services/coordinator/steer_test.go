@@ -69,7 +69,7 @@ func (w *world) steer(r Request, really bool) {
 	case err != nil:
 		say("refused: %v", err)
 	case e.Already:
-		say("already so, stored: %t", e.Stored)
+		say("already so")
 	}
 	for _, remark := range e.Remarks {
 		say("  %s", remark)
@@ -86,9 +86,9 @@ func (w *world) steer(r Request, really bool) {
 		f.Until, f.For = e.Until, 0
 		r = f
 	}
-	w.hear() // before, a quarantine does not count as stored
+	w.hear() // before, a quarantine is not done
 	if n = len(w.facts); err == nil {
-		if e, err := w.m.Preview(r); err != nil || !e.Already || !e.Stored {
+		if e, err := w.m.Preview(r); err != nil || !e.Already {
 			w.t.Fatalf("%+v, asked again: %+v, %v", r, e, err)
 		}
 		if w.run(r); len(w.facts) > n {
@@ -322,16 +322,23 @@ func TestDrainTells(t *testing.T) {
 	}
 	for _, word := range []string{"drain", "resume"} {
 		r := wish(t, word, []string{"r1"})
-		for at, want := range []Effect{{Changes: 1}, {Already: true}, {Already: true, Stored: true}} {
-			e, err := w.m.Preview(r)
-			if err != nil || e.Changes != want.Changes || e.Already != want.Already || e.Stored != want.Stored || e.Node != node(t, "r1") || e.Region != "r1" || e.Remaining != 1 {
-				t.Errorf("%s, attempt %d: %+v, %v, want %+v", word, at, e, err, want)
+		for at, want := range []Effect{{Changes: 1}, {Already: true}} {
+			var e Effect
+			var order []string // the effect is told before it is durable, and Done after its fact
+			for _, o := range w.step(Ask{Number: 7, Request: r}) {
+				switch o := o.(type) {
+				case Asked:
+					e, order = o.Effect, append(order, "asked")
+				case Persist:
+					order = append(order, "fact")
+				case Done:
+					order = append(order, "done")
+				}
 			}
-			switch at {
-			case 0:
-				w.step(r)
-			case 1:
-				w.step(Stored{Facts: 1})
+			last := len(order) - 1
+			if e.Changes != want.Changes || e.Already != want.Already || e.Node != node(t, "r1") || e.Region != "r1" || e.Remaining != 1 ||
+				last < 1 || order[last] != "done" || slices.Contains(order, "fact") != (at == 0) || !slices.Contains(order, "asked") {
+				t.Errorf("%s, attempt %d: %+v, %v, want %+v", word, at, e, order, want)
 			}
 		}
 	}
