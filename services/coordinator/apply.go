@@ -130,7 +130,7 @@ func (tr *transit) applyType(f TypeFact) {
 	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
 		t.forms = f.Forms
 		t.by = append(slices.Clip(f.By[:min(len(f.By), len(t.forms))]), make([]string, max(0, len(t.forms)-len(f.By)))...)
-		tr.live.learnForms(t)
+		tr.live.learnForms(t.desc.Type, t.forms)
 	}
 	t.changed = tr.table.count(&tr.step, change{shard: sharding.ShardID{Type: d.Type}, isType: true})
 }

@@ -21,8 +21,8 @@ func (m *Machine) Check() error {
 	if !m.term.active {
 		return m.checkStandby()
 	}
-	if len(m.table.held) > 0 {
-		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.table.held))
+	if len(m.term.held) > 0 {
+		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.term.held))
 	}
 	if len(m.table.waiting) > m.cfg.MaxWatches {
 		return fmt.Errorf("%d watches wait, at most %d may", len(m.table.waiting), m.cfg.MaxWatches)
@@ -163,8 +163,8 @@ func (tr *transit) checkIntent() error {
 }
 
 func (m *Machine) checkStandby() error {
-	if len(m.table.held) > m.cfg.MaxWatches {
-		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.table.held), m.cfg.MaxWatches)
+	if len(m.term.held) > m.cfg.MaxWatches {
+		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.term.held), m.cfg.MaxWatches)
 	}
 	if m.planner.planning || len(m.table.expectedShards) > 0 {
 		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planner.planning, len(m.table.expectedShards))
@@ -193,8 +193,8 @@ func (pl *placement) checkReaders(t *typeTable) error {
 		if forms.End() > len(t.forms) {
 			return fmt.Errorf("%v may have form %d, type %q has %d", r.Shard, forms.End()-1, t.desc.Type, len(t.forms))
 		}
-		if owner := pl.live.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
-			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t).reads), string(forms))
+		if owner := pl.live.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t.desc.Type).reads.Contains(forms) {
+			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t.desc.Type).reads), string(forms))
 		}
 	}
 	return nil

@@ -230,9 +230,9 @@ func (y *why) weighLoads(pl *placement, t *typeTable, r *row, chosen *region) (l
 	if int(r.Shard.Index) >= len(shards) || shards[r.Shard.Index].Load == (allocation.Load{}) {
 		return l
 	}
-	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.table.loadOf(chosen))
+	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.loadOf(chosen))
 	if owner := pl.live.region(r.Owner); owner != nil {
-		l.From = s.Weights.Cost(pl.table.loadOf(owner))
+		l.From = s.Weights.Cost(pl.loadOf(owner))
 	}
 	return l
 }
@@ -266,7 +266,7 @@ func (y *why) against(pl *placement, t *typeTable, r *row, forms sharding.FormSe
 		return AgainstDraining
 	case o.cutOff() || o.recovering():
 		return AgainstJournal
-	case !o.readable(t, forms):
+	case !o.readable(t.desc.Type, forms):
 		return AgainstForms
 	case o.capacity > 0 && pl.table.expectedShards[o.node] >= int(o.capacity):
 		return AgainstCapacity

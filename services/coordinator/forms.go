@@ -80,21 +80,21 @@ func extend(forms, more []sharding.Form) []sharding.Form {
 	return forms
 }
 
-// learnForms notes what all regions store and read of a type.
-func (l *liveness) learnForms(t *typeTable) {
+// learnForms notes what all regions store and read of a type, as indexes into all its forms.
+func (l *liveness) learnForms(t sharding.EntityType, forms []sharding.Form) {
 	for i := range l.regions {
-		l.regions[i].learnForms(t)
+		l.regions[i].learnForms(t, forms)
 	}
 }
 
 // learnForms notes what a region stores and reads of a type.
-func (r *region) learnForms(t *typeTable) {
-	at, found := searchDesc(r.types, t.desc.Type)
+func (r *region) learnForms(t sharding.EntityType, forms []sharding.Form) {
+	at, found := searchDesc(r.types, t)
 	if !found {
 		return
 	}
 	var of regionForms
-	for i, f := range t.forms {
+	for i, f := range forms {
 		if sharding.Reads(r.types[at].Reads, f) {
 			of.reads = of.reads.With(i)
 		}
@@ -106,16 +106,16 @@ func (r *region) learnForms(t *typeTable) {
 }
 
 // formsOf returns what a region stores and reads of a type that it hosts.
-func (r *region) formsOf(t *typeTable) regionForms {
-	if i, found := searchDesc(r.types, t.desc.Type); found {
+func (r *region) formsOf(t sharding.EntityType) regionForms {
+	if i, found := searchDesc(r.types, t); found {
 		return r.forms[i]
 	}
 	return regionForms{}
 }
 
 // readable reports whether the region hosts the type and reads all of the forms.
-func (r *region) readable(t *typeTable, forms sharding.FormSet) bool {
-	i, found := searchDesc(r.types, t.desc.Type)
+func (r *region) readable(t sharding.EntityType, forms sharding.FormSet) bool {
+	i, found := searchDesc(r.types, t)
 	return found && (r.forms[i].reads.Contains(forms) || mutant.On("readability"))
 }
 
@@ -216,7 +216,7 @@ func (pl *placement) unreadableShards(wanted func(*row) bool) []UnreadableShards
 	for _, t := range pl.table.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Reason == sharding.Unreadable && wanted(r) {
-				u := pl.live.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+				u := pl.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
 				u.Looked = r.look == looked
 				list = addShard(list, u, r.Shard.Index)
 			}
@@ -233,10 +233,10 @@ func (pl *placement) staying(of *region) []UnreadableShards {
 		for _, s := range t.shardsOf(of.node) {
 			forms := t.rows[s.Index].stored()
 			if _, known := movable[forms]; !known {
-				movable[forms] = pl.live.takenByAnother(t, of.node, forms)
+				movable[forms] = pl.live.takenByAnother(t.desc.Type, of.node, forms)
 			}
 			if !movable[forms] {
-				list = addShard(list, pl.live.missing(t, forms, of.node, (*region).candidate), s.Index)
+				list = addShard(list, pl.missing(t, forms, of.node, (*region).candidate), s.Index)
 			}
 		}
 	}
@@ -259,17 +259,17 @@ func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []Unrea
 }
 
 // missing returns the forms of a shard that the closest candidate does not read.
-func (l *liveness) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
+func (pl *placement) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
 	u := UnreadableShards{Type: t.desc.Type}
 	lacks := -1
-	for i := range l.regions {
-		r := &l.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		if r.node == except || !candidate(r) || !r.hosts(t.desc.Type) {
 			continue
 		}
 		missing, by := []sharding.Form{}, []string{}
 		for i := range forms.All() {
-			if !r.formsOf(t).reads.Has(i) {
+			if !r.formsOf(t.desc.Type).reads.Has(i) {
 				missing = append(missing, t.forms[i])
 				if v := t.by[i]; v != "" && !slices.Contains(by, v) {
 					by = append(by, v)
@@ -328,7 +328,7 @@ func (pl *placement) unreadBy(version string) int {
 			reads, asked := known[forms]
 			if !asked {
 				reads = slices.ContainsFunc(pl.live.regions, func(o region) bool {
-					return o.registered && o.version == version && o.readable(t, forms)
+					return o.registered && o.version == version && o.readable(t.desc.Type, forms)
 				})
 				known[forms] = reads
 			}

@@ -59,7 +59,7 @@ func (tr *transit) reserve(t *typeTable, r *row, f *RowFact) {
 	if to == nil || next <= r.Epoch {
 		return
 	}
-	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t).writes
+	f.Successor, f.Next, f.NextMay = successor, next, to.formsOf(t.desc.Type).writes
 }
 
 // shardStopped handles a ShardStopped: the owner has stopped the shard, by an order or of its own accord.

@@ -92,6 +92,6 @@ func (l *liveness) journalWorks(s *step) bool {
 // deprived reports whether the owner of a row is a member, but is cut off from the journal while this
 // coordinator is not. Such an owner can serve no journaled shard, so the shard can go to another region at
 // once: the fence lets only one of the two owners have effects.
-func (l *liveness) deprived(s *step, t *typeTable, owner *region) bool {
-	return owner.cutOff() && !t.desc.Volatile && l.journalWorks(s)
+func (pl *placement) deprived(t *typeTable, owner *region) bool {
+	return owner.cutOff() && !t.desc.Volatile && pl.live.journalWorks(&pl.step)
 }

@@ -27,7 +27,7 @@ func (m *Machine) Clone() *Machine {
 	c.table.waiting = slices.Clone(m.table.waiting)
 	c.quarantine = m.quarantine.Clone()
 	c.table.parked = slices.Clone(m.table.parked)
-	c.table.held = slices.Clone(m.table.held)
+	c.term.held = slices.Clone(m.term.held)
 	c.table.types = make([]*typeTable, len(m.table.types))
 	for i, t := range m.table.types {
 		u := *t
@@ -91,8 +91,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.Node(m.term.known.Node)
 	s.Uint(uint64(m.term.known.Term))
 	s.Time(m.term.known.Until)
-	s.Uint(uint64(len(m.table.held)))
-	for _, w := range m.table.held {
+	s.Uint(uint64(len(m.term.held)))
+	for _, w := range m.term.held {
 		s.Uint(uint64(w.call))
 		s.Uint(uint64(w.from.Term))
 		s.Uint(w.from.N)

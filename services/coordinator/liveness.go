@@ -211,7 +211,7 @@ func (l *liveness) commandsOfRegions(t sharding.EntityType, besides sharding.Nod
 
 // takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first
 // such region: it runs for every type of every region.
-func (l *liveness) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
+func (l *liveness) takenByAnother(t sharding.EntityType, from sharding.NodeID, forms sharding.FormSet) bool {
 	for i := range l.regions {
 		if r := &l.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
 			return true

@@ -45,7 +45,7 @@ func (tr *transit) reportLoad(from sharding.NodeID, call control.Call, in contro
 	}
 	for _, t := range tr.table.types {
 		if t.loads != nil {
-			tr.table.forgetLoads(t, r, in.Full)
+			tr.table.forgetLoads(t, from, l.reports > 0, l.at, in.Full)
 		}
 	}
 	for _, s := range in.Shards {
@@ -61,15 +61,15 @@ func (tr *transit) reportLoad(from sharding.NodeID, call control.Call, in contro
 // replaces every load that the region itself has reported. A load that an earlier owner has reported
 // is replaced by the second report that the region sends while it serves the shard. The first of the
 // two reports may describe a time before the region served the shard.
-func (tab *table) forgetLoads(t *typeTable, r *region, full bool) {
-	for _, s := range t.shardsOf(r.node) {
+func (tab *table) forgetLoads(t *typeTable, node sharding.NodeID, reported bool, at time.Time, full bool) {
+	for _, s := range t.shardsOf(node) {
 		row, known := &t.rows[s.Index], t.loads[s.Index]
 		if row.Phase == sharding.HandingOff {
 			continue // the load from before the handoff is expected at the successor
 		}
-		measured := row.Phase == sharding.Serving && r.load.reports > 0 && !row.since.After(r.load.at) && !mutant.On("load-of-earlier-owner")
-		if known.Load != (sharding.Load{}) && (known.by == r.node && full || known.by != r.node && measured) {
-			tab.setLoad(t, row, sharding.Load{}, r.node)
+		measured := row.Phase == sharding.Serving && reported && !row.since.After(at) && !mutant.On("load-of-earlier-owner")
+		if known.Load != (sharding.Load{}) && (known.by == node && full || known.by != node && measured) {
+			tab.setLoad(t, row, sharding.Load{}, node)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func (tab *table) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 }
 
 // loadOf returns the load that a region is expected to have when all moves in progress have ended.
-func (tab *table) loadOf(r *region) allocation.Load {
-	return allocation.LoadOf(tab.loads[r.node].Plus(r.load.rest))
+func (pl *placement) loadOf(r *region) allocation.Load {
+	return allocation.LoadOf(pl.table.loads[r.node].Plus(r.load.rest))
 }
 
 // measured reports whether the loads of all regions are known. Each region must have reported twice,

@@ -45,7 +45,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.deposed()
 	case Active:
 		m.term.known = in
-		m.table.answerHeld(&m.step, &m.term)
+		m.term.answerHeld(&m.step)
 	case Member:
 		m.member(in)
 	case MemberGone:
@@ -54,11 +54,12 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.receive(in)
 	case CallEnded:
 		m.table.forget(in.Call)
+		m.term.forget(in.Call)
 	default:
 		if m.term.active {
 			m.stepActive(in)
 		} else if _, tick := in.(Tick); tick {
-			m.table.answerHeld(&m.step, &m.term)
+			m.term.answerHeld(&m.step)
 		}
 	}
 	if _, tick := in.(Tick); m.review.due && m.term.recovered && (tick || m.table.declared() <= m.cfg.ReviewAtOnce) {
@@ -100,7 +101,7 @@ func (m *Machine) stepActive(in Input) {
 func (m *Machine) receive(in Received) bool {
 	if !m.term.active {
 		if watch, is := in.Msg.(control.WatchTable); is {
-			m.table.hold(&m.step, &m.term, in.Call, watch.Version)
+			m.term.hold(&m.step, in.Call, watch.Version)
 		} else if in.Call != 0 {
 			m.term.sendOn(&m.step, in.Call)
 		}
@@ -112,7 +113,7 @@ func (m *Machine) receive(in Received) bool {
 		if r := m.live.region(in.From); r != nil {
 			r.table = msg.Version
 		}
-		m.table.watch(&m.step, &m.ledger, &m.term, in.Call, msg.Version)
+		m.table.watch(&m.step, !m.ledger.pending(m.ledger.lastFact), in.Call, msg.Version)
 	case control.Register:
 		m.register(in.From, in.Call, msg)
 	case control.GracefulShutdown:
@@ -171,10 +172,10 @@ func (m *Machine) elected(in Elected) {
 		}
 	}
 	m.review.due = m.term.endRecovery(&m.step) || m.review.due
-	for _, w := range m.table.held {
-		m.table.watch(&m.step, &m.ledger, &m.term, w.call, w.from)
+	for _, w := range m.term.held {
+		m.table.watch(&m.step, !m.ledger.pending(m.ledger.lastFact), w.call, w.from)
 	}
-	m.table.held = nil
+	m.term.held = nil
 }
 
 // deposed ends the term, and answers the watches that wait.
@@ -191,8 +192,8 @@ func (m *Machine) deposed() {
 	}
 	*m = Machine{
 		transit: transit{placement: placement{
-			step: m.step, term: term{number: m.term.number, known: m.term.known}, live: liveness{regions: m.live.regions},
-			table:   table{version: sharding.Version{Term: m.term.number}, watches: watches{held: m.table.held}},
+			step: m.step, term: term{number: m.term.number, known: m.term.known, held: m.term.held}, live: liveness{regions: m.live.regions},
+			table:   table{version: sharding.Version{Term: m.term.number}},
 			scratch: m.scratch,
 		}},
 		planner: planner{plans: m.planner.plans},

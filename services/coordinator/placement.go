@@ -28,7 +28,7 @@ type placement struct {
 func (pl *placement) view(t *typeTable, except sharding.NodeID, forms sharding.FormSet, candidate func(*region) bool) allocation.View {
 	v := pl.scratch[:0]
 	for i := range pl.live.regions {
-		if r := &pl.live.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
+		if r := &pl.live.regions[i]; r.node != except && r.readable(t.desc.Type, forms) && candidate(r) {
 			v = append(v, pl.regionView(t, r))
 		}
 	}
@@ -65,7 +65,7 @@ func (pl *placement) choose(t *typeTable, r *row, except sharding.NodeID, forms 
 // false.
 func (pl *placement) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
 	to := pl.live.region(r.successor)
-	return to != nil && to.node != except && (to.candidate() && to.readable(t, forms) || mutant.On("successor-checked")) &&
+	return to != nil && to.node != except && (to.candidate() && to.readable(t.desc.Type, forms) || mutant.On("successor-checked")) &&
 		!mutant.On("successor") && pl.wanted(t, r, to, except, forms) && pl.rolloutWants(t, r, to, except, forms)
 }
 
@@ -80,7 +80,7 @@ func (pl *placement) wanted(t *typeTable, r *row, to *region, except sharding.No
 	}
 	return !slices.ContainsFunc(pl.live.regions, func(o region) bool {
 		better := o.name == pin && pin != "" || cordoned && !pl.intent.Cordoned(o.name)
-		return better && o.node != except && o.candidate() && o.readable(t, forms)
+		return better && o.node != except && o.candidate() && o.readable(t.desc.Type, forms)
 	})
 }
 
@@ -108,7 +108,7 @@ func (pl *placement) typeView(t *typeTable) allocation.View {
 func (pl *placement) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: pl.table.expectedShards[r.node], Load: pl.table.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
+		Total: pl.table.expectedShards[r.node], Load: pl.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t.desc.Type).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 
@@ -165,7 +165,7 @@ func (pl *placement) willSayWhatItWrote(r *row) bool {
 // stored, so perhaps the region can take the shard after all.
 func (pl *placement) choiceWaits(t *typeTable, r *row) bool {
 	return !mutant.On("choice-waits") && slices.ContainsFunc(pl.live.regions, func(o region) bool {
-		return o.node != r.Owner && o.lastResort() && o.readable(t, r.before) && !o.readable(t, r.stored())
+		return o.node != r.Owner && o.lastResort() && o.readable(t.desc.Type, r.before) && !o.readable(t.desc.Type, r.stored())
 	})
 }
 

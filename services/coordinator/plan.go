@@ -126,7 +126,7 @@ func (pl *placement) makesSense(t *typeTable, v allocation.View, move allocation
 func (pl *placement) updateView(v allocation.View, t *typeTable, move allocation.Move) {
 	for i := range v.Regions {
 		if n := v.Regions[i].Node; n == move.From || n == move.To {
-			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = pl.table.expectedShards[n], pl.table.loadOf(pl.live.region(n)), shardsIn(t.expected, n)
+			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = pl.table.expectedShards[n], pl.loadOf(pl.live.region(n)), shardsIn(t.expected, n)
 		}
 	}
 }

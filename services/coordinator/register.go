@@ -109,7 +109,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	for _, d := range descs {
 		i, found := m.table.searchType(d.Type)
 		if found && !m.changes(from, m.table.types[i], d) {
-			r.learnForms(m.table.types[i])
+			r.learnForms(d.Type, m.table.types[i].forms)
 			continue
 		}
 		t := &typeTable{}

@@ -63,7 +63,7 @@ func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
 	v.Known, v.Since, v.Successor, v.KeptBy, v.Released = true, r.since, r.successor, r.previous.Owner, r.released
 	v.Owner, v.Next = m.reportRegion(r.Owner), m.reportRegion(r.successor)
 	if r.Reason == sharding.Unreadable {
-		u := m.live.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+		u := m.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
 		v.Missing = &u
 	}
 	return v

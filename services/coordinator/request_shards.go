@@ -69,7 +69,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		if m.intent.Cordoned(name) {
 			notes[name+" is cordoned; the pin counts more than the cordon"] = true
 		}
-		if why := m.live.whyNoneTakes(t, r, name); why != "" {
+		if why := m.whyNoneTakes(t, r, name); why != "" {
 			notes[name+" "+why+"; until it can take the shard, another region has the shard"] = true
 		} else if owner := m.live.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
 			move++
@@ -95,14 +95,14 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 
 // whyNoneTakes returns the reason why no region with the given name can take a shard now; "": at least one can.
 // Several regions may have the same name.
-func (l *liveness) whyNoneTakes(t *typeTable, r *row, name string) string {
+func (pl *placement) whyNoneTakes(t *typeTable, r *row, name string) string {
 	why := "is not here"
-	for i := range l.regions {
-		o := &l.regions[i]
+	for i := range pl.live.regions {
+		o := &pl.live.regions[i]
 		if o.name != name {
 			continue
 		}
-		if why = l.whyNotTakes(t, r, o); why == "" {
+		if why = pl.whyNotTakes(t, r, o); why == "" {
 			return ""
 		}
 	}
@@ -110,7 +110,7 @@ func (l *liveness) whyNoneTakes(t *typeTable, r *row, name string) string {
 }
 
 // whyNotTakes returns the reason why region o cannot take a shard now; "": it can.
-func (l *liveness) whyNotTakes(t *typeTable, r *row, o *region) string {
+func (pl *placement) whyNotTakes(t *typeTable, r *row, o *region) string {
 	switch {
 	case !o.reachable:
 		return "is unreachable; see roost cluster status"
@@ -120,18 +120,18 @@ func (l *liveness) whyNotTakes(t *typeTable, r *row, o *region) string {
 		return "is not up yet; try again when roost cluster status says that it is"
 	case o.leaving(): // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
-	case l.holder(o) != nil:
-		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", l.holder(o).node.Addr)
+	case pl.live.holder(o) != nil:
+		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", pl.live.holder(o).node.Addr)
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
 	case o.draining:
 		return fmt.Sprintf("is being drained; roost region drain %s --undo first", cmp.Or(o.name, o.node.Addr))
 	case o.cutOff() || o.recovering():
 		return "does not reach the journal, or has reached it again only recently; look at its log"
-	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
+	case !o.readable(t.desc.Type, r.stored()) && !mutant.On("move-readable"):
 		var forms []string
 		for i := range r.stored().All() {
-			if !o.formsOf(t).reads.Has(i) {
+			if !o.formsOf(t.desc.Type).reads.Has(i) {
 				forms = append(forms, t.forms[i].String())
 			}
 		}
@@ -186,7 +186,7 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
 	owner := m.live.region(r.Owner)
-	if why := m.live.whyNotTakes(t, r, to); why != "" {
+	if why := m.whyNotTakes(t, r, to); why != "" {
 		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
 	}
 	c, cordoned := m.intent.Cordon(to.name)

@@ -42,7 +42,7 @@ func (m *Machine) reviewRows() {
 
 func (tr *transit) reviewRow(t *typeTable, r *row) {
 	owner, pending := tr.live.region(r.awaited()), tr.ledger.pending(r.number)
-	if lost(t, owner) || tr.live.deprived(&tr.step, t, owner) {
+	if lost(t, owner) || tr.deprived(t, owner) {
 		forms := r.stored()
 		if pending {
 			tr.review.deferred = true

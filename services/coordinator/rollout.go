@@ -231,7 +231,7 @@ func (pl *placement) dueAt(t *typeTable, to *region) int {
 			continue
 		}
 		owner := pl.live.region(r.Owner)
-		due += toInt(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.leaving()))
+		due += toInt(to.candidate() && to.readable(t.desc.Type, r.stored()) && (lost(t, owner) || owner.leaving()))
 	}
 	return due
 }
@@ -295,7 +295,7 @@ func (pl *placement) cannotRead() []CannotRead {
 			if !r.hosts(t.desc.Type) || t.desc.Volatile {
 				continue
 			}
-			of := r.formsOf(t)
+			of := r.formsOf(t.desc.Type)
 			if !slices.Contains(versions, r.version) {
 				versions, reads[r.version] = append(versions, r.version), of.reads
 			}

@@ -27,6 +27,7 @@ type term struct {
 	open bool
 	// counter is the last epoch of this term that was given out.
 	counter uint32
+	held    []held // of a standby: watches that wait for the next active coordinator; oldest first
 }
 
 // plausible reports whether a message that names the epoch e can have been caused by this coordinator, or
@@ -93,4 +94,42 @@ func (t *term) arrived(node sharding.NodeID) bool {
 func (t *term) termEnds(s *step) bool {
 	left := t.known.Until.Sub(s.now)
 	return left <= s.cfg.LeaseEnd && left > -s.cfg.WatchHold
+}
+
+// held is a watch at a standby that waits for the next active coordinator.
+type held struct {
+	call  control.Call
+	from  sharding.Version
+	since time.Time
+}
+
+// hold handles a watch at a standby. While the term of the active coordinator seems to end, a standby holds
+// watches, as it may be the next one. So the watchers, which have lost the active coordinator, know the next one as
+// soon as it is active, and need not find it.
+func (t *term) hold(s *step, call control.Call, from sharding.Version) {
+	if !t.termEnds(s) {
+		t.sendOn(s, call)
+		return
+	}
+	if len(t.held) >= s.cfg.MaxWatches {
+		t.sendOn(s, t.held[0].call)
+		t.held = slices.Delete(t.held, 0, 1)
+	}
+	t.held = append(t.held, held{call: call, from: from, since: s.now})
+}
+
+// answerHeld answers the watches that this standby holds if the lease was renewed, if another coordinator has acquired
+// it, or if they have waited long enough.
+func (t *term) answerHeld(s *step) {
+	n := 0
+	for n < len(t.held) && (!t.termEnds(s) || s.now.Sub(t.held[n].since) >= s.cfg.WatchHold) {
+		t.sendOn(s, t.held[n].call)
+		n++
+	}
+	t.held = slices.Delete(t.held, 0, n)
+}
+
+// forget forgets a held watch that its caller no longer waits for.
+func (t *term) forget(call control.Call) {
+	t.held = slices.DeleteFunc(t.held, func(w held) bool { return w.call == call })
 }

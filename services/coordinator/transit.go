@@ -48,7 +48,7 @@ func (tr *transit) assign(t *typeTable, r *row, to sharding.NodeID, above shardi
 		}
 		return
 	}
-	f := RowFact{Row: next, Before: forms, May: tr.live.region(to).formsOf(t).writes, Previous: previous, Cause: why}
+	f := RowFact{Row: next, Before: forms, May: tr.live.region(to).formsOf(t.desc.Type).writes, Previous: previous, Cause: why}
 	tr.why.explainRow(&tr.placement, Given, t, r, f, to)
 	tr.commit(f, Send{To: to, Msg: control.HostShard{Term: tr.term.number, Shard: next.Shard, Epoch: next.Epoch, Previous: previous, Table: tr.orderTable(t)}})
 	r.asked = tr.now

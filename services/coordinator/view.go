@@ -131,7 +131,7 @@ func (m *Machine) viewOf(r *region) RegionView {
 		Journal: r.journal.state, Stays: m.staying(r),
 	}
 	if r.load.reports > 0 {
-		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.table.loadOf(r), r.load.node, true, m.live.measuredOf(&m.step, r)
+		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.loadOf(r), r.load.node, true, m.live.measuredOf(&m.step, r)
 	}
 	for _, t := range m.table.types {
 		shards := t.shardsOf(r.node)

@@ -13,7 +13,6 @@ type watches struct {
 	told    uint64   // the number of the last change that every waiting watch knows
 	waiting []waiter // watches that wait; between steps, all of them know the present table; oldest first
 	parked  []parked // watches that do not know the present table, and wait until facts are durable; oldest first
-	held    []held   // of a standby: watches that wait for the next active coordinator; oldest first
 }
 
 // waiter is a watch that is up to date and waits for a change.
@@ -30,11 +29,11 @@ type parked struct {
 
 // watch answers at once if the watcher does not know the present table; otherwise it answers at the
 // next change. While facts are not durable, the Gate would hold the answer back, and the watcher would time
-// out and ask again. So the watch is parked until some facts are durable.
-func (tab *table) watch(s *step, l *ledger, t *term, call control.Call, from sharding.Version) {
-	if from != tab.version && l.pending(l.lastFact) {
+// out and ask again. So the watch is parked until some facts are durable. durable is true if all facts are.
+func (tab *table) watch(s *step, durable bool, call control.Call, from sharding.Version) {
+	if from != tab.version && !durable {
 		if len(tab.parked) >= s.cfg.MaxWatches {
-			t.askAgain(s, tab.parked[0].call)
+			s.reply(tab.parked[0].call, control.NotActive{Term: tab.version.Term})
 			tab.parked = slices.Delete(tab.parked, 0, 1)
 		}
 		tab.parked = append(tab.parked, parked{call, from})
@@ -50,44 +49,10 @@ func (tab *table) watch(s *step, l *ledger, t *term, call control.Call, from sha
 	tab.waiting = append(tab.waiting, waiter{call: call, since: s.now})
 }
 
-// held is a watch at a standby that waits for the next active coordinator.
-type held struct {
-	call  control.Call
-	from  sharding.Version
-	since time.Time
-}
-
-// hold handles a watch at a standby. While the term of the active coordinator seems to end, a standby holds
-// watches, as it may be the next one. So the watchers, which have lost the active coordinator, know the next one as
-// soon as it is active, and need not find it.
-func (tab *table) hold(s *step, t *term, call control.Call, from sharding.Version) {
-	if !t.termEnds(s) {
-		t.sendOn(s, call)
-		return
-	}
-	if len(tab.held) >= s.cfg.MaxWatches {
-		t.sendOn(s, tab.held[0].call)
-		tab.held = slices.Delete(tab.held, 0, 1)
-	}
-	tab.held = append(tab.held, held{call: call, from: from, since: s.now})
-}
-
-// answerHeld answers the watches that this standby holds if the lease was renewed, if another coordinator has acquired
-// it, or if they have waited long enough.
-func (tab *table) answerHeld(s *step, t *term) {
-	n := 0
-	for n < len(tab.held) && (!t.termEnds(s) || s.now.Sub(tab.held[n].since) >= s.cfg.WatchHold) {
-		t.sendOn(s, tab.held[n].call)
-		n++
-	}
-	tab.held = slices.Delete(tab.held, 0, n)
-}
-
 // forget forgets a watch that its caller no longer waits for.
 func (tab *table) forget(call control.Call) {
 	tab.waiting = slices.DeleteFunc(tab.waiting, func(w waiter) bool { return w.call == call })
 	tab.parked = slices.DeleteFunc(tab.parked, func(w parked) bool { return w.call == call })
-	tab.held = slices.DeleteFunc(tab.held, func(w held) bool { return w.call == call })
 }
 
 // unpark answers the parked watches. Those that are equally far behind share a
