@@ -21,7 +21,7 @@ func (m *Machine) Clone() *Machine {
 		c.live.regions[i].forms = slices.Clone(c.live.regions[i].forms)
 	}
 	c.intent = m.intent.Clone()
-	c.waiting = slices.Clone(m.waiting)
+	c.unobeyed = slices.Clone(m.unobeyed)
 	c.ledger.unknown = slices.Clone(m.ledger.unknown)
 	c.table.log = slices.Clone(m.table.log)
 	c.table.waiting = slices.Clone(m.table.waiting)
@@ -125,7 +125,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	s.intent(&m.intent)
 	s.Bool(m.table.untold)
-	for _, w := range m.waiting {
+	for _, w := range m.unobeyed {
 		s.Uint(w.number)
 		s.Text(w.entity.String())
 	}

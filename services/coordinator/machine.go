@@ -13,15 +13,15 @@ import (
 // use. The membership is kept by standbys too; everything else belongs to one
 // term.
 //
-// It is made of nouns, each with its own state and methods: [step], [term], [ledger], [liveness], [table],
-// [intent.Intent], [quarantine.Quarantine], [budget], [gateways]. None of them knows another one, or this type: what a
-// noun needs is a parameter, and what it wants done is a result, or an output of the step. Above them are three layers,
-// of which each embeds the one below and cannot reach the one above: [placement] reads the nouns, [transit] changes
-// rows, and the Machine dispatches inputs to them.
+// It is composed of nouns, each with its own state and methods: [term], [ledger], [liveness], [table], [intent.Intent],
+// [quarantine.Quarantine], [budget.Budget]. None of them knows another one, or this type: a noun gets what it needs as
+// parameters, and returns what is to be done, or appends outputs to the [step]. Three layers use them. Each embeds the
+// one below and cannot reach the one above: [placement] reads the nouns, [transit] changes rows, and the Machine
+// dispatches inputs to them.
 type Machine struct {
 	transit
-	planner planner
-	waiting []waiting // operators who wait until regions know of a quarantine
+	planner  planner
+	unobeyed []unobeyed // operators who wait until regions know of a quarantine
 }
 
 // New returns a standby. The config must be valid.

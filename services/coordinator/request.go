@@ -80,8 +80,8 @@ func (m *Machine) Preview(r Request) (Effect, error) {
 	return e, err
 }
 
-// waiting is an [Ask] that is done when the regions that may run an entity know that it is quarantined.
-type waiting struct {
+// unobeyed is an [Ask] that is done when the regions that may run an entity know that it is quarantined.
+type unobeyed struct {
 	number uint64
 	entity sharding.Entity
 }
@@ -95,7 +95,7 @@ func (m *Machine) ask(in Ask) {
 		return
 	}
 	if q, is := in.Request.(QuarantineEntity); is && !q.Release {
-		m.waiting = append(m.waiting, waiting{in.Number, q.Entity})
+		m.unobeyed = append(m.unobeyed, unobeyed{in.Number, q.Entity})
 		return
 	}
 	m.emit(Done{Number: in.Number})
@@ -103,12 +103,12 @@ func (m *Machine) ask(in Ask) {
 
 // askEnded forgets an Ask.
 func (m *Machine) askEnded(in AskEnded) {
-	m.waiting = slices.DeleteFunc(m.waiting, func(w waiting) bool { return w.number == in.Number })
+	m.unobeyed = slices.DeleteFunc(m.unobeyed, func(w unobeyed) bool { return w.number == in.Number })
 }
 
 // answerObeyed ends the Asks for quarantines that all regions know of by now.
 func (m *Machine) answerObeyed() {
-	m.waiting = slices.DeleteFunc(m.waiting, func(w waiting) bool {
+	m.unobeyed = slices.DeleteFunc(m.unobeyed, func(w unobeyed) bool {
 		t, _ := m.table.rowOf(w.entity)
 		obeyed := t == nil || m.obeyed(t, w.entity)
 		if obeyed {
