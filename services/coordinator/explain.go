@@ -250,22 +250,12 @@ func (y *why) weight(pl *placement, t *typeTable, r *region) Weighed {
 // against returns the main reason why region o did not get the shard. Region o has more shards of the
 // type than the chosen region by the given number.
 func (y *why) against(pl *placement, t *typeTable, r *row, forms sharding.FormSet, chosen, o *region, more int) Against {
-	pin := pl.intent.PinnedTo(r.Shard)
+	pin, unfit := pl.intent.PinnedTo(r.Shard), o.unfit()
 	switch {
 	case o.node == r.Owner:
 		return AgainstOwner
-	case !o.reachable || !o.registered:
-		return AgainstUnreachable
-	case o.joining:
-		return AgainstJoining
-	case o.leaving():
-		return AgainstLeaving
-	case pl.live.holder(o) != nil:
-		return AgainstName
-	case o.draining:
-		return AgainstDraining
-	case o.cutOff() || o.recovering():
-		return AgainstJournal
+	case unfit != 0:
+		return unfit
 	case !o.readable(t.desc.Type, forms):
 		return AgainstForms
 	case o.capacity > 0 && pl.table.expectedShards[o.node] >= int(o.capacity):

@@ -58,12 +58,34 @@ func (r *region) hosts(t sharding.EntityType) bool {
 	return found
 }
 
-// candidate reports whether the region may be given shards of its types.
-func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.recovering() }
+// unfit returns the reason why the region is given no shards of its types, or only as a last resort; 0: it is a
+// candidate.
+func (r *region) unfit() Against {
+	switch {
+	case !r.reachable || !r.registered:
+		return AgainstUnreachable
+	case !r.present():
+		return AgainstJoining
+	case r.leaving():
+		return AgainstLeaving
+	case !r.holdsName:
+		return AgainstName
+	case r.draining:
+		return AgainstDraining
+	case r.cutOff() || r.recovering():
+		return AgainstJournal
+	}
+	return 0
+}
 
-// lastResort reports whether the region may be given shards if there is no candidate.
+// candidate reports whether the region may be given shards of its types.
+func (r *region) candidate() bool { return r.unfit() == 0 }
+
+// lastResort reports whether the region may be given shards if there is no candidate: it is one, or is drained, or has
+// reached the journal again only recently.
 func (r *region) lastResort() bool {
-	return r.present() && r.holdsName && r.reachable && !r.leaving() && !r.cutOff()
+	why := r.unfit()
+	return why == 0 || (why == AgainstDraining || why == AgainstJournal) && !r.cutOff()
 }
 
 // present reports whether the region is here to stay: registered, and up.

@@ -111,22 +111,22 @@ func (pl *placement) whyNoneTakes(t *typeTable, r *row, name string) string {
 
 // whyNotTakes returns the reason why region o cannot take a shard now; "": it can.
 func (pl *placement) whyNotTakes(t *typeTable, r *row, o *region) string {
-	switch {
-	case !o.reachable:
+	switch unfit := o.unfit(); {
+	case unfit == AgainstUnreachable && !o.reachable:
 		return "is unreachable; see roost cluster status"
-	case !o.registered:
+	case unfit == AgainstUnreachable:
 		return "has not registered yet; try again in a moment"
-	case o.joining:
+	case unfit == AgainstJoining:
 		return "is not up yet; try again when roost cluster status says that it is"
-	case o.leaving(): // the region leaves by the membership, or has asked to leave
+	case unfit == AgainstLeaving: // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
-	case pl.live.holder(o) != nil:
-		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", pl.live.holder(o).node.Addr)
+	case unfit == AgainstName:
+		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", o.heldUpBy.Addr)
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
-	case o.draining:
+	case unfit == AgainstDraining:
 		return fmt.Sprintf("is being drained; roost region drain %s --undo first", cmp.Or(o.name, o.node.Addr))
-	case o.cutOff() || o.recovering():
+	case unfit == AgainstJournal:
 		return "does not reach the journal, or has reached it again only recently; look at its log"
 	case !o.readable(t.desc.Type, r.stored()) && !mutant.On("move-readable"):
 		var forms []string
