@@ -34,7 +34,8 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	old, has := m.quarantine.Find(in.Entity)
 	state := old.State // Released if there is none
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
-	if full, _, room := m.quarantine.Full(m.cfg.quarantine()); full && !in.Release && !has && !room {
+	full, oldest, room := m.quarantine.Full(m.cfg.quarantine())
+	if full = full && !in.Release && !has; full && !room {
 		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost entity quarantine", m.cfg.MaxQuarantined)
 	}
 	e.Remarks = m.aboutQuarantine(t, in, state)
@@ -48,14 +49,18 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 		}
 		return e, nil, nil
 	}
-	e.Changes = 1
+	if full { // as for an entity that ran at a crash, see setQuarantine
+		facts = append(facts, QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
+	}
 	f := QuarantineFact{Entity: in.Entity, State: Quarantined, Note: m.note(in.By, in.Reason)}
 	if in.Release {
 		f.State = Released
 	} else if has { // keeps the evidence
 		f.Command, f.Cause, f.Crashes = old.Command, old.Cause, old.Crashes
 	}
-	return e, []Fact{f}, nil
+	facts = append(facts, f)
+	e.Changes = len(facts)
+	return e, facts, nil
 }
 
 // aboutQuarantine returns remarks for an operator who quarantines or releases an entity.

@@ -425,3 +425,23 @@ func TestTargetIsKnown(t *testing.T) {
 func targetAsked(t *testing.T, version string) string {
 	return targetAfter(t, []string{"a:1", "b:2", "target:" + version}).m.View().Rollout.Target
 }
+
+// TestQuarantineMakesRoom: an operator quarantines an entity although the list is full: a suspect is released.
+func TestQuarantineMakesRoom(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxQuarantined = 1
+	m := New(cfg)
+	now := time.Unix(1_000_000, 0)
+	suspect, other := sharding.Entity{Type: "T", ID: "s"}, sharding.Entity{Type: "T", ID: "o"}
+	m.Step(now, Elected{Term: 2, Facts: []Fact{TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 1}}, QuarantineFact{Entity: suspect, State: Suspected}}}, nil)
+	m.Step(now, QuarantineEntity{Entity: other}, nil)
+	if list := m.Quarantine(); len(list) != 1 || list[0].Entity != other || list[0].State != Quarantined {
+		t.Errorf("quarantined or suspected are %+v", list)
+	}
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Preview(QuarantineEntity{Entity: suspect}); err == nil {
+		t.Error("the list is full of quarantined entities, and one more is accepted")
+	}
+}
