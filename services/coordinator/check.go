@@ -98,7 +98,7 @@ func (m *Machine) Check() error {
 	return m.budget.Check(&m.cfg.Config, m.table.transits())
 }
 
-// transits returns what counts of all rows in a budget.
+// transits returns the parts of all rows that the budget counts.
 func (tab *table) transits() iter.Seq[budget.Transit] {
 	return func(yield func(budget.Transit) bool) {
 		for _, t := range tab.types {

@@ -21,7 +21,7 @@
 // None of them knows another one. Three layers use them, and each uses the one before:
 //
 //	placement.go  which region may get a shard, and gets it; rollout.go
-//	transit.go    the life of a row: apply.go, handoff.go, crash_wait.go, look.go; explain.go says why
+//	transit.go    the life of a row: apply.go, handoff.go, crash_wait.go, look.go; explain.go for people
 //	machine.go    dispatch: register.go, review.go, plan.go, request.go, and the views of operators
 //
 // # Life of a row

@@ -6,8 +6,8 @@ type ledger struct {
 	// Facts are numbered in each term, from 1. lastFact is the number of the newest fact, and stored is the
 	// number of the newest fact that is durable; 0: there is none.
 	lastFact, stored uint64
-	// targetFact is the number of the newest fact about the target version, and wishFact that of the newest fact about
-	// anything else that operators want.
+	// targetFact numbers the newest fact about the target version, and wishFact the newest fact about anything else that
+	// operators want.
 	targetFact, wishFact uint64
 	// lost is true if facts were lost in this term or in an earlier one, see [LossFact].
 	lost    bool

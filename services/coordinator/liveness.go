@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// liveness is what is known of the regions: which are members, have registered and can be reached, which reach the
-// journal, what they host and report. It knows nothing of shards.
+// liveness keeps the regions: which are members, have registered and can be reached, which reach the journal, and what
+// they host and report. It has no shards.
 type liveness struct {
 	regions        []region  // members, sorted by node
 	testedAt       time.Time // when this coordinator last tested its journal

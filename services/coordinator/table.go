@@ -115,7 +115,7 @@ type holding struct {
 	shards []sharding.ShardID
 }
 
-// transit returns what counts of the row in a budget.
+// transit returns the part of the row that the budget counts.
 func (r *row) transit() budget.Transit {
 	return budget.Transit{Row: r.Row, Successor: r.successor, Cause: r.cause}
 }

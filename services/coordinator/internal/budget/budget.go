@@ -6,8 +6,8 @@
 // Required handoffs obey only the limit of handoffs at once in the cluster, which protects the
 // coordinator.
 //
-// The reports of gateways about the commands of their clients, from which the brake learns how slow commands are, are
-// kept here too.
+// It also keeps the reports of gateways about the commands of their clients: the brake learns from them how slow
+// commands are.
 package budget
 
 import (
@@ -71,7 +71,7 @@ type Budget struct {
 	gateways gateways
 }
 
-// Transit is what counts of a row.
+// Transit is the part of a row that the budget counts.
 type Transit struct {
 	sharding.Row
 	Successor sharding.NodeID
@@ -209,7 +209,7 @@ func (b *Budget) Clone() Budget {
 	return c
 }
 
-// Check compares the counts with those of all rows, and verifies the limits.
+// Check counts all rows, compares the counts, and verifies the limits.
 func (b *Budget) Check(cfg *Config, rows iter.Seq[Transit]) error {
 	var want Budget
 	for r := range rows {

@@ -34,7 +34,7 @@ const (
 	kinds
 )
 
-// Key names a wish among those of its kind. At most one of its fields is set.
+// Key identifies a wish within its kind. At most one of its fields is set.
 type Key struct {
 	Node  sharding.NodeID
 	Name  string // of regions
@@ -52,7 +52,7 @@ type Intent struct {
 	pinned map[sharding.EntityType]map[sharding.ShardID]string
 }
 
-// wishes are those of one kind. keys are sorted; nil: not made since a wish came or went.
+// wishes has all wishes of one kind. keys are sorted; nil: not made since a wish came or went.
 type wishes struct {
 	facts map[Key]fact.Fact
 	keys  []Key
@@ -257,7 +257,7 @@ func (in *Intent) Clone() Intent {
 	return c
 }
 
-// Check verifies what holds between any two steps: the order of what is kept, and that it agrees.
+// Check verifies what holds between any two steps: the order of the keys, and that all copies agree.
 func (in *Intent) Check() error {
 	for kind := range in.wishes {
 		w := &in.wishes[kind]
