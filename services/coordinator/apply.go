@@ -77,20 +77,7 @@ func (tr *transit) apply(f Fact) {
 	case LossFact:
 		tr.ledger.lost = true
 	case UnknownFact:
-		tr.keepUnknown(f)
-	}
-}
-
-// keepUnknown keeps a fact for the release that knows it: checkpoints repeat it.
-func (tr *transit) keepUnknown(f UnknownFact) {
-	if mutant.On("unknown-facts-kept") {
-		return
-	}
-	if i := slices.Index(tr.ledger.unknown, f); i >= 0 {
-		tr.ledger.unknown = slices.Delete(tr.ledger.unknown, i, i+1)
-	}
-	if tr.ledger.unknown = append(tr.ledger.unknown, f); len(tr.ledger.unknown) > tr.cfg.MaxUnknownFacts {
-		tr.ledger.unknown = slices.Delete(tr.ledger.unknown, 0, 1)
+		tr.ledger.keep(f, tr.cfg.MaxUnknownFacts)
 	}
 }
 

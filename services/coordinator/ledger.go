@@ -1,5 +1,11 @@
 package coordinator
 
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
 // ledger numbers the facts of the term, and knows which of them are durable. It keeps the facts that are about no other
 // noun.
 type ledger struct {
@@ -18,3 +24,16 @@ type ledger struct {
 // is not durable, no process has learned of it, and the row or type is not changed again. So facts do not pile up if
 // the journal does not answer.
 func (l *ledger) pending(fact uint64) bool { return fact > l.stored }
+
+// keep keeps a fact for the release that knows it: checkpoints repeat it. At most so many are kept, the newest ones.
+func (l *ledger) keep(f UnknownFact, most int) {
+	if mutant.On("unknown-facts-kept") {
+		return
+	}
+	if i := slices.Index(l.unknown, f); i >= 0 {
+		l.unknown = slices.Delete(l.unknown, i, i+1)
+	}
+	if l.unknown = append(l.unknown, f); len(l.unknown) > most {
+		l.unknown = slices.Delete(l.unknown, 0, 1)
+	}
+}

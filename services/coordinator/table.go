@@ -38,7 +38,7 @@ type table struct {
 // typeTable is one declared type with its part of the route table.
 type typeTable struct {
 	desc    sharding.TypeDesc
-	changed uint64          // the Machine.n of the last change of desc
+	changed uint64          // the number of the last change of desc
 	number  uint64          // the number of the type's newest fact in this term
 	forms   []sharding.Form // all forms that were ever registered; only appended to
 	by      []string        // the application versions that have registered these forms first, as far as known
@@ -75,7 +75,7 @@ type row struct {
 	released bool
 	leaves   sharding.FormSet
 	previous control.Previous
-	changed  uint64    // the Machine.n of the last change
+	changed  uint64    // the number of the last change
 	number   uint64    // the number of the row's newest fact in this term
 	since    time.Time // when the row came into this phase, in this term
 	asked    time.Time // when its owner, or the successor, was last given an order
