@@ -149,13 +149,7 @@ func (in *Intent) Pin(s sharding.ShardID) (fact.Pin, bool) {
 }
 
 // PinnedTo returns the name of the region that a shard is pinned to; "": the shard is not pinned.
-func (in *Intent) PinnedTo(s sharding.ShardID) string {
-	if mutant.On("pin") {
-		return ""
-	}
-	f, _ := in.Pin(s)
-	return f.Region
-}
+func (in *Intent) PinnedTo(s sharding.ShardID) string { return in.Pinned(s.Type)[s] }
 
 // Pinned returns the pins of a type, for a view. The map is never written to.
 func (in *Intent) Pinned(t sharding.EntityType) map[sharding.ShardID]string {
