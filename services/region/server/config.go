@@ -85,7 +85,7 @@ func (c *Config) core() region.Config {
 	core.Turn.HeapBytes = heapBytes(c.HeapShare)
 	core.Zone, core.Labels = c.Zone, c.labels()
 	core.Sends.AgeLimit = outbox.LongestAge(c.Stored.DedupeAge)
-	core.Turn.SendAgeLimit = core.Sends.AgeLimit
+	core.Turn.KeyAge = core.Sends.AgeLimit
 	core.FitShardCores()
 	return core
 }
