@@ -96,7 +96,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.FactsMissing:
 		s.log.Warn("the facts of the coordinators are gone, although the journal has records of entities: this coordinator begins without them. "+
 			"Requests of operators (drains, cordons, pins, freezes), quarantines and the target version are lost, and so is which forms shards may have. "+
-			"If you have a backup with them, stop all processes and restore it (docs/backup.md); else request again what is needed (docs/repair.md)",
+			"If you have a backup with them, stop all processes and restore it (docs/running/backup.md); else request again what is needed (docs/running/repair.md)",
 			"term", o.Term, "stored", o.Stored)
 	case coordinator.TargetSet:
 		s.log.Info("the target version of rollouts is set", "version", o.Version, "before", o.Before, "why", o.Why)

@@ -52,7 +52,7 @@ var AppVersion string
 // Main runs a region that hosts the given entity types, until it is stopped: flags, environment, signals,
 // health, draining and telemetry are taken care of. If its first arguments name a tool, such as "journal
 // check", it runs the tool instead: see its --help. If it is the first process of a container (PID 1 on Linux),
-// it starts itself again as a child, which is the region, and waits for it: see docs/repair.md. It does not
+// it starts itself again as a child, which is the region, and waits for it: see docs/running/repair.md. It does not
 // return.
 func Main(types ...entity.Definition) {
 	if code, ok := runTool(os.Args[1:], os.Environ(), types, os.Stdout, os.Stderr); ok {
