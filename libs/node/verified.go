@@ -36,6 +36,21 @@ type verifiedConn struct {
 
 func (v *verifiedConns) track(conn net.Conn) *verifiedConn { return &verifiedConn{Conn: conn, of: v} }
 
+// tracking is a listener whose connections are known while they are open.
+type tracking struct {
+	net.Listener
+	conns *verifiedConns
+}
+
+// Accept implements [net.Listener].
+func (t tracking) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return t.conns.track(conn), nil
+}
+
 // Close implements [net.Conn].
 func (c *verifiedConn) Close() error {
 	c.of.mu.Lock()

@@ -8,14 +8,14 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 )
 
-// TestOutboxGathers: one call per address at a time, in order, without loss; a slow
+// TestBatcherGathers: one call per address at a time, in order, without loss; a slow
 // address does not delay the others.
-func TestOutboxGathers(t *testing.T) {
+func TestBatcherGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := map[string][][]int{}
 		release := make(chan struct{})
-		limits := node.OutboxLimits{Call: 10, CallBytes: 100, Messages: 10, Bytes: 100}
-		o := node.NewOutbox(limits, func(int) int { return 1 }, func(to string, ms []int) {
+		limits := node.BatchLimits{Call: 10, CallBytes: 100, Messages: 10, Bytes: 100}
+		o := node.NewBatcher(limits, func(int) int { return 1 }, func(to string, ms []int) {
 			calls[to] = append(calls[to], slices.Clone(ms))
 			if to == "slow" {
 				<-release
@@ -47,14 +47,14 @@ func TestOutboxGathers(t *testing.T) {
 	})
 }
 
-// TestOutboxIsBounded: the messages that wait for an address are bounded in number and
+// TestBatcherIsBounded: the messages that wait for an address are bounded in number and
 // bytes, and a repeated message takes no space.
-func TestOutboxIsBounded(t *testing.T) {
+func TestBatcherIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]string
 		release := make(chan struct{})
-		limits := node.OutboxLimits{Call: 2, CallBytes: 10, Messages: 3, Bytes: 10}
-		o := node.NewOutbox(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
+		limits := node.BatchLimits{Call: 2, CallBytes: 10, Messages: 3, Bytes: 10}
+		o := node.NewBatcher(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
 			calls = append(calls, slices.Clone(ms))
 			<-release
 		})
@@ -85,13 +85,13 @@ func TestOutboxIsBounded(t *testing.T) {
 	})
 }
 
-// TestOutboxCallBytes: a call carries at most CallBytes, but at least one message.
-func TestOutboxCallBytes(t *testing.T) {
+// TestBatcherCallBytes: a call carries at most CallBytes, but at least one message.
+func TestBatcherCallBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]string
 		release := make(chan struct{})
-		limits := node.OutboxLimits{Call: 10, CallBytes: 5, Messages: 10, Bytes: 100}
-		o := node.NewOutbox(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
+		limits := node.BatchLimits{Call: 10, CallBytes: 5, Messages: 10, Bytes: 100}
+		o := node.NewBatcher(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
 			calls = append(calls, slices.Clone(ms))
 			<-release
 		})

@@ -2,8 +2,8 @@ package node
 
 import "sync"
 
-// OutboxLimits bound an [Outbox].
-type OutboxLimits struct {
+// BatchLimits bound a [Batcher].
+type BatchLimits struct {
 	// Call is the largest number of messages in one call.
 	Call int
 	// CallBytes bounds the size of the messages in one call, unless there is only one.
@@ -12,12 +12,12 @@ type OutboxLimits struct {
 	Messages, Bytes int
 }
 
-// Outbox sends messages to many addresses, with one call in progress per address:
+// Batcher sends messages to many addresses, with one call in progress per address:
 // messages that are added meanwhile are gathered for the next call. A message that
 // already waits is not added again. Delivery is not guaranteed; the caller must repeat
 // what matters.
-type Outbox[K, M comparable] struct {
-	limits  OutboxLimits
+type Batcher[K, M comparable] struct {
+	limits  BatchLimits
 	size    func(M) int
 	send    func(to K, gathered []M)
 	mu      sync.Mutex
@@ -31,28 +31,28 @@ type outgoing[M comparable] struct {
 	bytes int
 }
 
-// NewOutbox returns an outbox. size returns the memory of a message, in bytes. send makes
+// NewBatcher returns a batcher. size returns the memory of a message, in bytes. send makes
 // one call and returns when it is done; it is called on a goroutine of its own, one at a
 // time per address.
-func NewOutbox[K, M comparable](limits OutboxLimits, size func(M) int, send func(to K, gathered []M)) *Outbox[K, M] {
-	return &Outbox[K, M]{limits: limits, size: size, send: send, waiting: map[K]*outgoing[M]{}}
+func NewBatcher[K, M comparable](limits BatchLimits, size func(M) int, send func(to K, gathered []M)) *Batcher[K, M] {
+	return &Batcher[K, M]{limits: limits, size: size, send: send, waiting: map[K]*outgoing[M]{}}
 }
 
 // Add queues a message. It never waits, and reports whether there was room.
-func (o *Outbox[K, M]) Add(to K, m M) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	w, busy := o.waiting[to]
+func (b *Batcher[K, M]) Add(to K, m M) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, busy := b.waiting[to]
 	if !busy {
 		w = &outgoing[M]{in: map[M]struct{}{}}
-		o.waiting[to] = w
-		go o.work(to, w)
+		b.waiting[to] = w
+		go b.work(to, w)
 	}
 	if _, waits := w.in[m]; waits {
 		return true
 	}
-	size := o.size(m)
-	if len(w.queue) >= o.limits.Messages || w.bytes+size > o.limits.Bytes {
+	size := b.size(m)
+	if len(w.queue) >= b.limits.Messages || w.bytes+size > b.limits.Bytes {
 		return false
 	}
 	w.queue = append(w.queue, m)
@@ -61,27 +61,27 @@ func (o *Outbox[K, M]) Add(to K, m M) bool {
 	return true
 }
 
-func (o *Outbox[K, M]) work(to K, w *outgoing[M]) {
+func (b *Batcher[K, M]) work(to K, w *outgoing[M]) {
 	for {
-		gathered := o.take(to, w)
+		gathered := b.take(to, w)
 		if len(gathered) == 0 {
 			return
 		}
-		o.send(to, gathered)
+		b.send(to, gathered)
 	}
 }
 
 // take removes the messages for one call. If there are none, it removes the address.
-func (o *Outbox[K, M]) take(to K, w *outgoing[M]) []M {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (b *Batcher[K, M]) take(to K, w *outgoing[M]) []M {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(w.queue) == 0 {
-		delete(o.waiting, to)
+		delete(b.waiting, to)
 		return nil
 	}
 	n := 0
-	for bytes := 0; n < min(len(w.queue), o.limits.Call); n++ {
-		if bytes += o.size(w.queue[n]); n > 0 && bytes > o.limits.CallBytes {
+	for bytes := 0; n < min(len(w.queue), b.limits.Call); n++ {
+		if bytes += b.size(w.queue[n]); n > 0 && bytes > b.limits.CallBytes {
 			break
 		}
 	}
@@ -91,7 +91,7 @@ func (o *Outbox[K, M]) take(to K, w *outgoing[M]) []M {
 	}
 	for _, m := range gathered {
 		delete(w.in, m)
-		w.bytes -= o.size(m)
+		w.bytes -= b.size(m)
 	}
 	return gathered
 }
