@@ -174,7 +174,7 @@ type Config struct {
 	// QuarantineCrashes is the number of crashes of regions after which an entity that ran at each of
 	// them is quarantined. 0: no entity is quarantined automatically. Default 2: one crash may have any
 	// cause.
-	QuarantineCrashes int `key:"coordinator.quarantine_after" unit:"crashes" range:"0.." help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
+	QuarantineCrashes int `key:"coordinator.quarantine_after" unit:"crashes" range:"0.." help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/running/repair.md"`
 	// QuarantineWindow is the time within which these crashes count. Default 10 min: a platform may
 	// start a process that has ended several times again only after five minutes.
 	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" range:">0" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran" expert:"true"`

@@ -19,7 +19,7 @@ type Config struct {
 	MaxMovesPerMinute int `key:"allocation.max_moves_per_minute" unit:"shards" range:"0..100000" why:"the time of each voluntary move is remembered for a minute" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost shard move. 0: not limited" expert:"true"`
 	// Brake is true if the coordinator holds voluntary moves back while commands are slow. Default
 	// true.
-	Brake bool `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/placement.md"`
+	Brake bool `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/running/placement.md"`
 	// BrakeWindow is the length of a window. In a window, the coordinator gathers the latencies
 	// that gateways report; at its end, it judges them. Default 5 s: a window has a few hundred
 	// commands even if there are few users. With two BrakeWindows, moves stop ten to fifteen
