@@ -17,7 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -42,7 +42,7 @@ type Explainer struct {
 	Name    string
 	Self    sharding.NodeID
 	Role    diagnosis.Role
-	Peers   *node.Peers
+	Peers   *rpc.Peers
 	Observe Observe
 	// Coordinators returns the addresses of the coordinators to ask: of the active one, or if it is not known, of all
 	// that may be active. It is not called at the active coordinator.
@@ -172,7 +172,7 @@ func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name str
 func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGateway) {
 	p := &party{Party: diagnosis.Party{Role: diagnosis.Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
 	at := cmp.Or(gw.Peers, gw.Management)
-	if err := node.GatewayOutOfReach(g.e.Self.Addr, gw.Addr, gw.Peers, gw.Management); err != nil {
+	if err := rpc.GatewayOutOfReach(g.e.Self.Addr, gw.Addr, gw.Peers, gw.Management); err != nil {
 		p.Result, p.Error = diagnosis.Failed, err.Error()
 		g.mu.Lock()
 		defer g.mu.Unlock()

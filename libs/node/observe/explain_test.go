@@ -14,7 +14,8 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/diagnosis"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -30,8 +31,8 @@ func process(t *testing.T, uid uint64, o Observe) (addr string) {
 
 func explainer(t *testing.T, o Observe, coordinators ...string) *Explainer {
 	t.Helper()
-	cfg := node.DefaultConfig(":0")
-	peers, err := node.NewPeers(&cfg, func(error) {})
+	cfg := config.Default(":0")
+	peers, err := rpc.NewPeers(&cfg, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
