@@ -7,7 +7,7 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	layer := []string{"libs/setting", "libs/sharding", "libs/mutant", "libs/dial", "libs/rawconn", "libs/servertest", "libs/backendurl", "libs/storeclock", "libs/journal/..."}
+	layer := []string{"libs/setting", "libs/sharding", "libs/mutant", "libs/conn", "libs/servertest", "libs/backendurl", "libs/storeclock", "libs/journal/..."}
 	archtest.Check(t, archtest.Rules{
 		May:   map[string][]string{"...": layer},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

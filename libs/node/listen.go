@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/rawconn"
+	"github.com/roost-cluster/roost/libs/conn"
 )
 
 // closeTimeout bounds what remains after all stages have stopped: answers that are being
@@ -171,11 +171,11 @@ type wrapping struct{ net.Listener }
 
 // Accept implements [net.Listener].
 func (w wrapping) Accept() (net.Conn, error) {
-	conn, err := w.Listener.Accept()
+	nc, err := w.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return rawconn.Wrap(conn), nil
+	return conn.Wrap(nc), nil
 }
 
 // tracking is a listener whose connections are known while they are open.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/rawconn"
+	"github.com/roost-cluster/roost/libs/conn"
 )
 
 // Members are the roles of those who are members of the cluster.
@@ -167,7 +167,7 @@ func (o *PeersOf) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain = rawconn.Wrap(plain)
+	plain = conn.Wrap(plain)
 	if p.files == nil {
 		return plain, nil
 	}

@@ -17,10 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/roost-cluster/roost/libs/dial"
+	"github.com/roost-cluster/roost/libs/conn"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
-	"github.com/roost-cluster/roost/libs/rawconn"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -239,13 +238,13 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 	if connect <= 0 || connect > timeout/2 {
 		connect = timeout / 2
 	}
-	d := dial.Dialer(connect, timeout)
+	d := conn.Dialer(connect, timeout)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := d.DialContext(ctx, network, addr)
+		nc, err := d.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return rawconn.Wrap(conn), nil
+		return conn.Wrap(nc), nil
 	}
 }
 

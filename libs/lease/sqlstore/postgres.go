@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/roost-cluster/roost/libs/dial"
+	"github.com/roost-cluster/roost/libs/conn"
 	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/lease"
 )
@@ -73,7 +73,7 @@ func OpenPostgres(url string) (*Driver, error) {
 		slices.Sort(settings)
 		return nil, fmt.Errorf("%w: postgres: unknown parameter %s", lease.ErrConfig, strings.Join(settings, ", "))
 	}
-	c.ConnectTimeout, c.DialFunc = dialTimeout, dial.Dialer(dialTimeout, silence).DialContext
+	c.ConnectTimeout, c.DialFunc = dialTimeout, conn.Dialer(dialTimeout, silence).DialContext
 	d := &Driver{stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}
 	c.OnNotice = d.notice
 	d.db = stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(pgsession.Reread), stdlib.OptionAfterConnect(preparePostgres))

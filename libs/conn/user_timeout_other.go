@@ -1,6 +1,6 @@
 //go:build !linux
 
-package dial
+package conn
 
 import (
 	"syscall"

@@ -1,4 +1,4 @@
-package rawconn
+package conn
 
 import (
 	"bytes"

@@ -1,4 +1,8 @@
-// Package rawconn makes connections whose reads and writes do not wake the monitor of Go's runtime.
+// Package conn makes network connections that detect silent failures ([Dialer]), and connections whose reads and writes
+// do not wake the monitor of Go's runtime ([Wrap]).
+//
+// A machine that loses its power, or a firewall that forgets a connection, sends nothing. A connection of a [Dialer]
+// fails when the peer acknowledges nothing for some time.
 //
 // A process that sleeps until a message comes, reads it, writes something and sleeps again, wakes more threads than
 // the one that does this. The runtime announces every system call that may block to its monitor thread. The monitor
@@ -8,10 +12,11 @@
 //
 // # What this does not do
 //
-// The monitor is not replaced: timers and all other system calls wake it as before. It also preempts goroutines
+// It cannot detect that a peer has stopped serving while its kernel still answers: requests need deadlines of their
+// own. The monitor is not replaced: timers and all other system calls wake it as before. It also preempts goroutines
 // that run for more than 10 ms. In a process that has slept, that may begin only when the first timer is due.
-// Where the system is not Linux, and in programs with the race detector, connections are left as they are.
-package rawconn
+// Where the system is not Linux, and in programs with the race detector, [Wrap] leaves connections as they are.
+package conn
 
 import "net"
 

@@ -1,6 +1,6 @@
 //go:build linux && !race
 
-package rawconn
+package conn
 
 import (
 	"errors"

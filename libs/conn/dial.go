@@ -1,12 +1,4 @@
-// Package dial makes TCP connections that detect silent failures of the other side: a
-// machine that loses its power, or a firewall that forgets the connection, sends
-// nothing.
-//
-// # What this does not do
-//
-// It cannot detect that a peer has stopped serving while its kernel still answers:
-// requests need deadlines of their own.
-package dial
+package conn
 
 import (
 	"net"

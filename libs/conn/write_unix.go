@@ -1,6 +1,6 @@
 //go:build unix && (!linux || race)
 
-package rawconn
+package conn
 
 import "syscall"
 
