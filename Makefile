@@ -99,7 +99,7 @@ race: ## Run all tests under the race detector (needs a C compiler)
 # The code with goroutines: drivers, the link, the journals. The race detector
 # takes many times the time of a test, so that random ones are short there.
 drivers := ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/postgres ./libs/journal/spread ./libs/lease \
-	./libs/gossip/agent ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
+	./libs/gossip/agent ./services/coordinator/console ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
 
 .PHONY: race-drivers
 race-drivers: ## Run the short tests of drivers, link and journals under the race detector (needs a C compiler)

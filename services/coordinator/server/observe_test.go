@@ -5,15 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twitchtv/twirp"
 
-	"github.com/roost-cluster/roost/libs/checkup"
 	"github.com/roost-cluster/roost/libs/diagnosis"
-	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // TestExplain: a coordinator explains an entity by its row, its fence and its region, which here runs a release that
@@ -77,42 +73,5 @@ func TestExamine(t *testing.T) {
 	}
 	if said["clocks-apart"] != nil || said["journal-warning"] != nil || said["lease-unusable"] != nil {
 		t.Errorf("found without reason: %v", res)
-	}
-}
-
-// TestExaminePlacement: what the coordinator knows of shards and of the rollout is judged too.
-func TestExaminePlacement(t *testing.T) {
-	r, _, _ := standing(t)
-	defer r.end()
-	ev := &checkup.Evidence{}
-	v := &coordinator.View{
-		Unreadable:  []coordinator.UnreadableShards{{Type: "T", Shards: []uint32{1, 2}, Closest: "r9", Version: "v1"}},
-		HomelessAll: 7, Homeless: []coordinator.Homeless{{Shard: sharding.ShardID{Type: "T", Index: 5}, For: time.Hour}},
-		Rollout: coordinator.RolloutView{On: true, Target: "v2", Still: 2 * time.Hour},
-	}
-	r.server.addPlacement(ev, v)
-	said := map[string]string{}
-	for _, a := range checkup.Examine(ev) {
-		said[a.Name] = a.Text
-	}
-	for name, want := range map[string]string{"shard-unreadable": "2 shards of T", "shard-without-region": "7 shards are without a region, T/5 for", "rollout-unfinished": "v2"} { // order-free
-		if !strings.Contains(said[name], want) {
-			t.Errorf("%s: %q", name, said[name])
-		}
-	}
-	if len(ev.Lost) != 0 {
-		t.Errorf("lost are %v", ev.Lost)
-	}
-}
-
-func TestClockOffset(t *testing.T) {
-	from := time.UnixMilli(1_000_000)
-	to := from.Add(30 * time.Millisecond)
-	for _, c := range []struct{ read, want time.Duration }{
-		{-2 * time.Second, -2 * time.Second}, {-time.Millisecond, 0}, {0, 0}, {30 * time.Millisecond, 0}, {40 * time.Millisecond, 10 * time.Millisecond},
-	} {
-		if got := clockOffset(from.Add(c.read), from, to); got != c.want {
-			t.Errorf("read at %s: %s, want %s", c.read, got, c.want)
-		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // sick is a journal that can be out of order: locked, full, or silent.
@@ -196,7 +197,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
 		calls:   controlrpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
-		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) {
@@ -217,6 +218,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	if r.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: http.DefaultClient}); err != nil {
 		t.Fatal(err)
 	}
+	r.console = console.New(r.consoleConfig())
 	lc := lease.DefaultConfig()
 	lc.Self = r.self
 	if r.keeper, err = lease.NewKeeper(r.store, "coordinator.dev", lc, r.log); err != nil {

@@ -40,6 +40,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // Option adds to what a coordinator can do.
@@ -94,15 +95,12 @@ type Server struct {
 	inbox   *loop.Inbox[func()]
 	news    *loop.Inbox[func()] // of the lease; it goes first
 	outbox  *controlrpc.Outbox
+	console *console.API
 
 	// reviewDue is true if the loop is about to look at the members.
 	reviewDue atomic.Bool
 
 	inboxFull, strategyFaults, strategyLate node.Repeated
-	// readingExplanations has a place for one that reads the explanations for an operator.
-	readingExplanations chan struct{}
-	// proposing is locked while a plan is made for an operator.
-	proposing sync.Mutex
 
 	// Of the loop only.
 	limits            coordinator.Config
@@ -149,7 +147,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		news:         loop.NewInbox[func()](loop.Limits{}),
 		members:      map[sharding.NodeID]coordinator.Member{},
 		moves:        map[sharding.ShardID]time.Time{},
-		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	cfg.Allocation.OwnFailed = func(strategy, what string) {
@@ -173,8 +171,9 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
 	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, s.member.Identity, service{s}, s.log))
+	s.console = console.New(s.consoleConfig())
 	n.HandleOperations(adminv1.AdminPathPrefix, adminReads, func(options ...any) http.Handler {
-		return adminv1.NewAdminServer(admin{s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
+		return adminv1.NewAdminServer(admin{s.console, s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
 	})
 	n.HandlePeers(inspectionv1.CoordinatorsPathPrefix, control.Coordinator, inspectionv1.NewCoordinatorsServer(management{cfg.ClusterName, s.self, n.AdvertiseManagement()}))
 	s.serveDiagnosis(n)

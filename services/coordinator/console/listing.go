@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -183,7 +183,7 @@ func beginningWith(shards []sharding.ShardID, first sharding.ShardID) []sharding
 }
 
 // beginListing checks a request for a listing, and finds the shards to read.
-func (a admin) beginListing(ctx context.Context, typ, id, after string, limit uint32) (w wanted, err error) {
+func (a *API) beginListing(ctx context.Context, typ, id, after string, limit uint32) (w wanted, err error) {
 	if w, err = toWanted(typ, id, after, limit); err != nil {
 		return w, err
 	}
@@ -200,7 +200,7 @@ func (a admin) beginListing(ctx context.Context, typ, id, after string, limit ui
 }
 
 // Reminders lists the reminders that the journal has, or only those that fail.
-func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
+func (a *API) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*adminv1.RemindersResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (a admin) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*a
 }
 
 // Remembered lists the remembered entities that the journal has, or only those that cannot be started.
-func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
+func (a *API) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
@@ -285,13 +285,13 @@ func (a admin) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (
 // wakes calls add for each wanted wake-up. In each shard it begins with the wake-ups that are due at
 // the time from. It returns the position at which the next listing must begin; "": all wake-ups are
 // listed.
-func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeRow)) (next string, err error) {
+func (a *API) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeRow)) (next string, err error) {
 	broken := func(text string) { *damaged = append(*damaged, strings.ToValidUTF8(text, "\ufffd")) }
 	n := 0
 	l := listing[journal.ShardPosition, journal.WakeRow]{
 		read: func(ctx context.Context, at []journal.ShardPosition, limit int) (journal.WakesPage, error) {
 			req.Shards, req.Limit = at, limit
-			return a.s.journal.Wakes(ctx, req)
+			return a.cfg.Journal().Wakes(ctx, req)
 		},
 		shardOfPosition: func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
 		shardOfRow:      func(r *journal.WakeRow) sharding.ShardID { return r.Shard },
@@ -336,7 +336,7 @@ func (a admin) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, f
 
 // Sends lists the sends that the journal has: dead letters first, then pending sends. Or it lists
 // only those that fail.
-func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
+func (a *API) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, req.After, req.Limit)
 	if err != nil {
 		return nil, err
@@ -391,7 +391,7 @@ func (a admin) Sends(ctx context.Context, req *adminv1.SendsRequest) (*adminv1.S
 
 // RetrySends has the regions retry failing sends at once. It sends the request to all regions with shards of the
 // senders' types: only they know which sends fail.
-func (a admin) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
+func (a *API) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
 	w, err := a.beginListing(ctx, req.Type, req.Id, "", 1)
 	if err != nil {
 		return nil, err
@@ -404,16 +404,16 @@ func (a admin) RetrySends(ctx context.Context, req *adminv1.RetrySendsRequest) (
 	f := a.failing(inspectionv1.Kind_KIND_SENDS, &w)
 	out := &adminv1.RetrySendsResponse{}
 	regions := f.regions()
-	answers, silent := ask(ctx, a.s, regions, func(ctx context.Context, c inspectionv1.Inspection, i int) (*inspectionv1.RetrySendsResponse, error) {
+	answers, silent := ask(ctx, a, regions, func(ctx context.Context, c inspectionv1.Inspection, i int) (*inspectionv1.RetrySendsResponse, error) {
 		return c.RetrySends(ctx, &inspectionv1.RetrySendsRequest{
-			Cluster: a.s.cfg.ClusterName, To: uint64(regions[i].node.UID), Type: req.Type, Id: req.Id, TargetType: req.TargetType, TargetId: req.TargetId,
+			Cluster: a.cfg.Cluster, To: uint64(regions[i].node.UID), Type: req.Type, Id: req.Id, TargetType: req.TargetType, TargetId: req.TargetId,
 		})
 	})
 	for _, res := range answers {
 		out.Retried += res.GetRetried()
 	}
 	out.Silent = append(silent, f.nobody(f.away)...)
-	a.s.log.Info("operator request", "what", "failing sends are retried", "entity.type", req.Type, "entity.id", req.Id, "target.type", req.TargetType, "target.id", req.TargetId, "retried", out.Retried)
+	a.cfg.Log.Info("operator request", "what", "failing sends are retried", "entity.type", req.Type, "entity.id", req.Id, "target.type", req.TargetType, "target.id", req.TargetId, "retried", out.Retried)
 	return out, nil
 }
 
@@ -424,12 +424,12 @@ func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
 
 // sendsFrom lists sends, beginning at the cursor. If at.Pending is set, it lists pending sends,
 // otherwise dead letters.
-func (a admin) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
+func (a *API) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
 	pastEntity := false // all rows of the wanted entity are listed
 	var partial *cursor // the position in a record that is listed in part; nil: there is none
 	l := listing[journal.SendPosition, journal.SendRow]{
 		read: func(ctx context.Context, from []journal.SendPosition, limit int) (journal.SendsPage, error) {
-			return a.s.journal.Sends(ctx, journal.SendsRequest{Shards: from, Dead: !at.Pending, Limit: limit})
+			return a.cfg.Journal().Sends(ctx, journal.SendsRequest{Shards: from, Dead: !at.Pending, Limit: limit})
 		},
 		shardOfPosition: func(p *journal.SendPosition) sharding.ShardID { return p.Shard },
 		shardOfRow:      func(r *journal.SendRow) sharding.ShardID { return r.Shard },

@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -81,7 +81,7 @@ func checkEntities(req *adminv1.EntitiesRequest) error {
 }
 
 // Entities lists entities: those that the regions have in memory, or those that the journal has.
-func (a admin) Entities(ctx context.Context, req *adminv1.EntitiesRequest) (*adminv1.EntitiesResponse, error) {
+func (a *API) Entities(ctx context.Context, req *adminv1.EntitiesRequest) (*adminv1.EntitiesResponse, error) {
 	if err := checkEntities(req); err != nil {
 		return nil, err
 	}
@@ -109,11 +109,11 @@ func (a admin) Entities(ctx context.Context, req *adminv1.EntitiesRequest) (*adm
 }
 
 // activeEntities lists what the owners of the shards have in memory.
-func (a admin) activeEntities(ctx context.Context, req *adminv1.EntitiesRequest, w *wanted, o *owned) (*adminv1.EntitiesResponse, error) {
+func (a *API) activeEntities(ctx context.Context, req *adminv1.EntitiesRequest, w *wanted, o *owned) (*adminv1.EntitiesResponse, error) {
 	regions := o.regions(w.typ, req.Index, req.Region)
-	answers, silent := ask(ctx, a.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.EntitiesResponse, error) {
+	answers, silent := ask(ctx, a, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.EntitiesResponse, error) {
 		q := &inspectionv1.EntitiesRequest{
-			Cluster: a.s.cfg.ClusterName, To: uint64(regions[region].node.UID), Type: req.Type, Prefix: req.Prefix, Index: req.Index,
+			Cluster: a.cfg.Cluster, To: uint64(regions[region].node.UID), Type: req.Type, Prefix: req.Prefix, Index: req.Index,
 			RunningMs: req.RunningMs, Limit: uint32(w.limit),
 		}
 		if at := w.after; at.Shard.Type != "" {
@@ -182,7 +182,7 @@ func (o *owned) believe(r asked, x *inspectionv1.ActiveEntity, w *wanted) *admin
 const storedPage = 1000
 
 // storedEntities lists what the journal has, for at most listTime.
-func (a admin) storedEntities(ctx context.Context, req *adminv1.EntitiesRequest, w *wanted, o *owned) (*adminv1.EntitiesResponse, error) {
+func (a *API) storedEntities(ctx context.Context, req *adminv1.EntitiesRequest, w *wanted, o *owned) (*adminv1.EntitiesResponse, error) {
 	until := time.Now().Add(listTime)
 	out := &adminv1.EntitiesResponse{}
 	for i := range o.view.Types {
@@ -203,7 +203,7 @@ func (a admin) storedEntities(ctx context.Context, req *adminv1.EntitiesRequest,
 				out.Next = next.String()
 				return out, nil
 			}
-			page, err := a.s.journal.List(ctx, from)
+			page, err := a.cfg.Journal().List(ctx, from)
 			if err != nil {
 				return nil, twirp.NewError(twirp.Internal, fmt.Sprintf("the journal cannot be read; try again: %v", err))
 			}

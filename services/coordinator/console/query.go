@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -32,32 +32,32 @@ type asked struct {
 const longestQuery = 30 * time.Second
 
 // patience returns how long regions may take to answer, as a request says it.
-func (s *Server) patience(ms int64) (time.Duration, error) {
+func (a *API) patience(ms int64) (time.Duration, error) {
 	if ms < 0 || ms > longestQuery.Milliseconds() {
 		return 0, twirp.NewErrorf(twirp.InvalidArgument, "timeout_ms is %d, must be 0 (coordinator.query_timeout) to %d", ms, longestQuery.Milliseconds())
 	}
-	return cmp.Or(time.Duration(ms)*time.Millisecond, s.cfg.QueryTimeout), nil
+	return cmp.Or(time.Duration(ms)*time.Millisecond, a.cfg.QueryTimeout), nil
 }
 
 // ask asks regions within coordinator.query_timeout, see askWithin.
-func ask[A any](ctx context.Context, s *Server, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
-	return askWithin(ctx, s, s.cfg.QueryTimeout, regions, question)
+func ask[A any](ctx context.Context, a *API, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
+	return askWithin(ctx, a, a.cfg.QueryTimeout, regions, question)
 }
 
 // askWithin puts one question to several regions, which together have the given time. It returns the answers
 // in the order of the regions, nil where there is none, and names the regions that have not answered, with the
 // reason. No question is repeated: the operator can ask again.
-func askWithin[A any](ctx context.Context, s *Server, timeout time.Duration, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
+func askWithin[A any](ctx context.Context, a *API, timeout time.Duration, regions []asked, question func(context.Context, inspectionv1.Inspection, int) (*A, error)) (answers []*A, silent []*adminv1.Silent) {
 	answers = make([]*A, len(regions))
 	reasons := eachWithin(ctx, timeout, len(regions), func(ctx context.Context, i int) (err error) {
-		client, url := s.peers.Reach(control.Region, regions[i].node.Addr)
+		client, url := a.cfg.Peers.Reach(control.Region, regions[i].node.Addr)
 		answers[i], err = question(ctx, inspectionv1.NewInspectionProtobufClient(url, client), i)
 		return err
 	})
 	for i, err := range reasons {
 		if err != nil {
 			answers[i] = nil
-			silent = append(silent, &adminv1.Silent{Region: regions[i].name, Reason: s.reason(err, timeout)})
+			silent = append(silent, &adminv1.Silent{Region: regions[i].name, Reason: a.reason(err, timeout)})
 		}
 	}
 	return answers, silent
@@ -90,11 +90,11 @@ func eachWithin(ctx context.Context, timeout time.Duration, n int, question func
 const maxReasonOf = 300
 
 // reason returns the reason why a region has not answered within a time.
-func (s *Server) reason(err error, timeout time.Duration) string {
+func (a *API) reason(err error, timeout time.Duration) string {
 	var e twirp.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		if timeout != s.cfg.QueryTimeout {
+		if timeout != a.cfg.QueryTimeout {
 			return fmt.Sprintf("no answer within %s", timeout)
 		}
 		return fmt.Sprintf("no answer within %s (coordinator.query_timeout)", timeout)
@@ -113,7 +113,7 @@ const askItems = 1000
 
 // failing is a question about what keeps failing, and the shards and types that it is about.
 type failing struct {
-	s    *Server
+	a    *API
 	kind inspectionv1.Kind
 	// owners are the regions of the shards.
 	owners map[sharding.ShardID]asked
@@ -127,8 +127,8 @@ type failing struct {
 }
 
 // failing prepares a question about entities of a type, or of all.
-func (a admin) failing(kind inspectionv1.Kind, w *wanted) *failing {
-	f := &failing{s: a.s, kind: kind, owners: map[sharding.ShardID]asked{}, types: map[sharding.EntityType]*sharding.TypeDesc{}, away: map[sharding.ShardID]bool{}, unreadable: map[sharding.ShardID]int{}, lost: w.view.Unreadable}
+func (a *API) failing(kind inspectionv1.Kind, w *wanted) *failing {
+	f := &failing{a: a, kind: kind, owners: map[sharding.ShardID]asked{}, types: map[sharding.EntityType]*sharding.TypeDesc{}, away: map[sharding.ShardID]bool{}, unreadable: map[sharding.ShardID]int{}, lost: w.view.Unreadable}
 	for i, u := range f.lost {
 		for _, index := range u.Shards {
 			f.unreadable[sharding.ShardID{Type: u.Type, Index: index}] = i
@@ -191,7 +191,7 @@ func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Si
 		if n > 0 {
 			u := f.lost[i]
 			silent = append(silent, &adminv1.Silent{Reason: fmt.Sprintf("unreadable are %d of the shards of %s, and nothing of what is stored there is tried: %s",
-				n, u.Type, unreadableNow(coordinator.UnreadableNow(u)))})
+				n, u.Type, UnreadableNow(coordinator.UnreadableNow(u)))})
 		}
 	}
 	if others > 0 {
@@ -236,7 +236,7 @@ func (f *failing) lookup(ctx context.Context, subjects []*inspectionv1.Subject) 
 		}
 		index[r] = append(index[r], i)
 	}
-	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
+	answers, silent := ask(ctx, f.a, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
 		all := &inspectionv1.FailingResponse{}
 		for some := range slices.Chunk(index[regions[region]], askItems) {
 			req := f.request(regions[region])
@@ -293,7 +293,7 @@ func (f *failing) regions() (list []asked) {
 // longest asks the regions what fails, and returns at most limit of it: what has failed for longest.
 func (f *failing) longest(ctx context.Context, w *wanted) (found []*inspectionv1.Failing, more bool, silent []*adminv1.Silent) {
 	regions := f.regions()
-	answers, silent := ask(ctx, f.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
+	answers, silent := ask(ctx, f.a, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.FailingResponse, error) {
 		req := f.request(regions[region])
 		req.Type, req.Id, req.Limit = string(w.typ), string(w.id), uint32(w.limit)
 		res, err := c.Failing(ctx, req)
@@ -335,7 +335,7 @@ func trim(res *inspectionv1.FailingResponse, most int) {
 }
 
 func (f *failing) request(r asked) *inspectionv1.FailingRequest {
-	return &inspectionv1.FailingRequest{Cluster: f.s.cfg.ClusterName, To: uint64(r.node.UID), Kind: f.kind}
+	return &inspectionv1.FailingRequest{Cluster: f.a.cfg.Cluster, To: uint64(r.node.UID), Kind: f.kind}
 }
 
 // failure turns a region's answer about one subject into an answer for operators; nil: the subject does not fail.

@@ -32,10 +32,16 @@ var static embed.FS
 // around it, no form that leaves it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// Sampled is the part of the admin API that is sampled.
+type Sampled interface {
+	Members(context.Context, *adminv1.MembersRequest) (*adminv1.MembersResponse, error)
+	Shards(context.Context, *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error)
+}
+
 // Config holds the dependencies and settings of a dashboard.
 type Config struct {
 	// Admin is sampled while at least one page is open.
-	Admin adminv1.Admin
+	Admin Sampled
 	// API serves the admin API as the management listener does, and checks who calls.
 	API http.Handler
 	// CheckToken returns an error if a request does not have a management token that is known.

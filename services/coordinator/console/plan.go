@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -24,11 +24,11 @@ const (
 
 // Plan returns the moves that a plan would make. Only its input is copied in the loop. One plan is made at a time:
 // all of them together take as much of a processor as one.
-func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.PlanResponse, error) {
+func (a *API) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.PlanResponse, error) {
 	q := coordinator.PlanQuery{Type: sharding.EntityType(req.Type), Without: req.Without}
 	if req.Strategy != "" {
 		var err error
-		if q.Strategy, err = a.s.cfg.strategyOf(req.Strategy); err != nil {
+		if q.Strategy, err = a.cfg.Strategy(req.Strategy); err != nil {
 			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
 	}
@@ -38,22 +38,22 @@ func (a admin) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.Pla
 	timeout := cmp.Or(time.Duration(req.TimeoutMs)*time.Millisecond, planTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the plan was not ready after %v; give it more time by --timeout, or plan for one type by --type", timeout))
 	defer cancel()
-	if !a.s.proposing.TryLock() {
+	if !a.proposing.TryLock() {
 		return nil, twirp.NewError(twirp.Aborted, "a plan is being made for somebody else; ask again in a moment")
 	}
 	p, err := a.propose(ctx, q)
 	if err != nil {
-		a.s.proposing.Unlock()
+		a.proposing.Unlock()
 		return nil, err
 	}
-	return compute(ctx, p, a.s.proposing.Unlock)
+	return compute(ctx, p, a.proposing.Unlock)
 }
 
 // propose asks the core what a plan is made from.
-func (a admin) propose(ctx context.Context, q coordinator.PlanQuery) (p coordinator.Proposal, err error) {
-	err = a.s.lookActive(ctx, func() (err error) {
-		if p, err = a.s.core.Propose(q); err != nil {
-			return refusal(err)
+func (a *API) propose(ctx context.Context, q coordinator.PlanQuery) (p coordinator.Proposal, err error) {
+	err = a.cfg.LookActive(ctx, func(core Core) (err error) {
+		if p, err = core.Propose(q); err != nil {
+			return Refusal(err)
 		}
 		return nil
 	})

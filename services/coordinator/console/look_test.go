@@ -1,25 +1,51 @@
-package server
+package console
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// commit has the journal of a coordinator do operations, all of which must hold.
-func (r *running) commit(ops ...journal.Op) {
-	r.t.Helper()
+// stored is a journal of a test.
+type stored struct {
+	StoredForms
+	t       *testing.T
+	journal *journal.Journal
+}
+
+func openJournal(t *testing.T) stored {
+	t.Helper()
+	j, err := journal.Open(t.Context(), memory.New(journal.DefaultConfig()), journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	return stored{StoredForms{Journal: j, Log: slog.New(slog.DiscardHandler)}, t, j}
+}
+
+func (s stored) close() {
+	s.t.Helper()
+	if err := s.journal.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// commit has the journal do operations, all of which must hold.
+func (s stored) commit(ops ...journal.Op) {
+	s.t.Helper()
 	results := make(chan journal.Result, len(ops))
 	for _, op := range ops {
-		r.server.journal.Submit(op, func(res journal.Result) { results <- res })
+		s.journal.Submit(op, func(res journal.Result) { results <- res })
 	}
 	for range ops {
 		if res := <-results; res.Verdict != sharding.Durable {
-			r.t.Fatalf("%+v", res)
+			s.t.Fatalf("%+v", res)
 		}
 	}
 }
@@ -27,9 +53,7 @@ func (r *running) commit(ops ...journal.Op) {
 // TestFindForms: the entities of all pages are found, those of other shards are not read, and
 // reading ends when there is nothing left to find.
 func TestFindForms(t *testing.T) {
-	noneLeft(t)
-	addr := freeAddr(t)
-	r := start(t, t.TempDir(), addr, "static://"+addr, nil)
+	r := openJournal(t)
 	form := func(version uint16) sharding.Form {
 		return sharding.Form{Kind: sharding.FormOfEvent, Name: "added", Version: version}
 	}
@@ -60,13 +84,13 @@ func TestFindForms(t *testing.T) {
 		here += one(shardingtest.ShardOf(op.Append.Entity.ID, shards) == ask.At[0].Index)
 	}
 	found := ask.Begin()
-	n, err := r.server.findForms(t.Context(), "T", found)
+	n, err := r.findForms(t.Context(), "T", found)
 	if want := sharding.FormSet("").With(0).With(1); err != nil || n != here || found.Answer().At[0].Forms != want {
 		t.Errorf("%d entities read of %d, found %x, want %x; %v", n, here, string(found.Answer().At[0].Forms), string(want), err)
 	}
 	ask.At[0].Forms = sharding.FormSet("").With(0)
 	found = ask.Begin()
-	if n, err := r.server.findForms(t.Context(), "T", found); err != nil || n != 1 {
+	if n, err := r.findForms(t.Context(), "T", found); err != nil || n != 1 {
 		t.Errorf("%d entities read to find what the first one has; %v", n, err)
 	}
 	// Of a trimmed entity counts what a region reads: the events after its snapshot, and the form
@@ -81,21 +105,19 @@ func TestFindForms(t *testing.T) {
 	r.commit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}, journal.Op{Append: add},
 		journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: trimmed, Snapshot: journal.Snapshot{Seq: 1}, Cut: 1}})
 	found = ask.Begin()
-	n, err = r.server.findForms(t.Context(), "U", found)
+	n, err = r.findForms(t.Context(), "U", found)
 	if want := sharding.FormSet("").With(1).With(3); err != nil || n != 1 || found.Answer().At[0].Forms != want {
 		t.Errorf("%d entities read, found %x, want %x; %v", n, string(found.Answer().At[0].Forms), string(want), err)
 	}
-	r.end()
-	if _, err := r.server.findForms(t.Context(), "T", ask.Begin()); err == nil {
+	r.close()
+	if _, err := r.findForms(t.Context(), "T", ask.Begin()); err == nil {
 		t.Error("a journal that is closed is read")
 	}
 }
 
 // TestFindInputs: the timers that stand are found, and the pending sends whose answers are wanted.
 func TestFindInputs(t *testing.T) {
-	noneLeft(t)
-	addr := freeAddr(t)
-	r := start(t, t.TempDir(), addr, "static://"+addr, nil)
+	r := openJournal(t)
 	shard, e := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "e"}
 	input := func(name string) sharding.Input {
 		return sharding.Input{Command: name, Version: 1, Shape: 7, Payload: []byte("{}")}
@@ -120,11 +142,11 @@ func TestFindInputs(t *testing.T) {
 		ask.At[0].Forms = ask.At[0].Forms.With(i)
 	}
 	found := ask.Begin()
-	if err := r.server.findInputs(t.Context(), found); err != nil || found.Answer().At[0].Forms != sharding.FormSet("").With(0).With(3) {
+	if err := r.findInputs(t.Context(), found); err != nil || found.Answer().At[0].Forms != sharding.FormSet("").With(0).With(3) {
 		t.Errorf("found %x of %v, %v", string(found.Answer().At[0].Forms), names, err)
 	}
-	r.end()
-	if err := r.server.findInputs(t.Context(), ask.Begin()); err == nil {
+	r.close()
+	if err := r.findInputs(t.Context(), ask.Begin()); err == nil {
 		t.Error("a journal that is closed is read")
 	}
 }

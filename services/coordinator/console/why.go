@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
@@ -25,7 +26,7 @@ const (
 )
 
 // Why explains the place of a shard. The stored explanations are read on request.
-func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
+func (a *API) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
 	limit := int(req.Limit)
 	if limit == 0 {
 		limit = whyExplanations
@@ -36,22 +37,22 @@ func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRe
 	out := &adminv1.WhyResponse{}
 	var id sharding.ShardID
 	var waiting [][]byte
-	err := a.s.lookActive(ctx, func() (err error) {
-		out.Term = uint32(a.s.core.ActiveTerm())
-		waiting, out.Dropped = a.s.explanations.Waiting()
+	err := a.cfg.LookActive(ctx, func(core Core) (err error) {
+		out.Term = uint32(core.ActiveTerm())
+		waiting, out.Dropped = a.cfg.Waiting()
 		if req.Type != "" {
-			id, err = a.aboutShard(req, out)
+			id, err = aboutShard(core, req, out)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	records, err := a.s.explanationRecords(ctx)
+	records, err := a.explanationRecords(ctx)
 	if err != nil {
-		out.Unread = a.s.reason(err, a.s.cfg.QueryTimeout)
+		out.Unread = a.reason(err, a.cfg.QueryTimeout)
 	}
-	kept := decodeExplanations(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
+	kept := DecodeExplanations(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
 	if out.More = len(kept) > limit; out.More {
 		kept = kept[1:]
 	}
@@ -65,12 +66,12 @@ func (a admin) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRe
 }
 
 // aboutShard writes where a shard is, and returns which one is meant.
-func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sharding.ShardID, error) {
+func aboutShard(core Core, req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sharding.ShardID, error) {
 	id := sharding.ShardID{Type: sharding.EntityType(req.Type), Index: req.Index}
-	v, desc := a.s.core.Shard(id)
+	v, desc := core.Shard(id)
 	shards := desc.Shards
 	if shards == 0 {
-		view := a.s.core.View()
+		view := core.View()
 		_, err := typeOf(&view, id.Type)
 		return id, err
 	}
@@ -83,7 +84,7 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 		if key := desc.Rule.Key(entity.ID); key != string(entity.ID) {
 			out.ShardKey = key
 		}
-		v, _ = a.s.core.Shard(id)
+		v, _ = core.Shard(id)
 	}
 	if id.Index >= shards {
 		return id, twirp.NewErrorf(twirp.NotFound, "type %s has %d shards, 0 to %d; roost shard show finds the shard of an entity", req.Type, shards, shards-1)
@@ -100,16 +101,16 @@ func (a admin) aboutShard(req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sh
 
 // explanationRecords reads the stored explanations. It is called outside the loop. One caller at a time reads: all of
 // them together take as much memory as one.
-func (s *Server) explanationRecords(ctx context.Context) ([]sharding.Record, error) {
+func (a *API) explanationRecords(ctx context.Context) ([]sharding.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTime)
 	defer cancel()
 	select {
-	case s.readingExplanations <- struct{}{}:
-		defer func() { <-s.readingExplanations }()
+	case a.readingExplanations <- struct{}{}:
+		defer func() { <-a.readingExplanations }()
 	case <-ctx.Done():
 		return nil, errors.New("others ask as well; ask again in a moment")
 	}
-	l, err := s.journal.Load(ctx, journal.LoadRequest{Entity: explanationEntity, Shard: streamShard, Background: true})
+	l, err := a.cfg.Journal().Load(ctx, journal.LoadRequest{Entity: wire.DecisionsEntity, Shard: sharding.ShardID{Type: wire.FactsEntity.Type}, Background: true})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("that took longer than %v", whyTime)
 	}
@@ -120,12 +121,12 @@ func wireShard(d *coordinatorv1.Decision) sharding.ShardID {
 	return sharding.ShardID{Type: sharding.EntityType(d.GetShard().GetType()), Index: d.GetShard().GetIndex()}
 }
 
-func toDecision(d keptExplanation) *adminv1.Decision {
+func toDecision(d StoredExplanation) *adminv1.Decision {
 	of := wireShard(d.Decision)
 	out := &adminv1.Decision{
 		Term: d.Term, N: d.N, AtUnixMs: d.AtUnixMs, Kind: coordinator.ExplanationKind(min(d.Kind, 255)).String(), Type: string(of.Type), Index: of.Index,
 		From: d.From, To: d.To, Cause: sharding.Cause(min(d.Cause, 255)).String(), Strategy: d.Strategy, Request: d.Request, By: d.By, Reason: d.Reason,
-		Moves: d.Moves, Begun: d.Begun, Chosen: toWeighedRegion(d.Chosen), Unlisted: d.Unlisted, Unweighed: d.Unweighed, Dropped: d.dropped,
+		Moves: d.Moves, Begun: d.Begun, Chosen: toWeighedRegion(d.Chosen), Unlisted: d.Unlisted, Unweighed: d.Unweighed, Dropped: d.Dropped,
 	}
 	if d.Epoch != 0 {
 		out.Epoch = sharding.Epoch(d.Epoch).String()

@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"context"
@@ -30,8 +30,8 @@ const (
 
 // Entity returns everything known about one entity. It queries the entity's region and the journal concurrently. If
 // one of them does not answer, the response reports so, and has the data of the other.
-func (a admin) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1.EntityResponse, error) {
-	timeout, err := a.s.patience(req.TimeoutMs)
+func (a *API) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1.EntityResponse, error) {
+	timeout, err := a.patience(req.TimeoutMs)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func (a admin) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	case req.Records > listMost:
 		return nil, twirp.NewErrorf(twirp.InvalidArgument, "records is %d, must be at most %d; go on with before", req.Records, listMost)
-	case (req.Payloads || req.State) && !a.s.cfg.ShowPayloads:
+	case (req.Payloads || req.State) && !a.cfg.ShowPayloads:
 		return nil, twirp.NewError(twirp.PermissionDenied, "this cluster does not show what entities store; set coordinator.show_payloads to allow it, and region.show_payloads for the state")
 	}
 	w, err := a.beginListing(ctx, req.Type, req.Id, "", entityRows)
 	if err != nil {
 		return nil, err
 	}
-	q := &entityQuestion{admin: a, of: of, req: req, w: &w, o: ownedOf(w.view), timeout: timeout, out: &adminv1.EntityResponse{MayShowPayloads: a.s.cfg.ShowPayloads, MayTryCommands: a.s.cfg.TryCommands}}
+	q := &entityQuestion{API: a, of: of, req: req, w: &w, o: ownedOf(w.view), timeout: timeout, out: &adminv1.EntityResponse{MayShowPayloads: a.cfg.ShowPayloads, MayTryCommands: a.cfg.TryCommands}}
 	q.place()
 	parts := []func(context.Context){q.askMemory}
 	if req.State {
@@ -70,7 +70,7 @@ func (a admin) Entity(ctx context.Context, req *adminv1.EntityRequest) (*adminv1
 
 // entityQuestion collects the data about an entity.
 type entityQuestion struct {
-	admin
+	*API
 	of      sharding.Entity
 	req     *adminv1.EntityRequest
 	w       *wanted
@@ -122,8 +122,8 @@ func (q *entityQuestion) askMemory(ctx context.Context) {
 		return
 	}
 	regions := []asked{{q.owner.Owner, q.o.name(q.owner.Owner)}}
-	answers, silent := askWithin(ctx, q.s, q.timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, _ int) (*inspectionv1.EntityResponse, error) {
-		return c.Entity(ctx, &inspectionv1.EntityRequest{Cluster: q.s.cfg.ClusterName, To: uint64(regions[0].node.UID), Type: q.req.Type, Id: q.req.Id})
+	answers, silent := askWithin(ctx, q.API, q.timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, _ int) (*inspectionv1.EntityResponse, error) {
+		return c.Entity(ctx, &inspectionv1.EntityRequest{Cluster: q.cfg.Cluster, To: uint64(regions[0].node.UID), Type: q.req.Type, Id: q.req.Id})
 	})
 	q.set(func(out *adminv1.EntityResponse) {
 		out.Silent = append(out.Silent, silent...)
@@ -170,8 +170,8 @@ func (q *entityQuestion) askState(ctx context.Context) {
 		q.silence("no region hosts the type, and only its code knows the state")
 		return
 	}
-	answers, silent := askWithin(ctx, q.s, q.timeout, []asked{from}, func(ctx context.Context, c inspectionv1.Inspection, _ int) (*inspectionv1.StateResponse, error) {
-		return c.State(ctx, &inspectionv1.StateRequest{Cluster: q.s.cfg.ClusterName, To: uint64(from.node.UID), Type: q.req.Type, Id: q.req.Id, Index: q.shard.Index})
+	answers, silent := askWithin(ctx, q.API, q.timeout, []asked{from}, func(ctx context.Context, c inspectionv1.Inspection, _ int) (*inspectionv1.StateResponse, error) {
+		return c.State(ctx, &inspectionv1.StateRequest{Cluster: q.cfg.Cluster, To: uint64(from.node.UID), Type: q.req.Type, Id: q.req.Id, Index: q.shard.Index})
 	})
 	q.set(func(out *adminv1.EntityResponse) {
 		for _, s := range silent {
@@ -189,7 +189,7 @@ func (q *entityQuestion) readRecords(ctx context.Context) {
 	// Without records the head is wanted all the same.
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	h, err := q.s.journal.History(ctx, journal.HistoryRequest{Entity: q.of, Before: q.req.Before, Limit: max(1, int(q.req.Records)), Bytes: maxShownRecords})
+	h, err := q.cfg.Journal().History(ctx, journal.HistoryRequest{Entity: q.of, Before: q.req.Before, Limit: max(1, int(q.req.Records)), Bytes: maxShownRecords})
 	if err != nil {
 		q.broken("its records cannot be read", err)
 		return
@@ -254,7 +254,7 @@ func (q *entityQuestion) readSends(ctx context.Context) {
 func (q *entityQuestion) readRemembered(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	l, err := q.s.journal.Load(ctx, journal.LoadRequest{Entity: q.of, Shard: q.shard, LookupOnly: true, Wakes: true, Background: true})
+	l, err := q.cfg.Journal().Load(ctx, journal.LoadRequest{Entity: q.of, Shard: q.shard, LookupOnly: true, Wakes: true, Background: true})
 	if err != nil {
 		q.broken("whether it is remembered cannot be read", err)
 		return

@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -21,8 +21,8 @@ import (
 const slowDefault = 100
 
 // Slow asks the gateways and the regions for the slowest commands.
-func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.SlowResponse, error) {
-	timeout, err := a.s.patience(req.TimeoutMs)
+func (a *API) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.SlowResponse, error) {
+	timeout, err := a.patience(req.TimeoutMs)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 	var ofRegions []*inspectionv1.SlowResponse
 	var both sync.WaitGroup
 	both.Go(func() {
-		ofRegions, out.SilentRegions = askWithin(ctx, a.s, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, i int) (*inspectionv1.SlowResponse, error) {
+		ofRegions, out.SilentRegions = askWithin(ctx, a, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, i int) (*inspectionv1.SlowResponse, error) {
 			return c.Slow(ctx, a.slowOf(regions[i].node, limit))
 		})
 	})
@@ -48,8 +48,8 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 	both.Wait()
 	for i, g := range v.Gateways {
 		if reasons[i] != nil {
-			reason := a.s.reason(reasons[i], timeout)
-			if a.s.outOfReach(&v.Gateways[i]) == nil {
+			reason := a.reason(reasons[i], timeout)
+			if a.outOfReach(&v.Gateways[i]) == nil {
 				reason += " (asked at its " + node.GatewayPlace(g.Peers, g.Management) + ")"
 			}
 			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: reason})
@@ -79,28 +79,28 @@ func (a admin) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slo
 }
 
 // slowOf is the question to one process.
-func (a admin) slowOf(to sharding.NodeID, limit uint32) *inspectionv1.SlowRequest {
-	return &inspectionv1.SlowRequest{Cluster: a.s.cfg.ClusterName, To: uint64(to.UID), Limit: limit}
+func (a *API) slowOf(to sharding.NodeID, limit uint32) *inspectionv1.SlowRequest {
+	return &inspectionv1.SlowRequest{Cluster: a.cfg.Cluster, To: uint64(to.UID), Limit: limit}
 }
 
 // slowOfGateways returns the answer of each gateway, or why there is none.
-func (a admin) slowOfGateways(ctx context.Context, timeout time.Duration, gateways []coordinator.GatewayView, limit uint32) ([]*inspectionv1.SlowResponse, []error) {
+func (a *API) slowOfGateways(ctx context.Context, timeout time.Duration, gateways []coordinator.GatewayView, limit uint32) ([]*inspectionv1.SlowResponse, []error) {
 	plain := &http.Client{Transport: bounded.Limits{Body: maxSlowAnswer}.Transport(managementTransport())}
 	defer plain.CloseIdleConnections()
 	answers := make([]*inspectionv1.SlowResponse, len(gateways))
 	return answers, eachWithin(ctx, timeout, len(gateways), func(ctx context.Context, i int) (err error) {
-		if err := a.s.outOfReach(&gateways[i]); err != nil {
+		if err := a.outOfReach(&gateways[i]); err != nil {
 			return err
 		}
-		client, url := a.s.peers.ReachGateway(gateways[i].Peers, gateways[i].Management, plain)
+		client, url := a.cfg.Peers.ReachGateway(gateways[i].Peers, gateways[i].Management, plain)
 		answers[i], err = inspectionv1.NewGatewayInspectionProtobufClient(url, client).Slow(ctx, a.slowOf(gateways[i].Node, limit))
 		return err
 	})
 }
 
 // outOfReach returns why this process cannot ask a gateway; nil if it can.
-func (s *Server) outOfReach(g *coordinator.GatewayView) error {
-	return node.GatewayOutOfReach(s.self.Addr, g.Node.Addr, g.Peers, g.Management)
+func (a *API) outOfReach(g *coordinator.GatewayView) error {
+	return node.GatewayOutOfReach(a.cfg.Self.Addr, g.Node.Addr, g.Peers, g.Management)
 }
 
 // maxSlowAnswer is the longest answer of a gateway: 1,000 commands with the longest names.

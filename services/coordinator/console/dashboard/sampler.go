@@ -30,7 +30,7 @@ const (
 // sampler samples the admin API while at least one page is open. A page that cannot follow is sent the
 // newest sample only: nothing is queued for it.
 type sampler struct {
-	admin adminv1.Admin
+	admin Sampled
 	every time.Duration
 
 	mu      sync.Mutex

@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -17,16 +17,16 @@ const topDefault = 10
 
 // Top asks all regions which of their shards and entities take most, and lists the heaviest of all. Nothing of it is
 // known to the core, which only lists the regions and the owners of the listed shards.
-func (a admin) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopResponse, error) {
+func (a *API) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopResponse, error) {
 	shards, entities := min(req.Shards, listMost), min(req.Entities, listMost)
 	if shards+entities == 0 {
 		shards, entities = topDefault, topDefault
 	}
 	var regions []asked
-	err := a.s.lookActive(ctx, func() error {
-		hosts, err := a.s.core.Hosts(sharding.EntityType(req.Type))
+	err := a.cfg.LookActive(ctx, func(core Core) error {
+		hosts, err := core.Hosts(sharding.EntityType(req.Type))
 		if err != nil {
-			return refusal(err)
+			return Refusal(err)
 		}
 		for _, r := range hosts {
 			regions = append(regions, asked{r.Node, r.Name})
@@ -36,17 +36,17 @@ func (a admin) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopRe
 	if err != nil {
 		return nil, err
 	}
-	answers, silent := ask(ctx, a.s, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.HotResponse, error) {
+	answers, silent := ask(ctx, a, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.HotResponse, error) {
 		return c.Hot(ctx, &inspectionv1.HotRequest{
-			Cluster: a.s.cfg.ClusterName, To: uint64(regions[region].node.UID), Type: req.Type, Shards: shards, Entities: entities,
+			Cluster: a.cfg.Cluster, To: uint64(regions[region].node.UID), Type: req.Type, Shards: shards, Entities: entities,
 		})
 	})
 	out := &adminv1.TopResponse{Silent: silent}
-	err = a.s.look(ctx, func() error {
+	err = a.cfg.Look(ctx, func(core Core) error {
 		for i, res := range answers {
 			if res != nil {
 				out.Regions++
-				a.addHot(out, regions[i], req.Type, res.Shards[:min(int(shards), len(res.Shards))], res.Entities[:min(int(entities), len(res.Entities))])
+				addHot(core, out, regions[i], req.Type, res.Shards[:min(int(shards), len(res.Shards))], res.Entities[:min(int(entities), len(res.Entities))])
 			}
 		}
 		return nil
@@ -62,8 +62,7 @@ func (a admin) Top(ctx context.Context, req *adminv1.TopRequest) (*adminv1.TopRe
 
 // addHot lists what a region has answered, in the loop. A region is believed only about shards that it
 // owns, and their entities: a shard that has just moved is listed once.
-func (a admin) addHot(out *adminv1.TopResponse, r asked, typ string, shards []*inspectionv1.HotShard, entities []*inspectionv1.HotEntity) {
-	core := a.s.core
+func addHot(core Core, out *adminv1.TopResponse, r asked, typ string, shards []*inspectionv1.HotShard, entities []*inspectionv1.HotEntity) {
 	for _, x := range shards {
 		id := sharding.ShardID{Type: sharding.EntityType(x.GetType()), Index: x.GetIndex()}
 		if core.OwnerOf(id) != r.node || typ != "" && typ != x.Type {

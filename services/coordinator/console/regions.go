@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 )
 
 // Regions queries all regions about the contents of their memory. It decides nothing.
-func (a admin) Regions(ctx context.Context, req *adminv1.RegionsRequest) (*adminv1.RegionsResponse, error) {
-	timeout, err := a.s.patience(req.TimeoutMs)
+func (a *API) Regions(ctx context.Context, req *adminv1.RegionsRequest) (*adminv1.RegionsResponse, error) {
+	timeout, err := a.patience(req.TimeoutMs)
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func (a admin) Regions(ctx context.Context, req *adminv1.RegionsRequest) (*admin
 		}
 	}
 	regions = sortAsked(regions)
-	answers, silent := askWithin(ctx, a.s, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.ShardsResponse, error) {
-		return c.Shards(ctx, &inspectionv1.ShardsRequest{Cluster: a.s.cfg.ClusterName, To: uint64(regions[region].node.UID), Type: req.Type})
+	answers, silent := askWithin(ctx, a, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.ShardsResponse, error) {
+		return c.Shards(ctx, &inspectionv1.ShardsRequest{Cluster: a.cfg.Cluster, To: uint64(regions[region].node.UID), Type: req.Type})
 	})
 	out := &adminv1.RegionsResponse{Silent: silent}
 	for i, res := range answers {
@@ -78,8 +78,8 @@ func sortAsked(all []asked) []asked {
 }
 
 // ShardStates lists shards with what their owners have in memory.
-func (a admin) ShardStates(ctx context.Context, req *adminv1.ShardStatesRequest) (*adminv1.ShardStatesResponse, error) {
-	timeout, err := a.s.patience(req.TimeoutMs)
+func (a *API) ShardStates(ctx context.Context, req *adminv1.ShardStatesRequest) (*adminv1.ShardStatesResponse, error) {
+	timeout, err := a.patience(req.TimeoutMs)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func (a admin) ShardStates(ctx context.Context, req *adminv1.ShardStatesRequest)
 		regions = append(regions, asked{n, o.name(n)})
 	}
 	regions = sortAsked(regions)
-	answers, silent := askWithin(ctx, a.s, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.ShardsResponse, error) {
-		q := &inspectionv1.ShardsRequest{Cluster: a.s.cfg.ClusterName, To: uint64(regions[region].node.UID), Type: req.Type, Limit: listMost}
+	answers, silent := askWithin(ctx, a, timeout, regions, func(ctx context.Context, c inspectionv1.Inspection, region int) (*inspectionv1.ShardsResponse, error) {
+		q := &inspectionv1.ShardsRequest{Cluster: a.cfg.Cluster, To: uint64(regions[region].node.UID), Type: req.Type, Limit: listMost}
 		if at := w.after.Shard; at.Type != "" {
 			q.After = &inspectionv1.ShardPosition{Type: string(at.Type), Index: at.Index}
 		}

@@ -1,4 +1,4 @@
-package server
+package console
 
 import (
 	"cmp"
@@ -28,34 +28,34 @@ type examined struct {
 }
 
 // Examine asks all members and all gateways how they are set up, and lists what is unsafe or unwise.
-func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1.ExamineResponse, error) {
+func (a *API) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1.ExamineResponse, error) {
 	v, err := a.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var list []examined
-	members := a.s.agent.Members()
+	members := a.cfg.Members.Members()
 	for i := range members.Members {
 		m := &members.Members[i]
 		if role := roleOf(m); role != "" && m.Status != gossip.Down && m.Status != gossip.Removed {
-			client, url := a.s.peers.Reach(member.IdentityOf(m.Name, m.Roles).Roles, m.Node.Addr)
+			client, url := a.cfg.Peers.Reach(member.IdentityOf(m.Name, m.Roles).Roles, m.Node.Addr)
 			list = append(list, examined{role, m.Name, m.Zone, uint64(m.Node.UID), inspectionv1.NewObserverProtobufClient(url, client), nil})
 		}
 	}
 	plain := &http.Client{Transport: bounded.Limits{Body: maxDescription}.Transport(&http.Transport{DisableKeepAlives: true})}
 	for i := range v.Gateways {
 		g := &v.Gateways[i]
-		client, url := a.s.peers.ReachGateway(g.Peers, g.Management, plain)
-		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient(url, client), a.s.outOfReach(g)})
+		client, url := a.cfg.Peers.ReachGateway(g.Peers, g.Management, plain)
+		list = append(list, examined{"gateway", g.Node.Addr, "", uint64(g.Node.UID), inspectionv1.NewObserverProtobufClient(url, client), a.outOfReach(g)})
 	}
-	ev := a.s.describeAll(ctx, list)
-	ev.Active = a.s.name
-	if err := a.s.look(ctx, func() error {
-		if e := a.s.core.FactsMissing(); e != (sharding.Entity{}) {
+	ev := a.describeAll(ctx, list)
+	ev.Active = a.cfg.Name
+	if err := a.cfg.Look(ctx, func(core Core) error {
+		if e := core.FactsMissing(); e != (sharding.Entity{}) {
 			ev.FactsMissing = e.String()
 		}
-		ev.RowsDeleted, ev.RowsDeletedAgo = a.s.rowsDeleted()
-		for _, q := range a.s.core.Quarantine() {
+		ev.RowsDeleted, ev.RowsDeletedAgo = RowsDeleted(core)
+		for _, q := range core.Quarantine() {
 			if q.State == coordinator.Quarantined {
 				ev.Quarantined = append(ev.Quarantined, q.Entity.String())
 			} else {
@@ -66,7 +66,7 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 	}); err != nil {
 		return nil, err
 	}
-	a.s.addPlacement(ev, &v)
+	a.addPlacement(ev, &v)
 	if err := a.loads(ctx, ev, names(&v)); err != nil {
 		return nil, err
 	}
@@ -74,10 +74,10 @@ func (a admin) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1
 }
 
 // addPlacement adds what this coordinator knows of shards, of the rollout and of lost regions.
-func (s *Server) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
+func (a *API) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
 	for i := range v.Unreadable {
 		u := &v.Unreadable[i]
-		ev.Unreadable = append(ev.Unreadable, checkup.Unreadable{Type: string(u.Type), Shards: len(u.Shards), Reason: unreadableNow(coordinator.UnreadableNow(*u))})
+		ev.Unreadable = append(ev.Unreadable, checkup.Unreadable{Type: string(u.Type), Shards: len(u.Shards), Reason: UnreadableNow(coordinator.UnreadableNow(*u))})
 	}
 	ev.Homeless = v.HomelessAll
 	if len(v.Homeless) > 0 {
@@ -87,7 +87,7 @@ func (s *Server) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
 		ev.Rollout, ev.RolloutStill = v.Rollout.Target, v.Rollout.Still
 	}
 	now := time.Now()
-	for _, l := range s.agent.Losses() {
+	for _, l := range a.cfg.Members.Losses() {
 		if l.Member.HasRole("region") {
 			ev.Lost = append(ev.Lost, checkup.Lost{Name: l.Member.Name, Ago: now.Sub(l.At), Reason: l.Reason})
 		}
@@ -95,13 +95,13 @@ func (s *Server) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
 }
 
 // loads adds what regions have reported of their loads.
-func (a admin) loads(ctx context.Context, ev *checkup.Evidence, names map[sharding.NodeID]string) error {
-	weights := a.s.cfg.Allocation.Weights()
-	return a.s.look(ctx, func() error {
-		for _, s := range a.s.core.MostLoaded(weights, checkup.HotShard) {
+func (a *API) loads(ctx context.Context, ev *checkup.Evidence, names map[sharding.NodeID]string) error {
+	weights := a.cfg.Weights
+	return a.cfg.Look(ctx, func(core Core) error {
+		for _, s := range core.MostLoaded(weights, checkup.HotShard) {
 			ev.Shards = append(ev.Shards, checkup.LoadedShard{Shard: s.Shard.String(), Region: cmp.Or(names[s.Owner], s.Owner.Addr), Load: s.Cost})
 		}
-		for _, r := range a.s.core.View().Regions {
+		for _, r := range core.View().Regions {
 			if r.LoadReported {
 				ev.Regions++
 				ev.Load += weights.Cost(r.Load)
@@ -121,14 +121,14 @@ func roleOf(m *gossip.MemberView) string {
 }
 
 // describeAll asks processes how they are set up, all at once, within coordinator.query_timeout.
-func (s *Server) describeAll(ctx context.Context, list []examined) *checkup.Evidence {
+func (a *API) describeAll(ctx context.Context, list []examined) *checkup.Evidence {
 	answers := make([]checkup.Process, len(list))
-	reasons := eachWithin(ctx, s.cfg.QueryTimeout, len(list), func(ctx context.Context, i int) error {
+	reasons := eachWithin(ctx, a.cfg.QueryTimeout, len(list), func(ctx context.Context, i int) error {
 		if list[i].outOfReach != nil {
 			return list[i].outOfReach
 		}
 		began := time.Now()
-		p, err := list[i].client.Describe(ctx, &inspectionv1.DescribeRequest{Cluster: s.cfg.ClusterName, To: list[i].uid})
+		p, err := list[i].client.Describe(ctx, &inspectionv1.DescribeRequest{Cluster: a.cfg.Cluster, To: list[i].uid})
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (s *Server) describeAll(ctx context.Context, list []examined) *checkup.Evid
 	ev := &checkup.Evidence{}
 	for i, err := range reasons {
 		if err != nil {
-			ev.Silent = append(ev.Silent, checkup.Silent{Role: list[i].role, Name: list[i].name, Reason: s.reason(err, s.cfg.QueryTimeout)})
+			ev.Silent = append(ev.Silent, checkup.Silent{Role: list[i].role, Name: list[i].name, Reason: a.reason(err, a.cfg.QueryTimeout)})
 			continue
 		}
 		ev.Processes = append(ev.Processes, answers[i])
@@ -157,4 +157,17 @@ func clockOffset(read, from, to time.Time) time.Duration {
 		return read.Sub(from)
 	}
 	return 0
+}
+
+// deletedShown bounds the time that readiness and "roost cluster doctor" report deleted rows: long enough for an operator to
+// see it after the take-over, which takes seconds.
+const deletedShown = time.Hour
+
+// RowsDeleted describes rows of the coordinators that were deleted from the journal lately; "": none.
+func RowsDeleted(core Core) (what string, ago time.Duration) {
+	what, at := core.Deleted()
+	if ago = time.Since(at); what == "" || ago > deletedShown {
+		return "", 0
+	}
+	return what, ago
 }
