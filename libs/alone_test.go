@@ -19,7 +19,7 @@ var alone = map[string][]string{
 	"gossip/agent": {
 		"github.com/cespare/xxhash/v2", "github.com/twitchtv/twirp", "google.golang.org/protobuf",
 		"libs/bounded", "libs/errornumber", "libs/gossip", "libs/loop", "libs/mutant", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock",
-		"proto/roost/admin/v1", "proto/roost/cluster/v1",
+		"proto/roost/admin/v1/membership", "proto/roost/cluster/v1",
 	},
 }
 

@@ -48,8 +48,7 @@ func TestHouse(t *testing.T) {
 			"control":        {"libs/sharding", "libs/latency", "libs/mutant"},
 			"control/wire":   {"libs/control", "libs/sharding", "libs/latency", "proto/..."},
 			"factstream":     {"libs/control/wire", "libs/control", "libs/mutant", "libs/sharding", "proto/..."},
-			"diagnosis":      {"libs/sharding", "proto/..."},
-			"checkup":        {"proto/..."},
+			"diagnosis":      {"libs/bounded", "libs/control", "libs/sharding", "proto/roost/admin/v1/diagnosis", "proto/roost/inspection/v1"},
 			"servertest":     {},
 			"scenariotest":   {},
 			"testbin":        {},
@@ -66,9 +65,10 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream", "setting",
+			"sharding", "vclock", "phi", "latency", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "heavyhitters", "routetable", "turn", "wakeup", "purge", "outbox", "replies", "router", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "factstream", "setting",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "checkup", "factstream", "setting"},
+		Impure:   []string{"diagnosis/describe.go", "diagnosis/explain.go", "diagnosis/observer.go"},
+		Undriven: []string{"sharding", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "diagnosis", "factstream", "setting"},
 	})
 }

@@ -9,14 +9,13 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/conn", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/setting", "libs/sharding"},
+			".":          {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/conn", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/setting", "libs/sharding", "proto/roost/inspection/v1"},
 			"auth":       {"libs/node/watchfile", "libs/setting", "libs/sharding"},
 			"watchfile":  {},
 			"histogram":  {},
 			"otlpgrpc":   {"libs/node"},
 			"slowest":    {"libs/sharding", "proto/..."},
 			"member":     {"libs/bootstrap", "libs/control", "libs/discovery/...", "libs/gossip/...", "libs/node", "libs/setting", "libs/sharding", "libs/splitbrain"},
-			"observe":    {"libs/bounded", "libs/control", "libs/diagnosis", "libs/node", "libs/sharding", "proto/..."},
 			"progress":   {},
 			"controlrpc": {"libs/control", "libs/control/wire", "libs/node", "libs/sharding", "proto/..."},
 		},

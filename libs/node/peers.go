@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/conn"
+	"github.com/roost-cluster/roost/libs/control"
 )
 
 // Members are the roles of those who are members of the cluster.

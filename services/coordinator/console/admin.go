@@ -11,7 +11,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -50,8 +49,10 @@ func (a *API) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1.
 }
 
 func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID, weights allocation.Weights) *adminv1.Member {
-	out := agent.ToAdmin(m)
-	out.Active = m.Node == self
+	out := &adminv1.Member{
+		Name: m.Name, Roles: m.Roles, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe, Active: m.Node == self,
+		Addr: m.Node.Addr, Uid: fmt.Sprintf("%x", uint64(m.Node.UID)), Zone: m.Zone, AppVersion: m.Version,
+	}
 	for i := range v.Regions {
 		if r := &v.Regions[i]; r.Node == m.Node {
 			out.Shards, out.Draining, out.Capacity, out.Cordoned = uint32(r.Shards), r.Draining, r.Capacity, r.Cordoned

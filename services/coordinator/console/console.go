@@ -11,12 +11,11 @@ package console
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -56,12 +55,6 @@ type Members interface {
 	Losses() []agent.Loss
 }
 
-// Peers connects to other processes. *node.Peers implements it.
-type Peers interface {
-	Reach(roles control.Role, addr string) (client *http.Client, url string)
-	ReachGateway(peers, management string, plain *http.Client) (client *http.Client, url string)
-}
-
 // Config holds the settings and dependencies of the console.
 type Config struct {
 	Cluster string
@@ -77,7 +70,7 @@ type Config struct {
 
 	Log     *slog.Logger
 	Members Members
-	Peers   Peers
+	Peers   diagnosis.Peers
 	// Journal returns the journal. It is called only after the loop has run.
 	Journal func() Journal
 	// Look runs f inside the coordinator's loop, and returns its error. LookActive does so only at the active

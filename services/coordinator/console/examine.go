@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/checkup"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -70,14 +70,18 @@ func (a *API) Examine(ctx context.Context, _ *adminv1.ExamineRequest) (*adminv1.
 	if err := a.loads(ctx, ev, names(&v)); err != nil {
 		return nil, err
 	}
-	return &adminv1.ExamineResponse{Advice: checkup.Examine(ev), Processes: uint32(len(ev.Processes))}, nil
+	out := &adminv1.ExamineResponse{Processes: uint32(len(ev.Processes))}
+	for _, x := range diagnosis.Examine(ev) {
+		out.Advice = append(out.Advice, &adminv1.Advice{Name: x.Name, Severity: x.Severity, Text: x.Text, Next: x.Next, Processes: x.Processes})
+	}
+	return out, nil
 }
 
 // addPlacement adds what this coordinator knows of shards, of the rollout and of lost regions.
-func (a *API) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
+func (a *API) addPlacement(ev *diagnosis.Cluster, v *coordinator.View) {
 	for i := range v.Unreadable {
 		u := &v.Unreadable[i]
-		ev.Unreadable = append(ev.Unreadable, checkup.Unreadable{Type: string(u.Type), Shards: len(u.Shards), Reason: UnreadableNow(coordinator.UnreadableNow(*u))})
+		ev.Unreadable = append(ev.Unreadable, diagnosis.UnreadableShards{Type: string(u.Type), Shards: len(u.Shards), Reason: UnreadableNow(coordinator.UnreadableNow(*u))})
 	}
 	ev.Homeless = v.HomelessAll
 	if len(v.Homeless) > 0 {
@@ -89,17 +93,17 @@ func (a *API) addPlacement(ev *checkup.Evidence, v *coordinator.View) {
 	now := time.Now()
 	for _, l := range a.cfg.Members.Losses() {
 		if l.Member.HasRole("region") {
-			ev.Lost = append(ev.Lost, checkup.Lost{Name: l.Member.Name, Ago: now.Sub(l.At), Reason: l.Reason})
+			ev.Lost = append(ev.Lost, diagnosis.LostRegion{Name: l.Member.Name, Ago: now.Sub(l.At), Reason: l.Reason})
 		}
 	}
 }
 
 // loads adds what regions have reported of their loads.
-func (a *API) loads(ctx context.Context, ev *checkup.Evidence, names map[sharding.NodeID]string) error {
+func (a *API) loads(ctx context.Context, ev *diagnosis.Cluster, names map[sharding.NodeID]string) error {
 	weights := a.cfg.Weights
 	return a.cfg.Look(ctx, func(core Core) error {
-		for _, s := range core.MostLoaded(weights, checkup.HotShard) {
-			ev.Shards = append(ev.Shards, checkup.LoadedShard{Shard: s.Shard.String(), Region: cmp.Or(names[s.Owner], s.Owner.Addr), Load: s.Cost})
+		for _, s := range core.MostLoaded(weights, diagnosis.HotShard) {
+			ev.Shards = append(ev.Shards, diagnosis.LoadedShard{Shard: s.Shard.String(), Region: cmp.Or(names[s.Owner], s.Owner.Addr), Load: s.Cost})
 		}
 		for _, r := range core.View().Regions {
 			if r.LoadReported {
@@ -121,8 +125,8 @@ func roleOf(m *gossip.MemberView) string {
 }
 
 // describeAll asks processes how they are set up, all at once, within coordinator.query_timeout.
-func (a *API) describeAll(ctx context.Context, list []examined) *checkup.Evidence {
-	answers := make([]checkup.Process, len(list))
+func (a *API) describeAll(ctx context.Context, list []examined) *diagnosis.Cluster {
+	answers := make([]diagnosis.Setup, len(list))
 	reasons := eachWithin(ctx, a.cfg.QueryTimeout, len(list), func(ctx context.Context, i int) error {
 		if list[i].outOfReach != nil {
 			return list[i].outOfReach
@@ -133,13 +137,13 @@ func (a *API) describeAll(ctx context.Context, list []examined) *checkup.Evidenc
 			return err
 		}
 		p.Zone = list[i].zone
-		answers[i] = checkup.Process{Process: p, Clock: clockOffset(time.UnixMilli(p.NowUnixMs), began, time.Now())}
+		answers[i] = diagnosis.Setup{Process: p, Clock: clockOffset(time.UnixMilli(p.NowUnixMs), began, time.Now())}
 		return nil
 	})
-	ev := &checkup.Evidence{}
+	ev := &diagnosis.Cluster{}
 	for i, err := range reasons {
 		if err != nil {
-			ev.Silent = append(ev.Silent, checkup.Silent{Role: list[i].role, Name: list[i].name, Reason: a.reason(err, a.cfg.QueryTimeout)})
+			ev.Silent = append(ev.Silent, diagnosis.SilentProcess{Role: list[i].role, Name: list[i].name, Reason: a.reason(err, a.cfg.QueryTimeout)})
 			continue
 		}
 		ev.Processes = append(ev.Processes, answers[i])

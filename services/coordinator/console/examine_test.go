@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/checkup"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -20,7 +20,7 @@ func (nobody) Losses() []agent.Loss { return nil }
 
 // TestExaminePlacement: what the coordinator knows of shards and of the rollout is judged too.
 func TestExaminePlacement(t *testing.T) {
-	ev := &checkup.Evidence{}
+	ev := &diagnosis.Cluster{}
 	v := &coordinator.View{
 		Unreadable:  []coordinator.UnreadableShards{{Type: "T", Shards: []uint32{1, 2}, Closest: "r9", Version: "v1"}},
 		HomelessAll: 7, Homeless: []coordinator.Homeless{{Shard: sharding.ShardID{Type: "T", Index: 5}, For: time.Hour}},
@@ -28,7 +28,7 @@ func TestExaminePlacement(t *testing.T) {
 	}
 	New(Config{Members: nobody{}}).addPlacement(ev, v)
 	said := map[string]string{}
-	for _, a := range checkup.Examine(ev) {
+	for _, a := range diagnosis.Examine(ev) {
 		said[a.Name] = a.Text
 	}
 	for name, want := range map[string]string{"shard-unreadable": "2 shards of T", "shard-without-region": "7 shards are without a region, T/5 for", "rollout-unfinished": "v2"} { // order-free

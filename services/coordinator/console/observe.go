@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/node/observe"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/sharding"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -38,7 +38,7 @@ func (a *API) Observe(ctx context.Context, req *inspectionv1.ObserveRequest) (*i
 	}
 	a.describeReport(&report, c)
 	if report.Known {
-		out.Journal = observe.JournalReport(open.Report(ctx, report.Shard)).Observation()
+		out.Journal = diagnosis.JournalReport(open.Report(ctx, report.Shard)).Observation()
 	}
 	return out, nil
 }
@@ -47,7 +47,7 @@ func (a *API) Observe(ctx context.Context, req *inspectionv1.ObserveRequest) (*i
 func (a *API) describeReport(r *coordinator.ShardReport, c *inspectionv1.CoordinatorObservation) {
 	now := time.Now()
 	for _, g := range r.Gateways {
-		c.Gateways = append(c.Gateways, &inspectionv1.ObservedGateway{Addr: g.Node.Addr, Uid: uint64(g.Node.UID), Management: g.Management, Peers: g.Peers, HeardMs: observe.Heard(now, g.HeardAt)})
+		c.Gateways = append(c.Gateways, &inspectionv1.ObservedGateway{Addr: g.Node.Addr, Uid: uint64(g.Node.UID), Management: g.Management, Peers: g.Peers, HeardMs: diagnosis.Heard(now, g.HeardAt)})
 	}
 	for _, t := range r.Types {
 		c.Types = append(c.Types, string(t))
@@ -60,7 +60,7 @@ func (a *API) describeReport(r *coordinator.ShardReport, c *inspectionv1.Coordin
 	if c.TypeKnown = r.Known; !r.Known {
 		return
 	}
-	c.Row, c.SinceMs = observe.Row(r.Row), observe.Since(now, r.Since)
+	c.Row, c.SinceMs = diagnosis.Row(r.Row), diagnosis.Since(now, r.Since)
 	c.Owner, c.Next, c.Released, c.Cause = r.Region, r.Next.Name, r.Released, r.Cause.String()
 	c.NextAddr, c.NextUid, c.KeptBy = r.Successor.Addr, uint64(r.Successor.UID), r.KeptBy.Addr
 	c.Hosts, c.Usable = uint32(r.Hosts), uint32(r.Usable)
@@ -77,7 +77,7 @@ func (a *API) observeMember(n sharding.NodeID, r *coordinator.ShardReportRegion,
 		return nil
 	}
 	return &inspectionv1.ObservedMember{
-		Name: m.Name, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe, UnreachableMs: observe.Since(now, m.UnreachableSince),
+		Name: m.Name, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe, UnreachableMs: diagnosis.Since(now, m.UnreachableSince),
 		Registered: r.Registered, Journal: r.Journal.String(), Draining: r.Draining, Cordoned: r.Cordoned,
 	}
 }

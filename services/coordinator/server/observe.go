@@ -8,24 +8,23 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/observe"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
 // serveDiagnosis answers the questions of other processes, and explains entities for operators.
 func (s *Server) serveDiagnosis(n *node.Node) {
-	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(observe.NewObserver(s.cfg.ClusterName, s.self, s.console.Observe, s.describe)))
-	n.HandleManagementRead(adminv1.DiagnosisPathPrefix, http.Handler(adminv1.NewDiagnosisServer(observe.Explainer{
-		Cluster: s.cfg.ClusterName, Name: s.name, Self: s.self, Role: diagnosis.Coordinator, Peers: s.peers, Observe: s.console.Observe, Coordinators: s.otherCoordinators,
+	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(diagnosis.NewObserver(s.cfg.ClusterName, s.self, s.console.Observe, s.describe)))
+	n.HandleManagementRead(diagnosisv1.DiagnosisPathPrefix, http.Handler(diagnosisv1.NewDiagnosisServer(diagnosis.Explainer{
+		Cluster: s.cfg.ClusterName, Name: s.name, Self: s.self, Role: diagnosis.Coordinator, Peers: s.peers, OutOfReach: node.GatewayOutOfReach, Observe: s.console.Observe, Coordinators: s.otherCoordinators,
 	}.Ready())))
 }
 
 // describe returns how this coordinator is set up. It may be called before the stores are open.
 func (s *Server) describe() *inspectionv1.Process {
-	p := observe.Process(s.node, "coordinator")
+	p := s.node.Describe("coordinator")
 	var warning, unusable error
-	ctx, cancel := context.WithTimeout(s.ctx, observe.Patience)
+	ctx, cancel := context.WithTimeout(s.ctx, diagnosis.Patience)
 	defer cancel()
 	if err := s.look(ctx, func() error { // the loop runs when the stores are open
 		warning, unusable = errors.Join(s.journal.Warning(), s.journal.Failure()), s.keeper.Usable()
@@ -34,8 +33,8 @@ func (s *Server) describe() *inspectionv1.Process {
 		warning, unusable = nil, nil
 	}
 	p.ShowPayloads, p.TryCommands = s.cfg.ShowPayloads, s.cfg.TryCommands
-	observe.DescribeJournal(p, s.cfg.Journal.URL, warning)
-	observe.DescribeLease(p, s.cfg.Lease, unusable)
+	diagnosis.DescribeJournal(p, s.cfg.Journal.URL, warning, node.Disk)
+	diagnosis.DescribeLease(p, s.cfg.Lease, unusable)
 	return p
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 )
 
 // TestExplain: a coordinator explains an entity by its row, its fence and its region, which here runs a release that
@@ -17,10 +18,10 @@ import (
 func TestExplain(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
-	client := adminv1.NewDiagnosisProtobufClient("http://"+r.node.ManagementAddr(), r.client)
-	explain := func(typ, id string) *adminv1.ExplainResponse {
+	client := diagnosisv1.NewDiagnosisProtobufClient("http://"+r.node.ManagementAddr(), r.client)
+	explain := func(typ, id string) *diagnosisv1.ExplainResponse {
 		t.Helper()
-		res, err := client.Explain(t.Context(), &adminv1.ExplainRequest{Type: typ, Id: id})
+		res, err := client.Explain(t.Context(), &diagnosisv1.ExplainRequest{Type: typ, Id: id})
 		if err != nil || len(res.Findings) == 0 || len(res.Parties) == 0 {
 			t.Fatal(res, err)
 		}
@@ -34,7 +35,7 @@ func TestExplain(t *testing.T) {
 	})
 	f.serveT(t, r.addr, admin)
 	res := explain("T", "e1")
-	i := slices.IndexFunc(res.Parties, func(p *adminv1.Party) bool { return p.Role == string(diagnosis.Region) })
+	i := slices.IndexFunc(res.Parties, func(p *diagnosisv1.Party) bool { return p.Role == string(diagnosis.Region) })
 	if i < 0 || !strings.Contains(res.Parties[i].Error, "cannot be asked") || res.Findings[0].Cause != string(diagnosis.OwnerFails) {
 		t.Errorf("a region that cannot be asked: %v", res)
 	}
@@ -45,7 +46,7 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	var e twirp.Error
-	if _, err := client.Explain(t.Context(), &adminv1.ExplainRequest{Type: "T"}); !errors.As(err, &e) || e.Code() != twirp.InvalidArgument {
+	if _, err := client.Explain(t.Context(), &diagnosisv1.ExplainRequest{Type: "T"}); !errors.As(err, &e) || e.Code() != twirp.InvalidArgument {
 		t.Errorf("no entity is explained: %v", err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -33,7 +34,6 @@ import (
 	"github.com/roost-cluster/roost/libs/node/auth"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
-	"github.com/roost-cluster/roost/libs/node/observe"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -165,7 +165,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.HandlePeers(link.Path, control.Gateway|control.Region|control.Coordinator, s.links)
 	n.HandlePeers(keptPath, control.Region, giver{s})
 	n.HandlePeers(inspectionv1.InspectionPathPrefix, control.Coordinator, inspectionv1.NewInspectionServer(newInspection(s)))
-	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(observe.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
+	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(diagnosis.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
 	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, s.member.Identity, receiver{s}, s.log))
 	s.stages(n)
 	n.Reread([]string{"region.passivation"}, func() node.Configured { return new(DefaultConfig()) },

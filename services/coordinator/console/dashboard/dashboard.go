@@ -20,6 +20,7 @@ import (
 	"time"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 )
 
 // Prefix is the path below which the dashboard is served.
@@ -120,7 +121,7 @@ func (d *Dashboard) request(r *http.Request, method string) *http.Request {
 	call := r.Clone(r.Context())
 	service := adminv1.AdminPathPrefix
 	if method == explainMethod {
-		service = adminv1.DiagnosisPathPrefix
+		service = diagnosisv1.DiagnosisPathPrefix
 	}
 	call.URL.Path, call.URL.RawPath, call.URL.RawQuery = service+method, "", ""
 	call.RequestURI = call.URL.Path

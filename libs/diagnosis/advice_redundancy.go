@@ -1,4 +1,4 @@
-package checkup
+package diagnosis
 
 import (
 	"slices"
@@ -71,7 +71,7 @@ func (x *exam) oneHost() {
 
 func (x *exam) zones() {
 	regions := x.all("region")
-	if without := x.which(func(p *Process) bool { return p.Role == "region" && p.Zone == "" }); len(x.hosts("region")) > 1 && len(without) > 0 {
+	if without := x.which(func(p *Setup) bool { return p.Role == "region" && p.Zone == "" }); len(x.hosts("region")) > 1 && len(without) > 0 {
 		if len(without) == len(regions) {
 			x.say(Note, nil, "set node.zone if some of the machines can fail together", "regions run on several machines, and no node.zone is set: shards are not spread over zones")
 			return

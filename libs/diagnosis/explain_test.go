@@ -1,4 +1,4 @@
-package observe
+package diagnosis
 
 import (
 	"context"
@@ -13,10 +13,9 @@ import (
 
 	"github.com/twitchtv/twirp"
 
-	"github.com/roost-cluster/roost/libs/diagnosis"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
@@ -28,16 +27,23 @@ func process(t *testing.T, uid uint64, o Observe) (addr string) {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
+// plain reaches processes without TLS.
+type plain struct{ client *http.Client }
+
+func (p plain) Reach(_ control.Role, addr string) (*http.Client, string) {
+	return p.client, "http://" + addr
+}
+
+func (p plain) ReachGateway(_, management string, client *http.Client) (*http.Client, string) {
+	return client, "http://" + management
+}
+
 func explainer(t *testing.T, o Observe, coordinators ...string) *Explainer {
 	t.Helper()
-	cfg := node.DefaultConfig(":0")
-	peers, err := node.NewPeers(&cfg, func(error) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(peers.Close)
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
 	return Explainer{
-		Cluster: "dev", Name: "gateway-1", Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Role: diagnosis.Gateway, Peers: peers,
+		Cluster: "dev", Name: "gateway-1", Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Role: Gateway, Peers: plain{client}, OutOfReach: func(_, _, _, _ string) error { return nil },
 		Observe: o, Coordinators: func() []string { return coordinators },
 	}.Ready()
 }
@@ -66,7 +72,7 @@ func TestFollows(t *testing.T) {
 	e := explainer(t, func(context.Context, *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
 		return &inspectionv1.Observation{Name: "127.0.0.1:1", Gateway: &inspectionv1.GatewayObservation{Table: true, TypeKnown: true, Row: row, Room: 1}}, nil
 	}, standby)
-	res, err := e.Explain(t.Context(), &adminv1.ExplainRequest{Type: "Cart", Id: "anna", Stack: true})
+	res, err := e.Explain(t.Context(), &diagnosisv1.ExplainRequest{Type: "Cart", Id: "anna", Stack: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +84,7 @@ func TestFollows(t *testing.T) {
 	if strings.Join(got, ", ") != want || asked.Load() != 1 {
 		t.Errorf("%d questions to the region; asked were %q", asked.Load(), got)
 	}
-	if res.GetIndex() != 3 || res.Stack != "goroutine 1" || res.Findings[0].Cause != string(diagnosis.HandlerStuck) {
+	if res.GetIndex() != 3 || res.Stack != "goroutine 1" || res.Findings[0].Cause != string(HandlerStuck) {
 		t.Errorf("%v", res)
 	}
 }
@@ -102,19 +108,19 @@ func TestSilence(t *testing.T) {
 	})
 	for _, c := range []struct {
 		addr string
-		want diagnosis.Result
+		want Result
 		text string
 	}{
-		{deaf.Addr().String(), diagnosis.Silent, ""},
-		{gone.Addr().String(), diagnosis.Refused, ""},
-		{strings.TrimPrefix(stranger.URL, "http://"), diagnosis.Failed, "cannot be asked"},
-		{other, diagnosis.Failed, "another incarnation"},
+		{deaf.Addr().String(), Silent, ""},
+		{gone.Addr().String(), Refused, ""},
+		{strings.TrimPrefix(stranger.URL, "http://"), Failed, "cannot be asked"},
+		{other, Failed, "another incarnation"},
 	} {
 		row := &inspectionv1.ObservedRow{Owner: c.addr, Uid: 11, Epoch: 5, Phase: "serving"}
 		e := explainer(t, func(context.Context, *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
 			return &inspectionv1.Observation{Gateway: &inspectionv1.GatewayObservation{Table: true, TypeKnown: true, Row: row, Room: 1}}, nil
 		})
-		res, err := e.Explain(t.Context(), &adminv1.ExplainRequest{Type: "Cart", Id: "anna"})
+		res, err := e.Explain(t.Context(), &diagnosisv1.ExplainRequest{Type: "Cart", Id: "anna"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,10 +130,10 @@ func TestSilence(t *testing.T) {
 	}
 	// No packet comes back: that cannot be had from a listener.
 	lost := &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
-	if got := resultOf(errors.New("late"), lost, true); got != diagnosis.Unreached {
+	if got := resultOf(errors.New("late"), lost, true); got != Unreached {
 		t.Errorf("a lost connection is %s", got)
 	}
-	if got := resultOf(errors.New("tls: bad certificate"), nil, false); got != diagnosis.Failed {
+	if got := resultOf(errors.New("tls: bad certificate"), nil, false); got != Failed {
 		t.Errorf("a failed handshake is %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-package observe
+package diagnosis
 
 import (
 	"cmp"
@@ -16,10 +16,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/diagnosis"
-	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
@@ -36,14 +34,24 @@ const (
 	maxAnswer = 1 << 20
 )
 
+// Peers connects to other processes. *node.Peers implements it.
+type Peers interface {
+	Reach(roles control.Role, addr string) (client *http.Client, url string)
+	// ReachGateway is Reach for a gateway. One that has no address for peers is reached at its management listener with
+	// the client given.
+	ReachGateway(peers, management string, plain *http.Client) (client *http.Client, url string)
+}
+
 // Explainer explains entities for operators, at one coordinator or gateway.
 type Explainer struct {
 	Cluster string
 	Name    string
 	Self    sharding.NodeID
-	Role    diagnosis.Role
-	Peers   *node.Peers
-	Observe Observe
+	Role    Role
+	Peers   Peers
+	// OutOfReach returns the reason why the process at self must not query a gateway; nil: it can.
+	OutOfReach func(self, gateway, peers, management string) error
+	Observe    Observe
 	// Coordinators returns the addresses of the coordinators to ask: of the active one, or if it is not known, of all
 	// that may be active. It is not called at the active coordinator.
 	Coordinators func() []string
@@ -60,7 +68,7 @@ func (e Explainer) Ready() *Explainer {
 }
 
 // Explain finds out why a command for an entity waits or fails now.
-func (e *Explainer) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+func (e *Explainer) Explain(ctx context.Context, req *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	if err := entity.Check(); err != nil {
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
@@ -80,7 +88,7 @@ func (e *Explainer) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*
 // gathering collects the evidence for one explanation.
 type gathering struct {
 	e   *Explainer
-	req *adminv1.ExplainRequest
+	req *diagnosisv1.ExplainRequest
 
 	wait  sync.WaitGroup
 	mu    sync.Mutex // guards what follows
@@ -89,7 +97,7 @@ type gathering struct {
 }
 
 type party struct {
-	diagnosis.Party
+	Party
 	took time.Duration
 }
 
@@ -97,7 +105,7 @@ type party struct {
 // each party gets its question as soon as it is known. That takes two steps at most: the parties in the own route table
 // get the question at once, and those that the coordinator names when it has answered.
 func (g *gathering) gather(ctx context.Context) {
-	own := &party{Party: diagnosis.Party{Role: g.e.Role, Name: g.e.ownName(), Addr: g.e.Self.Addr, UID: uint64(g.e.Self.UID), Asker: true}}
+	own := &party{Party: Party{Role: g.e.Role, Name: g.e.ownName(), Addr: g.e.Self.Addr, UID: uint64(g.e.Self.UID), Asker: true}}
 	g.list, g.asked[g.e.Self.Addr] = append(g.list, own), true
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, Patience-reserve)
@@ -105,15 +113,15 @@ func (g *gathering) gather(ctx context.Context) {
 	cancel()
 	own.took = time.Since(began)
 	if err != nil {
-		own.Result, own.Error = diagnosis.Failed, text(err)
+		own.Result, own.Error = Failed, text(err)
 	} else {
-		own.Result, own.Said = diagnosis.Answered, said
+		own.Result, own.Said = Answered, said
 		own.Name = cmp.Or(said.Name, own.Name)
 	}
 	if !said.GetCoordinator().GetActive() {
 		addrs := g.e.Coordinators()
 		for _, addr := range addrs[:min(len(addrs), maxCoordinators)] {
-			g.ask(ctx, diagnosis.Coordinator, addr, addr, 0)
+			g.ask(ctx, Coordinator, addr, addr, 0)
 		}
 	}
 	g.follow(ctx, said)
@@ -122,7 +130,7 @@ func (g *gathering) gather(ctx context.Context) {
 
 // ownName returns what operators call this process. Gateways have no names.
 func (e *Explainer) ownName() string {
-	if e.Role == diagnosis.Gateway {
+	if e.Role == Gateway {
 		return e.Self.Addr
 	}
 	return e.Name
@@ -135,7 +143,7 @@ func (g *gathering) question(to uint64) *inspectionv1.ObserveRequest {
 // follow asks the parties that an answer names.
 func (g *gathering) follow(ctx context.Context, said *inspectionv1.Observation) {
 	if r := said.GetGateway().GetRow(); r.GetOwner() != "" {
-		g.ask(ctx, diagnosis.Region, r.Owner, r.Owner, r.Uid)
+		g.ask(ctx, Region, r.Owner, r.Owner, r.Uid)
 	}
 	c := said.GetCoordinator()
 	if c == nil {
@@ -143,15 +151,15 @@ func (g *gathering) follow(ctx context.Context, said *inspectionv1.Observation) 
 	}
 	if !c.Active {
 		if c.ActiveAddr != "" {
-			g.ask(ctx, diagnosis.Coordinator, c.ActiveAddr, c.ActiveAddr, 0)
+			g.ask(ctx, Coordinator, c.ActiveAddr, c.ActiveAddr, 0)
 		}
 		return
 	}
 	if r := c.Row; r.GetOwner() != "" {
-		g.ask(ctx, diagnosis.Region, r.Owner, cmp.Or(c.Owner, r.Owner), r.Uid)
+		g.ask(ctx, Region, r.Owner, cmp.Or(c.Owner, r.Owner), r.Uid)
 	}
 	if c.NextAddr != "" {
-		g.ask(ctx, diagnosis.Region, c.NextAddr, cmp.Or(c.Next, c.NextAddr), c.NextUid)
+		g.ask(ctx, Region, c.NextAddr, cmp.Or(c.Next, c.NextAddr), c.NextUid)
 	}
 	for _, gw := range c.Gateways[:min(len(c.Gateways), maxGateways)] {
 		g.askGateway(ctx, gw)
@@ -159,21 +167,21 @@ func (g *gathering) follow(ctx context.Context, said *inspectionv1.Observation) 
 }
 
 // ask asks a party at its service listener, once.
-func (g *gathering) ask(ctx context.Context, role diagnosis.Role, addr, name string, uid uint64) {
+func (g *gathering) ask(ctx context.Context, role Role, addr, name string, uid uint64) {
 	roles := control.Region
-	if role == diagnosis.Coordinator {
+	if role == Coordinator {
 		roles = control.Coordinator
 	}
 	client, url := g.e.Peers.Reach(roles, addr)
-	g.askAt(ctx, &party{Party: diagnosis.Party{Role: role, Name: name, Addr: addr, UID: uid}}, addr, url, client)
+	g.askAt(ctx, &party{Party: Party{Role: role, Name: name, Addr: addr, UID: uid}}, addr, url, client)
 }
 
 // askGateway asks a gateway at its listener for peers, or at its management listener if it has no other.
 func (g *gathering) askGateway(ctx context.Context, gw *inspectionv1.ObservedGateway) {
-	p := &party{Party: diagnosis.Party{Role: diagnosis.Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
+	p := &party{Party: Party{Role: Gateway, Name: gw.Addr, Addr: gw.Addr, UID: gw.Uid}}
 	at := cmp.Or(gw.Peers, gw.Management)
-	if err := node.GatewayOutOfReach(g.e.Self.Addr, gw.Addr, gw.Peers, gw.Management); err != nil {
-		p.Result, p.Error = diagnosis.Failed, err.Error()
+	if err := g.e.OutOfReach(g.e.Self.Addr, gw.Addr, gw.Peers, gw.Management); err != nil {
+		p.Result, p.Error = Failed, err.Error()
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if !g.asked[p.Addr] {
@@ -199,7 +207,7 @@ func (g *gathering) askAt(ctx context.Context, p *party, addr, url string, clien
 		began := time.Now()
 		result, said, err := inquire(ctx, addr, inspectionv1.NewObserverProtobufClient(url, client), g.question(p.UID))
 		g.mu.Lock()
-		if p.Result, p.Said, p.took = result, said, time.Since(began); result == diagnosis.Failed { // otherwise the result says it
+		if p.Result, p.Said, p.took = result, said, time.Since(began); result == Failed { // otherwise the result says it
 			p.Error = text(err)
 		}
 		p.Name = cmp.Or(said.GetName(), p.Name)
@@ -220,7 +228,7 @@ func (g *gathering) rename(named *party) {
 // inquire asks a process, and finds out why it does not answer. For that it opens a connection concurrently with the
 // question: what happens to the connection distinguishes a process that has ended, one that is paused, and one that is
 // cut off.
-func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *inspectionv1.ObserveRequest) (diagnosis.Result, *inspectionv1.Observation, error) {
+func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *inspectionv1.ObserveRequest) (Result, *inspectionv1.Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	dialled := make(chan error, 1)
@@ -233,7 +241,7 @@ func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *ins
 	}()
 	said, err := o.Observe(ctx, req)
 	if err == nil {
-		return diagnosis.Answered, said, nil
+		return Answered, said, nil
 	}
 	late := ctx.Err() != nil
 	return resultOf(err, <-dialled, late), nil, err
@@ -241,20 +249,20 @@ func inquire(ctx context.Context, addr string, o inspectionv1.Observer, req *ins
 
 // resultOf returns the outcome of a question that has failed with err. dial is the error of the connection that was
 // opened concurrently, and late is true if the time for an answer was over.
-func resultOf(err, dial error, late bool) diagnosis.Result {
+func resultOf(err, dial error, late bool) Result {
 	var e twirp.Error
 	var op *net.OpError
 	switch {
 	case errors.Is(dial, syscall.ECONNREFUSED):
-		return diagnosis.Refused
+		return Refused
 	case dial != nil:
-		return diagnosis.Unreached
+		return Unreached
 	case errors.As(err, &e) && errors.Unwrap(e) == nil, errors.As(err, &op) && op.Op == "dial": // its own word, or a handshake
-		return diagnosis.Failed
+		return Failed
 	case late:
-		return diagnosis.Silent
+		return Silent
 	}
-	return diagnosis.Failed
+	return Failed
 }
 
 // text returns an error in words for operators.
@@ -270,14 +278,14 @@ func text(err error) string {
 }
 
 // answer returns the diagnosis, with the evidence for it.
-func (g *gathering) answer(began time.Time) *adminv1.ExplainResponse {
-	ev := &diagnosis.Evidence{Type: g.req.Type, ID: g.req.Id}
-	out := &adminv1.ExplainResponse{Type: g.req.Type, Id: g.req.Id, By: g.e.ownName()}
+func (g *gathering) answer(began time.Time) *diagnosisv1.ExplainResponse {
+	ev := &Evidence{Type: g.req.Type, ID: g.req.Id}
+	out := &diagnosisv1.ExplainResponse{Type: g.req.Type, Id: g.req.Id, By: g.e.ownName()}
 	slices.SortStableFunc(g.list, func(a, b *party) int { return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name)) })
 	for _, p := range g.list {
 		ev.Parties = append(ev.Parties, p.Party)
-		out.Parties = append(out.Parties, &adminv1.Party{
-			Role: string(p.Role), Name: p.Name, Addr: p.Addr, Result: string(p.Result), Error: p.Error, TookUs: p.took.Microseconds(), Facts: diagnosis.Facts(&p.Party),
+		out.Parties = append(out.Parties, &diagnosisv1.Party{
+			Role: string(p.Role), Name: p.Name, Addr: p.Addr, Result: string(p.Result), Error: p.Error, TookUs: p.took.Microseconds(), Facts: Facts(&p.Party),
 		})
 		if s := p.Said.GetRegion().GetStack(); s != "" {
 			out.Stack = s
@@ -288,7 +296,7 @@ func (g *gathering) answer(began time.Time) *adminv1.ExplainResponse {
 			}
 		}
 	}
-	out.Findings = diagnosis.Of(ev)
+	out.Findings = Of(ev)
 	out.TookUs = time.Since(began).Microseconds()
 	return out
 }

@@ -1,4 +1,4 @@
-package checkup
+package diagnosis
 
 import (
 	"cmp"
@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Process is how a process has described itself.
-type Process struct {
+// Setup is how a process has described itself.
+type Setup struct {
 	*inspectionv1.Process
 	// Clock is the lead of the process's clock over the clock of the process that asked, at least. It cannot be
 	// known exactly, because the answer took some time. Negative: the clock is behind.
@@ -20,31 +19,31 @@ type Process struct {
 }
 
 // storeAhead returns the lead of the clock of the journal's store over the clock of the process that asked.
-func (p *Process) storeAhead() (ahead time.Duration, known bool) {
+func (p *Setup) storeAhead() (ahead time.Duration, known bool) {
 	return p.Clock + time.Duration(p.StoreNowUnixMs-p.NowUnixMs)*time.Millisecond, p.StoreNowUnixMs != 0
 }
 
-// Silent is a process that has not answered.
-type Silent struct{ Role, Name, Reason string }
+// SilentProcess is a process that has not answered.
+type SilentProcess struct{ Role, Name, Reason string }
 
-// Unreadable are shards of a type that no region can be given.
-type Unreadable struct {
+// UnreadableShards are shards of a type that no region can be given.
+type UnreadableShards struct {
 	Type   string
 	Shards int
 	Reason string
 }
 
-// Lost is a region that was declared down and has not come back.
-type Lost struct {
+// LostRegion is a region that was declared down and has not come back.
+type LostRegion struct {
 	Name   string
 	Ago    time.Duration
 	Reason string // empty: not known
 }
 
-// Evidence holds the observations of a cluster.
-type Evidence struct {
-	Processes []Process
-	Silent    []Silent
+// Cluster holds the observations of a cluster.
+type Cluster struct {
+	Processes []Setup
+	Silent    []SilentProcess
 	Active    string // name of the active coordinator
 	// FactsMissing is an entity that had records when the active coordinator found no facts in the journal; empty: it
 	// found facts, or an empty journal.
@@ -55,7 +54,7 @@ type Evidence struct {
 	RowsDeletedAgo time.Duration
 	// Quarantined are entities that do not run. Suspects run, but not concurrently.
 	Quarantined, Suspects []string
-	Unreadable            []Unreadable
+	Unreadable            []UnreadableShards
 	// Homeless is the number of shards that have no region. HomelessLongest is the shard that has had none for the
 	// longest time, which is HomelessFor.
 	Homeless        int
@@ -65,7 +64,7 @@ type Evidence struct {
 	// is the time since a region last came or went.
 	Rollout      string
 	RolloutStill time.Duration
-	Lost         []Lost
+	Lost         []LostRegion
 	// Regions is the number of regions that have reported their load. Load is the sum of these loads, in processors.
 	// Shards are the shards with the highest loads.
 	Regions int
@@ -77,6 +76,13 @@ type Evidence struct {
 type LoadedShard struct {
 	Shard, Region string
 	Load          float64
+}
+
+// Advice is what is unsafe or unwise.
+type Advice struct {
+	Name, Severity string
+	Text, Next     string   // what it is, in a sentence, and what to do
+	Processes      []string // names of those that it is about; none: the cluster
 }
 
 // The severities.
@@ -166,8 +172,8 @@ var rules = []rule{
 	{"hot-shard", (*exam).hotShards},
 }
 
-// Names lists the names of all advice.
-func Names() (names []string) {
+// AdviceNames lists the names of all advice.
+func AdviceNames() (names []string) {
 	for _, r := range rules {
 		names = append(names, r.name)
 	}
@@ -176,20 +182,20 @@ func Names() (names []string) {
 
 // exam collects the advice about some evidence.
 type exam struct {
-	*Evidence
+	*Cluster
 	rule string // the name of the rule that is being applied
-	list []*adminv1.Advice
+	list []Advice
 }
 
 // Examine returns what is unsafe or unwise, the most severe first.
-func Examine(e *Evidence) []*adminv1.Advice {
-	x := &exam{Evidence: e}
+func Examine(e *Cluster) []Advice {
+	x := &exam{Cluster: e}
 	for _, r := range rules {
 		x.rule = r.name
 		r.find(x)
 	}
 	order := []string{Danger, Warning, Note}
-	slices.SortStableFunc(x.list, func(a, b *adminv1.Advice) int {
+	slices.SortStableFunc(x.list, func(a, b Advice) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
 	return x.list
@@ -198,7 +204,7 @@ func Examine(e *Evidence) []*adminv1.Advice {
 // say adds advice about some processes, or about the cluster if none are named.
 func (x *exam) say(severity string, processes []string, next, format string, args ...any) {
 	slices.Sort(processes)
-	x.list = append(x.list, &adminv1.Advice{Name: x.rule, Severity: severity, Processes: processes, Next: next, Text: fmt.Sprintf(format, args...)})
+	x.list = append(x.list, Advice{Name: x.rule, Severity: severity, Processes: processes, Next: next, Text: fmt.Sprintf(format, args...)})
 }
 
 // sayOf adds the same advice about several processes, if there are any.
@@ -209,7 +215,7 @@ func (x *exam) sayOf(processes []string, severity, next, text string) {
 }
 
 // which returns the names of the processes that meet a condition.
-func (x *exam) which(applies func(p *Process) bool) (names []string) {
+func (x *exam) which(applies func(p *Setup) bool) (names []string) {
 	for i := range x.Processes {
 		if p := &x.Processes[i]; applies(p) {
 			names = append(names, p.Name)
@@ -220,7 +226,7 @@ func (x *exam) which(applies func(p *Process) bool) (names []string) {
 
 // all returns the names of the processes with a role.
 func (x *exam) all(role string) []string {
-	return x.which(func(p *Process) bool { return p.Role == role })
+	return x.which(func(p *Setup) bool { return p.Role == role })
 }
 
 // days returns a time as an operator reads it: in minutes, hours or days.

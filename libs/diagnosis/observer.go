@@ -1,10 +1,4 @@
-// Package observe collects the evidence for why a command for an entity waits or fails now. It asks all processes on
-// the way of the command at the same time, and gives their answers to package diagnosis.
-//
-// # What this does not do
-//
-// It judges nothing: package diagnosis does. It repeats no question: the operator can ask again.
-package observe
+package diagnosis
 
 import (
 	"context"

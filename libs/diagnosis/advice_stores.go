@@ -1,4 +1,4 @@
-package checkup
+package diagnosis
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 
 func (x *exam) sqlite() {
 	hosts := map[string]bool{}
-	users := x.which(func(p *Process) bool {
+	users := x.which(func(p *Setup) bool {
 		uses := p.Role != "gateway" && p.Journal == "sqlite"
 		if uses && p.Host != "" {
 			hosts[p.Host] = true
@@ -25,7 +25,7 @@ func (x *exam) sqlite() {
 }
 
 func (x *exam) memoryJournal() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Journal == "memory" }), Danger,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Journal == "memory" }), Danger,
 		"set journal.url to sqlite: or postgres://",
 		"the journal is in memory: everything is lost with the process")
 }
@@ -39,7 +39,7 @@ func (x *exam) journal() {
 }
 
 func (x *exam) disk() {
-	x.sayOf(x.which(func(p *Process) bool { return p.DiskSize > 0 && float64(p.DiskFree) < (1-nearDisk)*float64(p.DiskSize) }), Warning,
+	x.sayOf(x.which(func(p *Setup) bool { return p.DiskSize > 0 && float64(p.DiskFree) < (1-nearDisk)*float64(p.DiskSize) }), Warning,
 		"free or add space where journal.url is",
 		"less than 10 % of the journal's disk is free")
 }

@@ -1,4 +1,4 @@
-package checkup
+package diagnosis
 
 import (
 	"fmt"
@@ -78,7 +78,7 @@ func (x *exam) rollout() {
 
 func (x *exam) lost() {
 	for _, l := range x.Lost {
-		again := slices.ContainsFunc(x.Lost, func(other Lost) bool { return other.Name == l.Name && other.Ago < l.Ago })
+		again := slices.ContainsFunc(x.Lost, func(other LostRegion) bool { return other.Name == l.Name && other.Ago < l.Ago })
 		if l.Ago <= lostLately && !again {
 			reason := "; look at the end of its log, for example for an expired certificate"
 			if l.Reason != "" {

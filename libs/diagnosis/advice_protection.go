@@ -1,4 +1,4 @@
-package checkup
+package diagnosis
 
 import (
 	"maps"
@@ -10,98 +10,98 @@ import (
 
 // exposed returns Danger if one of the processes can be reached from other machines, otherwise Warning.
 func (x *exam) exposed(names []string) string {
-	if len(x.which(func(p *Process) bool { return slices.Contains(names, p.Name) && !p.Local })) > 0 {
+	if len(x.which(func(p *Setup) bool { return slices.Contains(names, p.Name) && !p.Local })) > 0 {
 		return Danger
 	}
 	return Warning
 }
 
 func (x *exam) tls() {
-	names := x.which(func(p *Process) bool { return !p.Tls })
+	names := x.which(func(p *Setup) bool { return !p.Tls })
 	x.sayOf(names, x.exposed(names),
 		"set tls.cert, tls.key and tls.ca (docs/security.md)",
 		"processes talk to each other without TLS: anyone on their network can read their messages and send any")
 }
 
 func (x *exam) peers() {
-	names := x.which(func(p *Process) bool { return p.Tls && !p.Verifies && p.Role != "gateway" })
+	names := x.which(func(p *Setup) bool { return p.Tls && !p.Verifies && p.Role != "gateway" })
 	x.sayOf(names, x.exposed(names),
 		"set tls.ca, and tls.client_auth to require",
 		"these processes ask peers for no certificate: anyone who reaches them can pose as a peer")
 }
 
 func (x *exam) authentication() {
-	names := x.which(func(p *Process) bool { return p.Role == "gateway" && !p.Authenticates })
+	names := x.which(func(p *Setup) bool { return p.Role == "gateway" && !p.Authenticates })
 	x.sayOf(names, x.exposed(names),
 		"set auth.jwt_keys, auth.api_keys or auth.client_certificates (docs/security.md)",
 		"these gateways do not authenticate clients: anyone who reaches them may send every command")
 }
 
 func (x *exam) public() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Role == "gateway" && p.Authenticates && !p.PublicTls && !p.Local }), Warning,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Role == "gateway" && p.Authenticates && !p.PublicTls && !p.Local }), Warning,
 		"set public.cert and public.key. If a proxy in front of the gateways has TLS, and the network behind it is private, nothing needs to be done",
 		"clients send their tokens and keys to these gateways without TLS")
 }
 
 func (x *exam) policy() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Role == "gateway" && p.Authenticates && !p.Policy }), Note,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Role == "gateway" && p.Authenticates && !p.Policy }), Note,
 		"write a policy and set auth.policy to its file",
 		"there is no policy: every authenticated client may send every command")
 }
 
 func (x *exam) management() {
-	x.sayOf(x.which(func(p *Process) bool { return !p.ManagementLocal && !p.ManagementGuarded }), Warning,
+	x.sayOf(x.which(func(p *Setup) bool { return !p.ManagementLocal && !p.ManagementGuarded }), Warning,
 		"set management.tokens, or keep management.listen on loopback (docs/security.md)",
 		"the management listener can be reached from other machines, and asks for no token")
 }
 
 func (x *exam) unguarded() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Tls && p.ManagementLocal && !p.ManagementGuarded }), Note,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Tls && p.ManagementLocal && !p.ManagementGuarded }), Note,
 		"set management.tokens (docs/security.md)",
 		"whoever has an account on the machine may change the cluster: the management listener asks nobody for a token")
 }
 
 func (x *exam) managementPlain() {
-	x.sayOf(x.which(func(p *Process) bool { return !p.ManagementLocal && p.ManagementGuarded && !p.ManagementTls }), Warning,
+	x.sayOf(x.which(func(p *Setup) bool { return !p.ManagementLocal && p.ManagementGuarded && !p.ManagementTls }), Warning,
 		"set management.cert and management.key, unless only a proxy on the same machine or pod reaches it",
 		"operators send their tokens to the management listener without TLS")
 }
 
 func (x *exam) anyRole() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Tls && p.Verifies && p.AnyRole }), Warning,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Tls && p.Verifies && p.AnyRole }), Warning,
 		"issue certificates that name roles, and set tls.roles to require (docs/security.md)",
 		"whoever has any certificate of tls.ca that names no role can be a coordinator")
 }
 
 func (x *exam) shared() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Shared && p.Role != "gateway" }), Note,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Shared && p.Role != "gateway" }), Note,
 		"issue a certificate for each process, if one of them might be taken over (docs/security.md)",
 		"the certificates of these processes name their role only: one of them can speak for another one")
 }
 
 // open returns Warning if the management listener of one of the processes asks for no token, otherwise Note.
 func (x *exam) open(names []string) string {
-	if len(x.which(func(p *Process) bool { return slices.Contains(names, p.Name) && !p.ManagementGuarded })) > 0 {
+	if len(x.which(func(p *Setup) bool { return slices.Contains(names, p.Name) && !p.ManagementGuarded })) > 0 {
 		return Warning
 	}
 	return Note
 }
 
 func (x *exam) payloads() {
-	x.sayOf(x.which(func(p *Process) bool { return p.ShowPayloads }), x.open(x.all("coordinator")),
+	x.sayOf(x.which(func(p *Setup) bool { return p.ShowPayloads }), x.open(x.all("coordinator")),
 		"switch coordinator.show_payloads and region.show_payloads off when they are not needed",
 		"operators may see what entities store")
 }
 
 func (x *exam) commandsTried() {
-	names := x.which(func(p *Process) bool { return p.TryCommands })
+	names := x.which(func(p *Setup) bool { return p.TryCommands })
 	x.sayOf(names, x.open(names),
 		"switch coordinator.try_commands off when it is not needed",
 		"operators may send any command to any entity, without being its client")
 }
 
 func (x *exam) pprof() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Pprof && !p.ManagementLocal && !p.ManagementGuarded }), Warning,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Pprof && !p.ManagementLocal && !p.ManagementGuarded }), Warning,
 		"set management.pprof to false when you do not need it",
 		"profiles and stacks can be read from other machines")
 }

@@ -1,9 +1,9 @@
-package checkup
+package diagnosis
 
 // Limits that are nearly reached.
 
 func (x *exam) memory() {
-	names := x.which(func(p *Process) bool {
+	names := x.which(func(p *Setup) bool {
 		return p.MemoryLimit > 0 && float64(p.MemoryUsed) >= nearMemory*float64(p.MemoryLimit)
 	})
 	x.sayOf(names, Warning,
@@ -12,13 +12,13 @@ func (x *exam) memory() {
 }
 
 func (x *exam) unlimited() {
-	x.sayOf(x.which(func(p *Process) bool { return p.Role == "region" && p.MemoryLimit == 0 }), Note,
+	x.sayOf(x.which(func(p *Setup) bool { return p.Role == "region" && p.MemoryLimit == 0 }), Note,
 		"set GOMEMLIMIT, or a limit of the container (docs/memory.md)",
 		"these regions have no memory limit: they do not passivate entities before the machine runs out of memory")
 }
 
 func (x *exam) connections() {
-	names := x.which(func(p *Process) bool {
+	names := x.which(func(p *Setup) bool {
 		return p.ConnectionsLimit > 0 && float64(p.Connections) >= nearConnections*float64(p.ConnectionsLimit)
 	})
 	x.sayOf(names, Warning,
@@ -27,7 +27,7 @@ func (x *exam) connections() {
 }
 
 func (x *exam) commands() {
-	names := x.which(func(p *Process) bool {
+	names := x.which(func(p *Setup) bool {
 		return p.CommandsLimit > 0 && float64(p.Commands) >= nearConnections*float64(p.CommandsLimit)
 	})
 	x.sayOf(names, Warning,
