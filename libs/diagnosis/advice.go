@@ -78,10 +78,10 @@ type LoadedShard struct {
 	Load          float64
 }
 
-// Advice is what is unsafe or unwise.
+// Advice names something that is unsafe or unwise.
 type Advice struct {
 	Name, Severity string
-	Text, Next     string   // what it is, in a sentence, and what to do
+	Text, Next     string   // a sentence about it, and the next step for an operator
 	Processes      []string // names of those that it is about; none: the cluster
 }
 

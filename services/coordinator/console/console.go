@@ -63,7 +63,8 @@ type Config struct {
 	Weights allocation.Weights
 	// QueryTimeout is the time that regions have to answer if a request names none.
 	QueryTimeout time.Duration
-	// ShowPayloads and TryCommands are what operators may do; see coordinator.show_payloads and coordinator.try_commands.
+	// ShowPayloads and TryCommands permit operators to see payloads and to send commands; see coordinator.show_payloads and
+	// coordinator.try_commands.
 	ShowPayloads, TryCommands bool
 	// Strategy returns the allocation strategy that a text describes.
 	Strategy func(text string) (allocation.Strategy, error)

@@ -36,7 +36,7 @@ func (s stored) close() {
 	}
 }
 
-// commit has the journal do operations, all of which must hold.
+// commit executes operations, and fails the test unless all hold.
 func (s stored) commit(ops ...journal.Op) {
 	s.t.Helper()
 	results := make(chan journal.Result, len(ops))
