@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/roost-cluster/roost/libs/node/auth"
 )
 
 // audit records what operators do. For each request that may change something, it writes a line before the request is
@@ -30,6 +32,20 @@ type audit struct {
 	file   *os.File
 	last   uint64
 	recent map[[sha256.Size]byte]*repeatedRequest
+}
+
+// operatorKey is the key of the operator in the context of a request to the management listener.
+type operatorKey struct{}
+
+// operator is the sender of a request to the management listener.
+type operator struct {
+	auth.Operator
+	remote string // address
+}
+
+// withOperator returns the context of a request of an operator, which comes from an address.
+func withOperator(ctx context.Context, who auth.Operator, remote string) context.Context {
+	return context.WithValue(ctx, operatorKey{}, operator{who, remote})
 }
 
 const (
@@ -99,7 +115,7 @@ func (a *audit) write(line auditLine) error {
 	if a.path == "" {
 		record := slog.NewRecord(time.Now(), slog.LevelInfo, "audit", 0)
 		record.Add("id", line.ID, "phase", line.Phase, "operator", line.Operator, "remote", line.Remote, "operation", line.Operation,
-			"request", whole(line.Request), "outcome", line.Outcome, "times", line.Times)
+			"request", uncut(line.Request), "outcome", line.Outcome, "times", line.Times)
 		// Not by the logger: it hides that the log has no room, and leaves the line out if log.level is above info.
 		return a.log.Handler().Handle(context.Background(), record)
 	}
@@ -154,7 +170,7 @@ func (a *audit) end(r *repeatedRequest, outcome string) {
 	line := r.line
 	line.Time, line.Phase, line.Request, line.Reason, line.Outcome = stampOf(time.Now()), "end", nil, "", outcome
 	if err := a.write(line); err != nil { // the request is done already, so the log has to do
-		a.log.Error("the outcome of an operator's request cannot be written to management.audit", "id", line.ID, "operation", line.Operation, "outcome", outcome, "error", err)
+		a.log.Error("cannot write an outcome to management.audit", "id", line.ID, "operation", line.Operation, "outcome", outcome, "error", err)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/setting"
@@ -78,46 +76,11 @@ type Config struct {
 	ShutdownTimeout time.Duration `key:"shutdown.timeout" range:">0" help:"time that all stages together have to stop. Give the supervisor of the process a limit that is 5 s longer"`
 }
 
-// TLS names the files that secure the service listener and the connections to
-// peers. All are PEM. They are read again when they change.
-type TLS struct {
-	Cert       string `key:"cert" help:"file with the certificate chain of this node. Empty: the node uses plain TCP"`
-	Key        string `key:"key" help:"file with the private key of the certificate"`
-	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of peers. Empty: the authorities of the system"`
-	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: if tls.ca is set, a client must present a certificate signed by one of its authorities. none: a client need not present a certificate"`
-	Deny       string `key:"deny" help:"file with certificates that are refused although an authority in tls.ca has signed them. Each line has the URI of a certificate, or serial: or sha256: and hexadecimal digits. The file is read again when it changes, and open connections with such certificates are closed. Empty: none" expert:"true"`
-}
+// TokenForAll is the value of management.token_for that requires a token for every request.
+const TokenForAll = "all"
 
-// tokenForAll is the value of management.token_for that requires a token for every request.
-const tokenForAll = "all"
-
-// requireRoles is the value of tls.roles that requires a role in the certificates of peers.
-const requireRoles = "require"
-
-// ServiceTLS names the files that secure a service listener whose clients are no peers.
-type ServiceTLS struct {
-	// Section is the name of the section in the configuration, for errors.
-	Section string
-	TLS
-}
-
-// check returns every error in the files of a section.
-func (c *TLS) check(section string, choices ...string) (problems []error) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if (c.Cert == "") != (c.Key == "") {
-		bad("%s.cert and %s.key come together: set both or neither", section, section)
-	}
-	if c.CA != "" && c.Cert == "" {
-		bad("%s.ca without %s.cert: peers could not trust this node; set %s.cert and %s.key too", section, section, section, section)
-	}
-	if c.Deny != "" && c.CA == "" {
-		bad("%s.deny is set, but nobody verifies certificates: set %s.ca too", section, section)
-	}
-	if !slices.Contains(choices, c.ClientAuth) {
-		bad("%s.client_auth %q: write %s", section, c.ClientAuth, strings.Join(choices, " or "))
-	}
-	return problems
-}
+// RequireRoles is the value of tls.roles that requires a role in the certificates of peers.
+const RequireRoles = "require"
 
 // DefaultConfig returns the defaults, with a service listener at listen, such
 // as ":25520": which port is the service's own choice.
@@ -157,7 +120,7 @@ func DefaultConfig(listen string) Config {
 		TLS:         TLS{ClientAuth: "require"},
 		// Certificates from before there were roles go on to work.
 		Roles:     "accept",
-		Identity:  "spiffe://{cluster}/{role}/{node}",
+		Identity:  DefaultIdentity,
 		LogFormat: "text",
 		// Longer than any pause that a machine recovers from without help.
 		StalledAfter:    30 * time.Second,
@@ -169,6 +132,11 @@ func DefaultConfig(listen string) Config {
 // Common returns the configuration that every service has. A struct that embeds Config
 // and has a Validate method is a [Configured].
 func (c *Config) Common() *Config { return c }
+
+// managementTLS are the files of the management listener.
+func (c *Config) managementTLS() TLS {
+	return TLS{Cert: c.ManagementCert, Key: c.ManagementKey, CA: c.ManagementCA, ClientAuth: "require"}
+}
 
 // Validate returns every error in the common part.
 func (c *Config) Validate() error {
@@ -192,21 +160,21 @@ func (c *Config) Validate() error {
 		problems = append(problems, err)
 	}
 	problems = append(problems, c.TLS.check("tls", "require", "none")...)
-	if c.TokenFor != "writes" && c.TokenFor != tokenForAll {
+	if c.TokenFor != "writes" && c.TokenFor != TokenForAll {
 		bad("management.token_for %q: write writes or all", c.TokenFor)
 	}
-	if c.TokenFor == tokenForAll && c.Tokens == "" {
+	if c.TokenFor == TokenForAll && c.Tokens == "" {
 		bad("management.token_for is all, but management.tokens is empty; name the file with the tokens")
 	}
 	managementTLS := c.managementTLS()
 	problems = append(problems, managementTLS.check("management", "require")...)
-	if c.Roles != requireRoles && c.Roles != "accept" {
+	if c.Roles != RequireRoles && c.Roles != "accept" {
 		bad("tls.roles %q: write require or accept", c.Roles)
 	}
-	if c.Roles == requireRoles && (c.TLS.CA == "" || c.TLS.ClientAuth == "none" && !c.PublicClients) {
+	if c.Roles == RequireRoles && (c.TLS.CA == "" || c.TLS.ClientAuth == "none" && !c.PublicClients) {
 		bad("tls.roles is require, but peers need not present certificates: set tls.ca, and tls.client_auth to require")
 	}
-	if _, err := newIdentities(c.ClusterName, c.Identity, false); err != nil {
+	if err := CheckIdentity(c.Identity); err != nil {
 		bad("tls.identity: %w", err)
 	}
 	if c.ServiceTLS != nil {

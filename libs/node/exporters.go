@@ -71,5 +71,5 @@ func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(&t.histograms)), nil
+	return sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(&t.Histograms)), nil
 }

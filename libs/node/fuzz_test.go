@@ -45,7 +45,7 @@ func FuzzLoad(f *testing.F) {
 		})
 		c := newExample()
 		s, err := Load(c, args, env)
-		if err != nil || s.asked == "help" || s.asked == "version" {
+		if err != nil || s.Asked == "help" || s.Asked == "version" {
 			return
 		}
 		if flags, ok := asFlags(s); ok {

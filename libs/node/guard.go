@@ -112,17 +112,6 @@ func unreserved(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '~'
 }
 
-// hostNames returns the Host names that a listener on loopback accepts.
-func hostNames(config *Config) []string {
-	names := []string{"localhost"}
-	for _, name := range append([]string{config.Advertise}, config.AllowedHosts...) {
-		if name = hostName(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // hostName returns the name in a Host header or address, in one spelling: a name that ends with a dot is absolute, which
 // a host name always is here.
 func hostName(host string) string {

@@ -1,19 +1,17 @@
 package node
 
 import (
-	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/errornumber"
 )
+
+// DefaultIdentity is the default of tls.identity.
+const DefaultIdentity = "spiffe://{cluster}/{role}/{node}"
 
 var roleNames = map[string]control.Role{"coordinator": control.Coordinator, "region": control.Region, "gateway": control.Gateway}
 
@@ -43,6 +41,12 @@ func newIdentities(cluster, pattern string, required bool) (*identities, error) 
 	}
 	compiled, err := regexp.Compile("^" + expression + "$")
 	return &identities{cluster: cluster, pattern: compiled, text: pattern, required: required}, err
+}
+
+// CheckIdentity returns an error if tls.identity cannot have this value.
+func CheckIdentity(pattern string) error {
+	_, err := newIdentities("", pattern, false)
+	return err
 }
 
 // of returns which process a certificate is for. If the certificate names no role, and need not name one, the roles are
@@ -103,75 +107,4 @@ func (i *identities) check(c *x509.Certificate, to target) error {
 		return fmt.Errorf("the certificate is for %s, and this connection is meant for %s", is, strings.Join(to.nodes, " or "))
 	}
 	return nil
-}
-
-// CheckCertificate returns an error if the certificate of tls.cert is for another process than this one: then other
-// processes would refuse this one.
-func (n *Node) CheckCertificate(this control.Identity) error {
-	files := n.peers.files
-	if files == nil {
-		return nil
-	}
-	now, err := files.current()
-	if err != nil {
-		return err
-	}
-	is, err := files.identities.of(now.own.Leaf)
-	if err == nil {
-		err = is.MaySpeakAs(this)
-	}
-	if err != nil {
-		return fmt.Errorf("tls.cert %s: %w: other processes would refuse this one. Issue a certificate for it (roost auth cert new), or set node.name", n.config.TLS.Cert, err)
-	}
-	return nil
-}
-
-// peerKey is the key of the peer's identity in the context of its request.
-type peerKey struct{}
-
-// PeerOf returns which process the peer's certificate is for, in the context of a request to a handler
-// of [Node.HandlePeers]. It has all roles if that is not known.
-func PeerOf(ctx context.Context) control.Identity {
-	if peer, known := ctx.Value(peerKey{}).(control.Identity); known {
-		return peer
-	}
-	return control.Identity{Roles: control.Anybody}
-}
-
-// HandlePeers is [Node.Handle] for peers. It refuses peers whose certificate is for none of the given roles. Peers are
-// served at the service listener. If the clients of that listener are no peers, as at a gateway, peers are served at a
-// listener of their own, or if there is none, not at all.
-func (n *Node) HandlePeers(pattern string, roles control.Role, handler http.Handler) {
-	if n.inner == nil {
-		return
-	}
-	handler = n.inner.limited(handler, nil)
-	n.inner.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, err := n.peerOf(r)
-		if err == nil && peer.Roles&roles == 0 {
-			err = fmt.Errorf("the certificate is for %s, which is not served here", peer)
-		}
-		if err != nil {
-			n.strangers.Warn(n.log, "a peer is refused", "peer", r.RemoteAddr, "path", r.URL.Path, "reason", err)
-			bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.PermissionDenied, err.Error())
-			return
-		}
-		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, peer)))
-	}))
-}
-
-// HandleMembers is [Node.HandlePeers] for coordinators and regions.
-func (n *Node) HandleMembers(pattern string, handler http.Handler) {
-	n.HandlePeers(pattern, Members, handler)
-}
-
-// peerOf returns which process sends a request.
-func (n *Node) peerOf(r *http.Request) (control.Identity, error) {
-	if n.peers.files == nil || n.config.TLS.CA == "" || n.config.TLS.ClientAuth == "none" {
-		return control.Identity{Roles: control.Anybody}, nil // peers need not show a certificate
-	}
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return control.Identity{}, errors.New("the peer shows no certificate")
-	}
-	return n.peers.files.identities.of(r.TLS.PeerCertificates[0])
 }

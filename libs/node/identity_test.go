@@ -1,17 +1,12 @@
 package node
 
 import (
-	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,93 +15,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 )
-
-// issueFor writes a certificate with a URI and its key to files of its own.
-func (a *authority) issueFor(uri string, end time.Time) TLS {
-	a.t.Helper()
-	key := a.newKey()
-	a.serial++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1000 + a.serial), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if uri != "" {
-		u, err := url.Parse(uri)
-		a.must(err)
-		template.URIs = []*url.URL{u}
-	}
-	return a.sign(template, key)
-}
-
-// sign writes the certificate of a template.
-func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) TLS {
-	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	a.must(err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	a.must(err)
-	name := fmt.Sprintf("%x", template.SerialNumber)
-	a.write(name+".pem", "CERTIFICATE", der)
-	a.write(name+".key", "EC PRIVATE KEY", keyDER)
-	return TLS{Cert: filepath.Join(a.dir, name+".pem"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(a.dir, "ca.pem"), ClientAuth: "require"}
-}
-
-// TestRoleInCertificate: what a certificate is for is read from its URI, in the form that is configured.
-func TestRoleInCertificate(t *testing.T) {
-	for _, c := range []struct {
-		pattern string
-		require bool
-		uris    string
-		want    control.Role
-		err     string
-	}{
-		{"", true, "spiffe://shop/region/r1", control.Region, ""},
-		{"", true, "spiffe://shop/coordinator/c1", control.Coordinator, ""},
-		{"", true, "spiffe://shop/gateway/g1", control.Gateway, ""},
-		{"", true, "https://other.example/x spiffe://shop/region/r1", control.Region, ""},
-		{"", true, "spiffe://shop/region/r1 spiffe://shop/gateway/r1", 0, "for one process"},
-		{"", false, "spiffe://shop/admin/r1", 0, "one of the roles"},
-		{"", false, "spiffe://other/region/r1", 0, `cluster "other"`},
-		{"", true, "spiffe://shop/region", control.Region, ""},
-		{"", true, "spiffe://shop/region/", 0, "tls.roles is require"},
-		{"", true, "spiffe://shop/region/r1 spiffe://shop/region/r2", 0, "for one process"},
-		{"", true, "spiffe://shop/region/r1/more", 0, "tls.roles is require"},
-		{"", true, "", 0, "tls.roles is require"},
-		{"", false, "", control.Anybody, ""},
-		{"", false, "https://other.example/x", control.Anybody, ""},
-		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/roost/sa/gateway", control.Gateway, ""},
-		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/other/sa/gateway", 0, "tls.roles is require"},
-		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster-local/ns/roost/sa/gateway", 0, "tls.roles is require"},
-	} {
-		if c.pattern == "" {
-			c.pattern = DefaultConfig(":0").Identity
-		}
-		ids, err := newIdentities("shop", c.pattern, c.require)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert := &x509.Certificate{}
-		for _, text := range strings.Fields(c.uris) {
-			u, err := url.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cert.URIs = append(cert.URIs, u)
-		}
-		is, err := ids.of(cert)
-		role := is.Roles
-		if role != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s %v %q: %v, %v; want %v, %q", c.pattern, c.require, c.uris, role, err, c.want, c.err)
-		}
-	}
-	for _, wrong := range []string{"", "spiffe://{cluster}/{node}", "{role}/{role}", "{role}/{zone}", "{role}/{node}/{node}"} {
-		if _, err := newIdentities("shop", wrong, false); err == nil {
-			t.Errorf("the pattern %q is accepted", wrong)
-		}
-	}
-}
 
 // peerOf returns a client with the certificate of a file, and how a request of it to addr ends: with a
 // status, or 0 if there is no connection.
@@ -141,7 +49,7 @@ func peerOf(t *testing.T, files TLS, change func(*tls.Config)) (client *http.Cli
 // TestRolesOfPeers: a peer is served what its role is served, by certificates of TLS 1.3 only.
 func TestRolesOfPeers(t *testing.T) {
 	a, year := newAuthority(t), time.Now().AddDate(1, 0, 0)
-	n := serve(t, func(c *exampleConfig) {
+	n := serve(t, func(c *serviceConfig) {
 		c.ClusterName, c.Roles, c.TLS = "shop", "require", a.issueFor("spiffe://shop/region/r1", year)
 	}, func(n *Node) {
 		n.HandleMembers("/members", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerOf(r.Context())) }))
@@ -170,7 +78,7 @@ func TestRolesOfPeers(t *testing.T) {
 	}
 
 	// A gateway's certificate is no certificate of a server of peers.
-	posing := serve(t, func(c *exampleConfig) {
+	posing := serve(t, func(c *serviceConfig) {
 		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/gateway/g1", year)
 	}, echo)
 	if conn, err := n.Peers().Of(Members).Dial(t.Context(), posing.Advertise()); err == nil {
@@ -179,36 +87,12 @@ func TestRolesOfPeers(t *testing.T) {
 	}
 }
 
-// issueAt writes a certificate with a URI for some host names and addresses, or for none.
-func (a *authority) issueAt(uri string, hosts ...string) TLS {
-	a.t.Helper()
-	a.serial++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(5000 + a.serial), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	if uri != "" {
-		u, err := url.Parse(uri)
-		a.must(err)
-		template.URIs = []*url.URL{u}
-	}
-	return a.sign(template, a.newKey())
-}
-
 // TestWhoIsAtAnAddress: a peer is taken by the identity in its certificate, wherever it runs, and only if it is the one
 // that is meant. A certificate without identity is taken by its host names.
 func TestWhoIsAtAnAddress(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	at := func(files TLS) string {
-		return serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", files }, echo).Advertise()
+		return serve(t, func(c *serviceConfig) { c.ClusterName, c.TLS = "shop", files }, echo).Advertise()
 	}
 	config := peersConfig(a.issueAt("spiffe://shop/region/r9"), time.Minute)
 	config.ClusterName = "shop"
@@ -252,28 +136,6 @@ func TestWhoIsAtAnAddress(t *testing.T) {
 	}
 }
 
-// TestSystemAuthorities: without tls.ca, whoever can get a certificate from an authority of the system could get one
-// with any URI, so host names count.
-func TestSystemAuthorities(t *testing.T) {
-	a := newAuthority(t)
-	files, err := loadTLS("tls", a.issueAt("spiffe://shop/region/r1"), nil)
-	a.must(err)
-	files.identities, err = newIdentities("shop", DefaultConfig(":0").Identity, true)
-	a.must(err)
-	shown := tls.ConnectionState{PeerCertificates: []*x509.Certificate{files.loaded.own.Leaf}}
-	shown.VerifiedChains = [][]*x509.Certificate{shown.PeerCertificates} // as the system's authorities would
-	for _, withCA := range []bool{true, false} {
-		if !withCA {
-			files.loaded.ca = nil
-		}
-		config, err := files.client("127.0.0.1:1", target{roles: control.Region}, nil)
-		a.must(err)
-		if err := config.VerifyConnection(shown); (err == nil) != withCA {
-			t.Errorf("with tls.ca %t: %v", withCA, err)
-		}
-	}
-}
-
 // TestOwnCertificate: a process does not start with the certificate of another one.
 func TestOwnCertificate(t *testing.T) {
 	a := newAuthority(t)
@@ -285,7 +147,7 @@ func TestOwnCertificate(t *testing.T) {
 		"spiffe://shop/coordinator/r1": "the node r1, a coordinator",
 		"spiffe://bank/region/r1":      `cluster "bank"`,
 	} {
-		serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", a.issueAt(uri, "127.0.0.1") }, func(n *Node) {
+		serve(t, func(c *serviceConfig) { c.ClusterName, c.TLS = "shop", a.issueAt(uri, "127.0.0.1") }, func(n *Node) {
 			err := n.CheckCertificate(control.Identity{Roles: control.Region, Node: "r1"})
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", uri, err, want)
@@ -298,7 +160,7 @@ func TestOwnCertificate(t *testing.T) {
 // not remembered.
 func TestExpiredPeers(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
-	n := serve(t, func(c *exampleConfig) {
+	n := serve(t, func(c *serviceConfig) {
 		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))
 	}, echo)
 	ended := time.Now().Add(-time.Minute)
@@ -321,14 +183,14 @@ func TestExpiredPeers(t *testing.T) {
 // is no longer trusted; others stay.
 func TestConnectionsEnd(t *testing.T) {
 	a, other, year := newAuthority(t), newAuthority(t), time.Now().AddDate(1, 0, 0)
-	deny := writeFile(t, "deny", "# nobody yet\n")
+	deny := fileOf(t, "# nobody yet\n")
 	ownCA, err := os.ReadFile(filepath.Join(a.dir, "ca.pem"))
 	a.must(err)
 	otherCA, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))
 	a.must(err)
 	files := a.issueFor("spiffe://shop/region/r1", year)
-	files.Deny, files.CA = deny, writeFile(t, "roots.pem", string(ownCA)+string(otherCA)) // two roots, as in a rotation
-	n := serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", files }, echo)
+	files.Deny, files.CA = deny, fileOf(t, string(ownCA)+string(otherCA)) // two roots, as in a rotation
+	n := serve(t, func(c *serviceConfig) { c.ClusterName, c.TLS = "shop", files }, echo)
 
 	open := func(files TLS) net.Conn {
 		t.Helper()
@@ -376,36 +238,12 @@ func TestConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestDenyList: each kind of line denies its certificate and no other.
-func TestDenyList(t *testing.T) {
-	a := newAuthority(t)
-	load := func(files TLS) *x509.Certificate {
-		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		a.must(err)
-		return pair.Leaf
-	}
-	one, two := load(a.issueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))), load(a.issueFor("spiffe://shop/region/r2", time.Now().Add(time.Hour)))
-	for _, line := range []string{
-		"spiffe://shop/region/r1", fmt.Sprintf("serial:00%X", one.SerialNumber), "sha256:" + fingerprint(one),
-	} {
-		d, err := parseDenyList([]byte("# comment\n\n" + line))
-		if err != nil || !d.denies(one) || d.denies(two) {
-			t.Errorf("%q: %v", line, err)
-		}
-	}
-	for _, wrong := range []string{"region-1", "serial:", "serial:xyz", "sha256:00", "serial:00"} {
-		if _, err := parseDenyList([]byte(wrong)); err == nil || !strings.Contains(err.Error(), "line 1") {
-			t.Errorf("%q: %v", wrong, err)
-		}
-	}
-}
-
 // TestListenerForPeers: a node whose clients are no peers serves peers at a listener of its own, by their certificates, and
 // nowhere if it cannot tell who they are.
 func TestListenerForPeers(t *testing.T) {
 	a, year := newAuthority(t), time.Now().AddDate(1, 0, 0)
 	gateway := func(listen string, files TLS) *Node {
-		return serve(t, func(c *exampleConfig) {
+		return serve(t, func(c *serviceConfig) {
 			c.ClusterName, c.Roles, c.TLS, c.PublicClients, c.PeerListen = "shop", "require", files, true, listen
 			c.ServiceTLS = &ServiceTLS{Section: "public", TLS: TLS{ClientAuth: "none"}} // clients come by plain TCP
 			if files.Cert == "" {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -163,7 +162,7 @@ func (l *listener) limited(handler http.Handler, lists map[protoreflect.FullName
 // secure adds TLS to the listener.
 func (l *listener) secure(files *tlsFiles) {
 	l.files = files
-	l.Listener = tls.NewListener(tracking{l.Listener, &files.conns}, files.server())
+	l.Listener = files.listener(l.Listener)
 }
 
 // wrapping is a listener whose connections do not wake the monitor of the runtime.
@@ -176,21 +175,6 @@ func (w wrapping) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return conn.Wrap(nc), nil
-}
-
-// tracking is a listener whose connections are known while they are open.
-type tracking struct {
-	net.Listener
-	conns *verifiedConns
-}
-
-// Accept implements [net.Listener].
-func (t tracking) Accept() (net.Conn, error) {
-	conn, err := t.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return t.conns.track(conn), nil
 }
 
 // serve serves until the listener is closed; failed is called if it ends for another

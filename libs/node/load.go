@@ -99,10 +99,12 @@ type Sources struct {
 	// File is the configuration file that was read, if any.
 	File string
 
+	// Asked is what the command line asks for instead of a start: help, help_expert, version or print_config; or "".
+	Asked string
+
 	args    []string
 	environ []string
 	fields  []*field
-	asked   string // what the command line asks for instead of a start: help, help_expert, version or print_config; or ""
 }
 
 // Load fills config, which holds the defaults, from the YAML file that --config
@@ -124,7 +126,7 @@ func Load(config Configured, args, environ []string) (*Sources, error) {
 	}
 	s := &Sources{args: args, environ: environ, fields: fields}
 	flags, err := s.parseArgs(args)
-	if err != nil || strings.HasPrefix(s.asked, "help") || s.asked == "version" {
+	if err != nil || strings.HasPrefix(s.Asked, "help") || s.Asked == "version" {
 		return s, err
 	}
 	env := map[string]string{}
@@ -192,10 +194,10 @@ func (s *Sources) parseArgs(args []string) ([]given, error) {
 		f := s.field(key)
 		switch {
 		case key == "h" || key == "help":
-			s.asked = "help"
+			s.Asked = "help"
 			continue
 		case key == "version" || key == "print_config" || key == "help_expert":
-			s.asked = key
+			s.Asked = key
 			continue
 		case key != "config" && f == nil:
 			return nil, fmt.Errorf("flag %s is unknown%s; see --help", flagName, s.suggest(key, (*field).flag))

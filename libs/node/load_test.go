@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -266,23 +265,10 @@ func TestPrintWithoutPasswords(t *testing.T) {
 	}
 }
 
-// TestLogWithoutPasswords: errors of libraries may contain a URL, log lines must not.
-func TestLogWithoutPasswords(t *testing.T) {
-	for _, format := range []string{"text", "json"} {
-		var out strings.Builder
-		log := newLogger(&out, &Config{LogFormat: format}).With("url", "etcd://u:hush@h/x")
-		err := fmt.Errorf("open: %w", errors.New("dial postgres://roost:hush@db/x?sslmode=disable"))
-		log.Error("no postgres://roost:hush@db/x", "error", err, "count", 1, slog.Group("g", "u", "consul://h/x?token=hush"))
-		if strings.Contains(out.String(), "hush") || !strings.Contains(out.String(), "roost:xxxxx@db/x?sslmode=disable") {
-			t.Errorf("%s: the password shows:\n%s", format, out.String())
-		}
-	}
-}
-
 func TestHelpAndPrint(t *testing.T) {
 	s, err := Load(newExample(), []string{"--help"}, nil)
-	if err != nil || s.asked != "help" {
-		t.Fatalf("asked %q, %v", s.asked, err)
+	if err != nil || s.Asked != "help" {
+		t.Fatalf("asked %q, %v", s.Asked, err)
 	}
 	var help, print strings.Builder
 	s.WriteHelp(&help, "roost-region")
@@ -294,8 +280,8 @@ func TestHelpAndPrint(t *testing.T) {
 	if strings.Contains(help.String(), "--region.small") || !strings.Contains(help.String(), " more settings are for experts: roost-region --help-expert") {
 		t.Errorf("--help shows settings for experts, or not how to see them:\n%s", help.String())
 	}
-	if s, err = Load(newExample(), []string{"--help-expert"}, nil); err != nil || s.asked != "help_expert" {
-		t.Fatalf("asked %q, %v", s.asked, err)
+	if s, err = Load(newExample(), []string{"--help-expert"}, nil); err != nil || s.Asked != "help_expert" {
+		t.Fatalf("asked %q, %v", s.Asked, err)
 	}
 	help.Reset()
 	s.WriteHelp(&help, "roost-region")
@@ -307,8 +293,8 @@ func TestHelpAndPrint(t *testing.T) {
 			t.Errorf("%s has no help", f.Key)
 		}
 	}
-	if s, err = Load(newExample(), []string{"--print-config", "--region.mailbox", "7"}, nil); err != nil || s.asked != "print_config" {
-		t.Fatalf("asked %q, %v", s.asked, err)
+	if s, err = Load(newExample(), []string{"--print-config", "--region.mailbox", "7"}, nil); err != nil || s.Asked != "print_config" {
+		t.Fatalf("asked %q, %v", s.Asked, err)
 	}
 	s.WriteEffective(&print)
 	if !strings.Contains(strings.Join(strings.Fields(print.String()), " "), "region.mailbox 7 --region.mailbox") {
@@ -330,5 +316,13 @@ func TestDeclarationMistakes(t *testing.T) {
 		if _, err := fieldsOf(config); err == nil {
 			t.Errorf("%T is accepted", config)
 		}
+	}
+}
+
+func TestTrustedProxiesAreAddresses(t *testing.T) {
+	c := newExample()
+	c.TrustedProxies = []string{"10.1.0.0/16", "proxy.example", "10.1.0.0/33", "::ffff:10.0.0.0/104"}
+	if err := c.Config.Validate(); err == nil || strings.Count(err.Error(), "http.trusted_proxies") != 3 || !strings.Contains(err.Error(), "proxy.example") {
+		t.Errorf("names: %v", err)
 	}
 }

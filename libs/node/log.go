@@ -18,30 +18,30 @@ import (
 // without a bound clients could fill the disk. 4 KiB is enough for the stack of a usual panic.
 const maxLogged = 4 << 10
 
-// newLogger returns a logger that writes to w in the configured format, without the
+// newLogger returns a logger that writes to w in a format, text or json, without the
 // passwords and tokens of URLs, and with long values cut. A record that is logged within a span has its trace_id
 // and span_id.
-func newLogger(w io.Writer, config *Config) *slog.Logger {
+func newLogger(w io.Writer, level slog.Level, format string) *slog.Logger {
 	if q, ok := w.(*logQueue); ok {
 		q.mu.Lock()
 		q.report = func(w io.Writer, dropped int64) {
-			slog.New(newHandler(w, config)).Warn("log lines were dropped", "lines", dropped, "hint", "the reader of the log is too slow or has ended")
+			slog.New(newHandler(w, level, format)).Warn("log lines were dropped", "lines", dropped, "hint", "the reader of the log is too slow or has ended")
 		}
 		q.mu.Unlock()
 	}
-	return slog.New(traced{newHandler(w, config)})
+	return slog.New(traced{newHandler(w, level, format)})
 }
 
-func newHandler(w io.Writer, config *Config) slog.Handler {
-	options := &slog.HandlerOptions{Level: config.LogLevel, ReplaceAttr: printable}
-	if config.LogFormat == "json" {
+func newHandler(w io.Writer, level slog.Level, format string) slog.Handler {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: printable}
+	if format == "json" {
 		return slog.NewJSONHandler(w, options)
 	}
 	return slog.NewTextHandler(w, options)
 }
 
-// whole is a logged text that is not cut.
-type whole string
+// uncut is a logged text that is not cut.
+type uncut string
 
 // printable redacts and cuts a message or an attribute: a library's error may contain the URL
 // that it was given.
@@ -52,7 +52,7 @@ func printable(_ []string, attr slog.Attr) slog.Attr {
 		text = attr.Value.String()
 	case slog.KindAny:
 		switch value := attr.Value.Any().(type) {
-		case whole:
+		case uncut:
 			attr.Value = slog.StringValue(backendurl.RedactText(string(value)))
 			return attr
 		case error:

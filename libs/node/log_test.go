@@ -2,6 +2,8 @@ package node
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -25,4 +27,17 @@ func TestRepeated(t *testing.T) {
 			t.Error(b.String())
 		}
 	})
+}
+
+// TestLogWithoutPasswords: errors of libraries may contain a URL, log lines must not.
+func TestLogWithoutPasswords(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out strings.Builder
+		log := newLogger(&out, slog.LevelInfo, format).With("url", "etcd://u:hush@h/x")
+		err := fmt.Errorf("open: %w", errors.New("dial postgres://roost:hush@db/x?sslmode=disable"))
+		log.Error("no postgres://roost:hush@db/x", "error", err, "count", 1, slog.Group("g", "u", "consul://h/x?token=hush"))
+		if strings.Contains(out.String(), "hush") || !strings.Contains(out.String(), "roost:xxxxx@db/x?sslmode=disable") {
+			t.Errorf("%s: the password shows:\n%s", format, out.String())
+		}
+	}
 }

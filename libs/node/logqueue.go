@@ -24,8 +24,13 @@ const (
 // errLogFull is the error of a log line that finds no room.
 var errLogFull = errors.New("the log is not read, and as many lines as it has room for wait; read it, or set management.audit")
 
-// stderr is the log of a service.
 var stderr = &logQueue{w: os.Stderr}
+
+// Stderr is the log of a service. It never waits long for the reader of the log, see [FlushLog].
+var Stderr io.Writer = stderr
+
+// FlushLog waits until the last lines of the log are written, at most for a second. A process calls it at its end.
+func FlushLog() { stderr.flush(logFlush) }
 
 // logQueue is a bounded queue of log lines. The reader of a log may stop reading, for example because its disk is full:
 // then a write to a pipe blocks forever, and with it every goroutine that logs. So a goroutine of the queue writes, and

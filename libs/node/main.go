@@ -37,13 +37,13 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	program := "roost-" + service
 	settings, err := Load(config, os.Args[1:], os.Environ())
 	if err != nil {
-		if settings != nil && settings.asked == "print_config" { // show where the wrong values come from
+		if settings != nil && settings.Asked == "print_config" { // show where the wrong values come from
 			settings.WriteEffective(os.Stdout)
 		}
 		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backendurl.RedactText(err.Error()))
 		return 2
 	}
-	switch settings.asked {
+	switch settings.Asked {
 	case "help", "help_expert":
 		settings.WriteHelp(os.Stdout, program)
 		if t, ok := config.(Tooled); ok {
@@ -61,8 +61,8 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	if common.ExitWithParent {
 		exitWithParent()
 	}
-	log := newLogger(stderr, common)
-	defer stderr.flush(logFlush)
+	log := newLogger(Stderr, common.LogLevel, common.LogFormat)
+	defer FlushLog()
 	// If the reader of the log or of the standard output ends, the process continues: without this, the Go runtime ends
 	// it at its next line.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -86,7 +86,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		stop()
 		second := <-signals
 		log.Error("second signal, leaving at once", "signal", second)
-		stderr.flush(logFlush)
+		FlushLog()
 		os.Exit(signalled(second))
 	}()
 	err = Run(ctx, service, config, func(n *Node) error {

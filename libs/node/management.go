@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,15 +23,6 @@ const (
 	read                      // a token, if management.token_for is all
 	unprotected               // nothing
 )
-
-// operatorKey is the key of the operator in the context of a request to the management listener.
-type operatorKey struct{}
-
-// operator is the sender of a request to the management listener.
-type operator struct {
-	auth.Operator
-	remote string // address
-}
 
 // HandleManagement serves a pattern on the management listener, for requests that change something.
 // They need a management token, if management.tokens is set, and each has lines in the audit.
@@ -118,14 +108,13 @@ func (n *Node) handleManagement(pattern string, need func(*http.Request) access,
 			}
 			return
 		}
-		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, who)))
+		handler.ServeHTTP(w, r.WithContext(withOperator(r.Context(), who, r.RemoteAddr)))
 	}))
 }
 
 // operatorOf returns who sends a request, or an error if the request must not be served.
-func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
-	who := operator{remote: r.RemoteAddr}
-	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != tokenForAll {
+func (n *Node) operatorOf(r *http.Request, need access) (who auth.Operator, err error) {
+	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != TokenForAll {
 		return who, nil
 	}
 	found, err := n.operators.Find(r)
@@ -135,8 +124,18 @@ func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
 	case need == write && found.ReadOnly:
 		return who, fmt.Errorf("the token of %s is for reading only", found.Name)
 	}
-	who.Operator = found
-	return who, nil
+	return found, nil
+}
+
+// hostNames returns the Host names that a listener on loopback accepts.
+func hostNames(config *Config) []string {
+	names := []string{"localhost"}
+	for _, name := range append([]string{config.Advertise}, config.AllowedHosts...) {
+		if name = hostName(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // managementHosts returns the host names that requests to the management listener may have.
@@ -166,14 +165,9 @@ func (n *Node) protectManagement(badFile func(error)) (err error) {
 		n.management.secure(files)
 	}
 	if !loopback(n.management.Addr()) && n.operators == nil {
-		n.log.Warn("the management listener does not authenticate its clients; set management.tokens, or keep it on loopback", "addr", n.ManagementAddr())
+		n.log.Warn("the management listener does not authenticate clients", "hint", "set management.tokens, or keep management.listen on loopback", "addr", n.ManagementAddr())
 	}
 	return nil
-}
-
-// managementTLS are the files of the management listener.
-func (c *Config) managementTLS() TLS {
-	return TLS{Cert: c.ManagementCert, Key: c.ManagementKey, CA: c.ManagementCA, ClientAuth: "require"}
 }
 
 // statusRecorder remembers the status of an answer.

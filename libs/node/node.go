@@ -110,14 +110,14 @@ func (n *Node) Peers() *Peers { return n.peers }
 
 // TracerProvider returns the provider of the node's tracers. They record nothing unless
 // the environment configures an exporter, but propagate a caller's trace.
-func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.tracers }
+func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.Tracers }
 
 // MeterProvider returns the provider of the node's meters, which /metrics shows.
-func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.meters }
+func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.Meters }
 
 // Histograms returns the registry for what is measured too often for a meter; /metrics
 // shows it too.
-func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms }
+func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.Histograms }
 
 // Handle serves a pattern, as of [http.ServeMux], on the service listener.
 // Bodies are bounded by service.max_body, all of them together by service.body_bytes,
@@ -152,8 +152,9 @@ func (n *Node) Fail(err error) { n.life.fail(err) }
 // valid, for example filled by [Load]. It returns nil after an orderly stop; an error is
 // also logged.
 func Run(ctx context.Context, service string, config Configured, setup func(*Node) error) error {
-	log := newLogger(stderr, config.Common())
-	n, err := open(ctx, service, config.Common(), log)
+	common := config.Common()
+	log := newLogger(Stderr, common.LogLevel, common.LogFormat)
+	n, err := open(ctx, service, common, log)
 	if err == nil {
 		err = n.run(ctx, setup)
 	}
@@ -179,7 +180,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	n.phase.set("starting")
 	n.Ready("node", n.phase.check)
 
-	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, the old ones stay", "error", err) }
+	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, keeping the old", "error", err) }
 	if n.peers, err = NewPeers(config, badTLS); err != nil {
 		return nil, err
 	}
@@ -210,11 +211,13 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		return closeBoth(fmt.Errorf("node.advertise: %w", err))
 	}
 	n.self = sharding.NodeID{Addr: n.advertise, UID: newUID()}
-	badFile := func(err error) { n.log.Error("a changed file is unusable, what was in effect stays", "error", err) }
+	badFile := func(err error) { n.log.Error("changed file is unusable, keeping the old contents", "error", err) }
 	if err := errors.Join(n.secureService(badTLS), n.protectManagement(badFile)); err != nil {
 		return closeBoth(err)
 	}
-	if n.telemetry, err = newTelemetry(ctx, n.version, config.ClusterName, n.advertise, n.log); err != nil {
+	if n.telemetry, err = newTelemetry(ctx, Process{
+		Service: n.version.Service, Version: n.version.Version, Revision: n.version.Revision, Instance: n.advertise, Cluster: config.ClusterName,
+	}, n.log); err != nil {
 		return closeBoth(err)
 	}
 	if err = errors.Join(n.observeListeners(), n.observeCertificate()); err != nil {
@@ -231,8 +234,8 @@ func (n *Node) secureService(badTLS func(error)) (err error) {
 		files, err = loadTLS(own.Section, own.TLS, badTLS)
 	case config.PublicClients && files != nil: // clients have the certificates of peers, but are none
 		files, err = loadTLS("tls", config.TLS, badTLS)
-	case files != nil && config.TLS.CA != "" && config.Roles != requireRoles:
-		n.log.Warn("peers whose certificates name no role can be in any role; set tls.roles to require when all certificates have one")
+	case files != nil && config.TLS.CA != "" && config.Roles != RequireRoles:
+		n.log.Warn("accepting peers whose certificate names no role", "hint", "such a peer can act in any role; set tls.roles to require when all certificates name a role")
 	}
 	if files != nil {
 		n.service.secure(files)
@@ -254,7 +257,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	started := func() {
 		n.phase.set("")
 		if unknown := n.ready.unknown(); len(unknown) > 0 {
-			n.log.Warn("health.exclude names checks that this service does not have", "unknown", unknown, "checks", n.ready.all())
+			n.log.Warn("health.exclude names unknown checks", "unknown", unknown, "checks", n.ready.all())
 		}
 		n.log.Info("ready", "addr", n.advertise)
 	}
@@ -322,7 +325,7 @@ func (n *Node) serveManagement() {
 	// Connections that fill the listener must not look like a process that has to be restarted.
 	n.management.clients.probes = func(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 	n.HandleManagementOpen("GET /readyz", &n.ready)
-	n.HandleManagementRead("GET /metrics", n.telemetry.metrics)
+	n.HandleManagementRead("GET /metrics", n.telemetry.Metrics)
 	n.HandleManagementOpen("GET /version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(n.version)

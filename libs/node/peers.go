@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -40,15 +39,9 @@ type PeersOf struct {
 // NewPeers returns Peers with the TLS files, the connection timeout and the longest answer of a
 // configuration. onBad is called when changed files are unusable.
 func NewPeers(c *Config, onBad func(error)) (*Peers, error) {
-	files, err := loadTLS("tls", c.TLS, onBad)
+	files, err := loadPeerTLS(c.TLS, c.ClusterName, c.Identity, c.Roles == RequireRoles, onBad)
 	if err != nil {
 		return nil, err
-	}
-	if files != nil {
-		files.least = tls.VersionTLS13
-		if files.identities, err = newIdentities(c.ClusterName, c.Identity, c.Roles == requireRoles); err != nil {
-			return nil, fmt.Errorf("tls.identity: %w", err)
-		}
 	}
 	return &Peers{files: files, timeout: c.DialTimeout, answer: int64(c.MaxAnswer), of: map[control.Role]*PeersOf{}}, nil
 }
@@ -171,18 +164,7 @@ func (o *PeersOf) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if p.files == nil {
 		return plain, nil
 	}
-	tracked := p.files.conns.track(plain)
-	config, err := p.files.client(addr, target{roles: o.roles, nodes: p.nodesAt(o.roles, addr)}, tracked)
-	if err != nil {
-		tracked.Close()
-		return nil, err
-	}
-	secure := tls.Client(tracked, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		tracked.Close()
-		return nil, fmt.Errorf("peer %s: %w", addr, err)
-	}
-	return secure, nil
+	return p.files.handshake(ctx, plain, addr, o.roles, p.nodesAt(o.roles, addr))
 }
 
 // Close closes the idle connections.
@@ -192,4 +174,21 @@ func (p *Peers) Close() {
 	for _, o := range p.of { // order-free: all are closed
 		o.client.CloseIdleConnections()
 	}
+}
+
+// peerKey is the key of the peer's identity in the context of its request.
+type peerKey struct{}
+
+// PeerOf returns which process the peer's certificate is for, in the context of a request to a handler
+// of [Node.HandlePeers]. It has all roles if that is not known.
+func PeerOf(ctx context.Context) control.Identity {
+	if peer, known := ctx.Value(peerKey{}).(control.Identity); known {
+		return peer
+	}
+	return control.Identity{Roles: control.Anybody}
+}
+
+// withPeer returns the context of a request of a peer.
+func withPeer(ctx context.Context, peer control.Identity) context.Context {
+	return context.WithValue(ctx, peerKey{}, peer)
 }

@@ -1,8 +1,14 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A gateway on another host that listens for questions on loopback is not asked: this host's own loopback would answer.
@@ -24,5 +30,46 @@ func TestGatewayOutOfReach(t *testing.T) {
 		if (err != nil) != test.out || err != nil && !strings.Contains(err.Error(), "which only its own host reaches") {
 			t.Errorf("%+v: %v", test, err)
 		}
+	}
+}
+
+// configOf is a configuration with TLS files and a time to connect.
+func configOf(files TLS, timeout time.Duration) *Config {
+	c := DefaultConfig(":0")
+	c.TLS, c.DialTimeout, c.MaxAnswer = files, timeout, 1<<20
+	return &c
+}
+
+func TestTLSRefuses(t *testing.T) {
+	a := newAuthority(t)
+	good := a.issue(2)
+	absent, wrong, empty := good, good, good
+	absent.Cert = "/nonexistent"
+	wrong.Key = good.Cert
+	empty.CA = filepath.Join(t.TempDir(), "ca.pem")
+	a.must(os.WriteFile(empty.CA, []byte("nothing"), 0o600))
+	for name, test := range map[string]struct {
+		files TLS
+		want  string
+	}{"absent": {absent, "/nonexistent"}, "wrong key": {wrong, "tls.key"}, "empty authority": {empty, "no certificate"}} {
+		if _, err := NewPeers(configOf(test.files, time.Second), nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDialTimeout(t *testing.T) {
+	// A listener that accepts and says nothing: the handshake never ends.
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	p, err := NewPeers(configOf(newAuthority(t).issue(2), 20*time.Millisecond), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Of(Members).Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -16,7 +16,7 @@ func (s *Sources) WriteHelp(w io.Writer, program string) {
 	fmt.Fprintf(w, "  --print-config   print every value and where it comes from, even if the configuration is invalid, and exit\n")
 	fmt.Fprintf(w, "  --version        print the version and exit\n\n")
 	fmt.Fprintf(w, "Flags override the environment, which overrides the file, which overrides the defaults.\n\n")
-	expert := s.asked == "help_expert"
+	expert := s.Asked == "help_expert"
 	hidden := 0
 	for _, f := range s.fields {
 		if f.Expert != expert {

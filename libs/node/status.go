@@ -41,10 +41,10 @@ func (n *Node) Status() Status {
 		Connections: int(n.service.clients.open.Load()), MostConnections: int(n.service.clients.limit), Host: machine(),
 	}
 	if n.peers.files != nil {
-		s.AnyRole, s.ExpiredPeers = s.Verifies && c.Roles != requireRoles, n.peers.files.expired.recent()
-		if now, err := n.peers.files.current(); err == nil {
-			s.Expires = now.expires
-			is, err := n.peers.files.identities.of(now.own.Leaf)
+		s.AnyRole, s.ExpiredPeers = s.Verifies && c.Roles != RequireRoles, n.peers.files.recentlyExpired()
+		if leaf, expires, err := n.peers.files.own(); err == nil {
+			s.Expires = expires
+			is, err := n.peers.files.identify(leaf)
 			s.Shared = err == nil && is.Node == "" && is.Roles != control.Anybody
 		}
 	}

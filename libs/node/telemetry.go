@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -30,11 +31,18 @@ import (
 // telemetry holds the providers of a node. Metrics are always served to Prometheus;
 // traces and metrics are pushed only if the standard OTEL_* variables say where.
 type telemetry struct {
-	tracers    trace.TracerProvider
-	meters     *sdkmetric.MeterProvider
-	histograms histogram.Registry
-	metrics    http.Handler
+	Tracers    trace.TracerProvider
+	Meters     *sdkmetric.MeterProvider
+	Histograms histogram.Registry
+	Metrics    http.Handler // /metrics
 	shutdowns  []func(context.Context) error
+}
+
+// Process identifies a process in its telemetry.
+type Process struct {
+	Service, Version, Revision string // of the binary
+	Instance                   string // the address that the process advertises
+	Cluster                    string
 }
 
 // Propagator returns a propagator for the W3C headers traceparent, tracestate and
@@ -60,39 +68,39 @@ func exports(signal string) bool {
 
 // newTelemetry returns the telemetry of a node. Exporting is optional: what is wrong with its variables is logged, and
 // does not keep the node from starting.
-func newTelemetry(ctx context.Context, version Version, cluster, instance string, log *slog.Logger) (*telemetry, error) {
+func newTelemetry(ctx context.Context, p Process, log *slog.Logger) (*telemetry, error) {
 	// Attributes from the environment override the node's own.
 	identity, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(
-			attribute.String("service.name", version.Service),
-			attribute.String("service.version", version.Version),
-			attribute.String("service.instance.id", instance),
-			attribute.String("roost.cluster.name", cluster)),
+			attribute.String("service.name", p.Service),
+			attribute.String("service.version", p.Version),
+			attribute.String("service.instance.id", p.Instance),
+			attribute.String("roost.cluster.name", p.Cluster)),
 		resource.WithFromEnv())
 	if err != nil { // the attributes that can be read are used
 		log.Warn("resource attributes are ignored in part", "variables", otelVariables("RESOURCE_ATTRIBUTES", "SERVICE_NAME"), "error", err,
 			"hint", "write key=value,key=value")
 	}
-	t := &telemetry{tracers: noop.NewTracerProvider()}
+	t := &telemetry{Tracers: noop.NewTracerProvider()}
 	if exports("TRACES") {
 		if exporter, err := newSpanExporter(ctx); err != nil {
 			notExported(log, "traces", err)
 		} else {
 			provider := sdktrace.NewTracerProvider(sdktrace.WithResource(identity), sdktrace.WithBatcher(exporter))
-			t.tracers = provider
+			t.Tracers = provider
 			t.shutdowns = append(t.shutdowns, provider.Shutdown)
 		}
 	}
 	registry := prometheus.NewRegistry()
 	// Every series names the cluster, so that rules and boards keep clusters apart however
 	// they are scraped.
-	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"roost_cluster": cluster}, registry)
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"roost_cluster": p.Cluster}, registry)
 	labelled.MustRegister(
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	pulled, err := otelprometheus.New(otelprometheus.WithRegisterer(labelled), otelprometheus.WithoutScopeInfo(),
-		otelprometheus.WithProducer(&t.histograms))
+		otelprometheus.WithProducer(&t.Histograms))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
 	}
@@ -110,16 +118,16 @@ func newTelemetry(ctx context.Context, version Version, cluster, instance string
 			options = append(options, sdkmetric.WithReader(pushed))
 		}
 	}
-	t.meters = sdkmetric.NewMeterProvider(options...)
-	t.shutdowns = append(t.shutdowns, t.meters.Shutdown)
-	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	return t, t.registerProcess(version)
+	t.Meters = sdkmetric.NewMeterProvider(options...)
+	t.shutdowns = append(t.shutdowns, t.Meters.Shutdown)
+	t.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return t, t.registerProcess(p)
 }
 
 // notExported logs why a signal (traces or metrics) is not exported. The errors of exporters do not name variables, so
 // those that are set are named.
 func notExported(log *slog.Logger, signal string, err error) {
-	log.Warn(signal+" are not exported", "variables", otelVariables(strings.ToUpper(signal)+"_", "EXPORTER_"), "error", err,
+	log.Warn("telemetry is not exported", "signal", signal, "variables", otelVariables(strings.ToUpper(signal)+"_", "EXPORTER_"), "error", err,
 		"hint", "correct or unset the variables, and restart the process")
 }
 
@@ -142,12 +150,12 @@ func otelVariables(prefixes ...string) (names []string) {
 var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
 
 // registerProcess publishes roost.build.info, always 1, for its attributes, and the log lines that were dropped.
-func (t *telemetry) registerProcess(version Version) error {
+func (t *telemetry) registerProcess(p Process) error {
 	attributes := metric.WithAttributes(
-		attribute.String("version", version.Version),
-		attribute.String("go", version.Go),
-		attribute.String("commit", version.Revision))
-	meter := NewInstruments(t.meters.Meter("github.com/roost-cluster/roost/libs/node"))
+		attribute.String("version", p.Version),
+		attribute.String("go", runtime.Version()),
+		attribute.String("commit", p.Revision))
+	meter := NewInstruments(t.Meters.Meter("github.com/roost-cluster/roost/libs/node"))
 	build := meter.Gauge("roost.build.info", "", "The running binary; always 1.")
 	dropped := meter.Count("roost.log.dropped", "{line}", "Log lines that were dropped, because the log is read too slowly or not at all.")
 	return meter.Observe(func(_ context.Context, o metric.Observer) error {

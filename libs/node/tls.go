@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/node/watchfile"
 )
 
@@ -55,6 +54,57 @@ func loadTLS(section string, config TLS, onBad func(error)) (*tlsFiles, error) {
 	var err error
 	files.deny, err = openDenyList(section, config.Deny, onBad)
 	return files, err
+}
+
+// loadPeerTLS is loadTLS for the connections of peers: their certificates are for processes of a cluster, in the form of
+// tls.identity, and must name a role if that is required.
+func loadPeerTLS(config TLS, cluster, identity string, required bool, onBad func(error)) (*tlsFiles, error) {
+	files, err := loadTLS("tls", config, onBad)
+	if err != nil || files == nil {
+		return nil, err
+	}
+	files.least = tls.VersionTLS13
+	if files.identities, err = newIdentities(cluster, identity, required); err != nil {
+		return nil, fmt.Errorf("tls.identity: %w", err)
+	}
+	return files, nil
+}
+
+// own returns the certificate in use, and the time when it or one of its chain expires.
+func (f *tlsFiles) own() (leaf *x509.Certificate, expires time.Time, err error) {
+	now, err := f.current()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return now.own.Leaf, now.expires, nil
+}
+
+// identify returns which process a peer's certificate is for.
+func (f *tlsFiles) identify(c *x509.Certificate) (control.Identity, error) { return f.identities.of(c) }
+
+// recentlyExpired returns the peers that were refused in the last hour because their certificates had expired, by name.
+func (f *tlsFiles) recentlyExpired() []Expired { return f.expired.recent() }
+
+// listener returns a listener that accepts connections by TLS.
+func (f *tlsFiles) listener(l net.Listener) net.Listener {
+	return tls.NewListener(tracking{l, &f.conns}, f.server())
+}
+
+// handshake secures a connection to the peer at addr, which must have one of the roles, and the certificate of one of the
+// nodes if any are named. It closes the connection if that fails.
+func (f *tlsFiles) handshake(ctx context.Context, conn net.Conn, addr string, roles control.Role, nodes []string) (net.Conn, error) {
+	tracked := f.conns.track(conn)
+	config, err := f.client(addr, target{roles: roles, nodes: nodes}, tracked)
+	if err != nil {
+		tracked.Close()
+		return nil, err
+	}
+	secure := tls.Client(tracked, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		tracked.Close()
+		return nil, fmt.Errorf("peer %s: %w", addr, err)
+	}
+	return secure, nil
 }
 
 // current returns the certificates according to the files as they are now. Their content is compared, because files
@@ -196,33 +246,4 @@ func (f *tlsFiles) both(now *certificates, conn net.Conn, use x509.ExtKeyUsage, 
 			return f.accept(conn, state, use, now.ca, meant)
 		},
 	}
-}
-
-// observeCertificate publishes how long the certificate of the node is still valid, and has /readyz warn when it has
-// expired. Without a certificate there is neither.
-func (n *Node) observeCertificate() error {
-	if n.peers.files == nil {
-		return nil
-	}
-	n.Ready("certificate", func(context.Context) error {
-		now, err := n.peers.files.current()
-		if err == nil && time.Now().After(now.expires) {
-			err = fmt.Errorf("it has expired at %s, so others close and refuse the connections of this process: replace tls.cert and tls.key, which are read again by themselves", now.expires.UTC().Format(time.RFC3339))
-		}
-		if err != nil {
-			return Warn(err) // whether the process should get traffic, the other checks find out
-		}
-		return nil
-	})
-	meter := n.MeterProvider().Meter("github.com/roost-cluster/roost/libs/node")
-	_, err := meter.Float64ObservableGauge("roost.tls.certificate.remaining", metric.WithUnit("s"),
-		metric.WithDescription("time until the certificate of tls.cert that is in use expires, or one of its chain does. Negative: it has expired"),
-		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
-			now, err := n.peers.files.current()
-			if err == nil {
-				o.Observe(time.Until(now.expires).Seconds())
-			}
-			return err
-		}))
-	return err
 }

@@ -3,94 +3,16 @@ package node
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
-
-// authority signs certificates for loopback.
-type authority struct {
-	t      *testing.T
-	dir    string
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
-	serial int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	a.key = a.newKey()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(50 * time.Minute), // sooner than what it issues
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	a.must(err)
-	a.cert, err = x509.ParseCertificate(der)
-	a.must(err)
-	a.write("ca.pem", "CERTIFICATE", der)
-	return a
-}
-
-func (a *authority) must(err error) {
-	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	a.must(err)
-	return key
-}
-
-func (a *authority) write(name, kind string, der []byte) {
-	a.t.Helper()
-	a.must(os.WriteFile(filepath.Join(a.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-}
-
-// issue writes a certificate with the given serial number and its key.
-func (a *authority) issue(serial int64) TLS {
-	a.t.Helper()
-	key := a.newKey()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	a.must(err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	a.must(err)
-	a.write("cert.pem", "CERTIFICATE", der)
-	a.write("key.pem", "EC PRIVATE KEY", keyDER)
-	// Timestamps of file systems may be too coarse to tell two writes apart.
-	a.serial++
-	stamp := time.Unix(a.serial, 0)
-	a.must(os.Chtimes(filepath.Join(a.dir, "cert.pem"), stamp, stamp))
-	return TLS{
-		Cert: filepath.Join(a.dir, "cert.pem"), Key: filepath.Join(a.dir, "key.pem"),
-		CA: filepath.Join(a.dir, "ca.pem"), ClientAuth: "require",
-	}
-}
 
 // serveTLS runs a node with TLS files until the test ends, and returns the
 // address of its service listener, which answers GET /who and upgrades /link.
@@ -102,7 +24,7 @@ func serveTLS(t *testing.T, files TLS) string {
 }
 
 // serveNode is serveTLS with a whole configuration.
-func serveNode(t *testing.T, config *exampleConfig) string {
+func serveNode(t *testing.T, config *serviceConfig) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	addr, done := make(chan string, 1), make(chan error, 1)
@@ -255,84 +177,6 @@ func TestServiceTLS(t *testing.T) {
 	config.ServiceTLS.Cert, config.ServiceTLS.ClientAuth = "cert.pem", "perhaps"
 	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "public.cert and public.key") || !strings.Contains(err.Error(), "public.client_auth") {
 		t.Errorf("a wrong section: %v", err)
-	}
-}
-
-func TestTLSReload(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issue(2)
-	var complaints []error
-	loaded, err := loadTLS("tls", files, func(err error) { complaints = append(complaints, err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect := func(serial int64) {
-		t.Helper()
-		now, err := loaded.current()
-		if err != nil || now.own.Leaf.SerialNumber.Int64() != serial {
-			t.Fatalf("got serial %v, %v; want %d", now.own.Leaf.SerialNumber, err, serial)
-		}
-	}
-	expect(2)
-	a.issue(3)
-	expect(3)
-	a.must(os.WriteFile(files.Cert, []byte("half writ"), 0o600))
-	expect(3)
-	expect(3)
-	if len(complaints) != 1 {
-		t.Errorf("complaints about a broken file: %v, want one", complaints)
-	}
-	a.issue(4)
-	expect(4)
-	a.must(os.Remove(files.Key))
-	expect(4)
-
-	// Other files with the same time stamps and sizes: text outside PEM blocks is ignored.
-	stamped := func(serial int64) {
-		a.issue(serial)
-		for _, path := range []string{files.Cert, files.Key, files.CA} {
-			text, err := os.ReadFile(path)
-			a.must(err)
-			a.must(os.WriteFile(path, append(text, strings.Repeat("\n", 8192-len(text))...), 0o600))
-			a.must(os.Chtimes(path, time.Unix(1_000_000_000, 0), time.Unix(1_000_000_000, 0)))
-		}
-	}
-	stamped(5)
-	expect(5)
-	stamped(6)
-	expect(6)
-}
-
-func TestTLSRefuses(t *testing.T) {
-	a := newAuthority(t)
-	good := a.issue(2)
-	absent, wrong, empty := good, good, good
-	absent.Cert = "/nonexistent"
-	wrong.Key = good.Cert
-	empty.CA = writeFile(t, "ca.pem", "nothing")
-	for name, test := range map[string]struct {
-		files TLS
-		want  string
-	}{"absent": {absent, "/nonexistent"}, "wrong key": {wrong, "tls.key"}, "empty authority": {empty, "no certificate"}} {
-		if _, err := NewPeers(peersConfig(test.files, time.Second), nil); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestDialTimeout(t *testing.T) {
-	// A listener that accepts and says nothing: the handshake never ends.
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mute.Close()
-	p, err := NewPeers(peersConfig(newAuthority(t).issue(2), 20*time.Millisecond), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Of(Members).Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
 	}
 }
 

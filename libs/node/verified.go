@@ -36,6 +36,21 @@ type verifiedConn struct {
 
 func (v *verifiedConns) track(conn net.Conn) *verifiedConn { return &verifiedConn{Conn: conn, of: v} }
 
+// tracking is a listener whose connections are known while they are open.
+type tracking struct {
+	net.Listener
+	conns *verifiedConns
+}
+
+// Accept implements [net.Listener].
+func (t tracking) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return t.conns.track(conn), nil
+}
+
 // Close implements [net.Conn].
 func (c *verifiedConn) Close() error {
 	c.of.mu.Lock()
@@ -139,7 +154,7 @@ func (f *tlsFiles) review(ctx context.Context, log *slog.Logger) {
 		}
 		f.conns.mu.Unlock()
 		for c, err := range closing { // order-free: all are closed
-			log.Warn("a connection is closed, because its certificate is not accepted any more", "peer", c.RemoteAddr(), "certificate", nameOf(c.chain[0]), "reason", err)
+			log.Warn("closing a connection whose certificate became invalid", "peer", c.RemoteAddr(), "certificate", nameOf(c.chain[0]), "reason", err)
 			_ = c.Close()
 		}
 	}

@@ -212,9 +212,17 @@ func (m *Machine) lookedUp(in LookedUp) {
 // resolveStored answers a command that the journal has stored. A command that is
 // not stored was not applied: it is no longer in doubt.
 func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.Stored) {
+	// The answer to an append can take longer than the journal remembers keys. Then the command may have been
+	// applied and forgotten, for example with its deleted entity, so that it must not run again.
+	forgotten := !found && c.inDoubt && m.cfg.KeyAge > 0 && m.now.Sub(c.finished) >= m.cfg.KeyAge && !mutant.On("doubt-outlives-key")
 	c.inDoubt = false
 	switch {
-	case !found || c.answered:
+	case c.answered:
+	case forgotten:
+		reply := sharding.Doubt(sharding.KeyExpired,
+			"the journal did not answer for so long that the entity may have forgotten whether it has executed the command, and will not execute it now. Find out from the entity's state, and use a new key if the command is still wanted")
+		m.answer(e, c, &reply)
+	case !found:
 	case s.Expired:
 		reply := sharding.Doubt(sharding.KeyExpired,
 			"the idempotency key is too old: the entity does not remember any more whether it has executed the command, and will not execute it now. Find out from the entity's state, and use a new key if the command is still wanted")

@@ -20,7 +20,7 @@ func TestMutants(t *testing.T) {
 		"ask-barrier", "ask-fence", "call-cycle", "ask-chain", "ask-read-only", "ask-unkeyed", "ask-turn", "asks-again", "ask-waiting", "ask-key", "ask-ordinal", "ask-life", "ask-conflict", "ask-doubt", "ask-reserve", "ask-drain", "ask-depth", "ask-ended", "ask-unwanted", "failed-fence", "ask-sent", "ask-builtin", "ask-refused", "ask-final", "send-builtin", "asked-read-only",
 		"delete-mark", "delete-ends", "bare-load", "bare-turn",
 		"keep-events", "untold-snapshot", "snapshot-wrote", "input-wrote",
-		"ended-twice", "again-ends", "again-once", "again-life", "again-pending", "again-doubt", "operator-record", "drop-pending", "drop-told"} {
+		"ended-twice", "again-ends", "again-once", "again-life", "again-pending", "again-doubt", "operator-record", "drop-pending", "drop-told", "doubt-outlives-key"} {
 		mutant.Activate(name)
 		caught := scenariotest.Differing(t, play)
 		mutant.Activate("")

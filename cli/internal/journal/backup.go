@@ -36,7 +36,7 @@ as it was at a moment of its own; the output names these moments and how far the
 apart.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. See docs/backup.md.`
+or of the cluster that "roost dev" runs in --dir. See docs/running/backup.md.`
 
 const backupCheckHelp = `Reads a whole backup file and checks that it is what was written, to its end. It says
 what it is a backup of. FILE "-" is standard input. To see that a backup can be

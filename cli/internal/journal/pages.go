@@ -57,7 +57,7 @@ func pageLines(checked []stores.CheckedPages) (lines []string) {
 			more = fmt.Sprintf(" and %d more", n)
 		}
 		lines = append(lines, fmt.Sprintf("Damaged pages of %s: %s%s (%d of %d).", c.Path, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(c.First), "[]")), ", "), more, c.Damaged, c.Pages),
-			`Stop the coordinators and regions, and restore a backup (docs/repair.md, "Damaged pages of an SQLite file").`)
+			`Stop the coordinators and regions, and restore a backup (docs/running/repair.md, "Damaged pages of an SQLite file").`)
 	}
 	return lines
 }

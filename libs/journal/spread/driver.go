@@ -110,7 +110,7 @@ func adopt(ctx context.Context, h journal.Driver, number int, generation shardin
 			return n, false, nil
 		}
 		if used && !mutant.On("spread-used") {
-			return n, false, fmt.Errorf("%w: it does not say that it is database %d, which was used before: it is empty, or was replaced; give the URL of that database, or restore a backup of all of them (docs/backup.md)", journal.ErrIdentity, number)
+			return n, false, fmt.Errorf("%w: it does not say that it is database %d, which was used before: it is empty, or was replaced; give the URL of that database, or restore a backup of all of them (docs/running/backup.md)", journal.ErrIdentity, number)
 		}
 		stored, err := h.List(ctx, journal.ListRequest{Limit: 2})
 		stored = slices.DeleteFunc(stored, func(e sharding.Entity) bool { return e == noteEntity }) // another process was faster

@@ -162,7 +162,7 @@ func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 	if err = highest.allows(seen); err != nil {
 		m.change(func(highest mark) mark { return highest.raised(mark{Generation: seen.Generation, Older: 1}) })
 		_ = m.file.Sync()
-		return seen, fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost journal restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/repair.md, \"An older copy over the file\")",
+		return seen, fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost journal restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/running/repair.md, \"An older copy over the file\")",
 			journal.ErrReplaced, err, m.path, m.path, markSuffix)
 	}
 	m.change(func(highest mark) mark {

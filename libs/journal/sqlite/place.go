@@ -48,6 +48,6 @@ func (p *place) check() error {
 		return nil
 	}
 	p.due.Store(0)
-	return fmt.Errorf("%w: %w: the file at %s is not the one that this process has open; start this process again; if the file was put there by anything but \"roost journal restore\", stop all regions and coordinators first, and remove %s-wal and %s-shm unless they came with the file (docs/repair.md, \"An older copy over the file\")",
+	return fmt.Errorf("%w: %w: the file at %s is not the one that this process has open; start this process again; if the file was put there by anything but \"roost journal restore\", stop all regions and coordinators first, and remove %s-wal and %s-shm unless they came with the file (docs/running/repair.md, \"An older copy over the file\")",
 		journal.ErrBroken, journal.ErrReplaced, p.path, p.path, p.path)
 }

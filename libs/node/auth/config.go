@@ -21,7 +21,7 @@ type Config struct {
 	// ClientCertificates needs a TLS listener that asks for certificates.
 	ClientCertificates bool   `key:"client_certificates" help:"whether the certificate that a client presents says who it is. Needs public.ca with public.client_auth, or tls.ca"`
 	Anonymous          bool   `key:"anonymous" help:"whether requests without token, API key and certificate are accepted. Their principal is empty, and {.policy} calls it anonymous"`
-	Policy             string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/security.md. What it does not allow is refused. The file is read again when it changes. Empty: every principal may send every command"`
+	Policy             string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/running/security.md. What it does not allow is refused. The file is read again when it changes. Empty: every principal may send every command"`
 }
 
 // DefaultConfig returns the configuration before file, environment and flags: no authentication.

@@ -124,7 +124,7 @@ func TestOneCallFitsTheBody(t *testing.T) {
 			<-release
 			return nil
 		}, silent, noop.Int64Counter{})
-		for i := range uint32(2 * Limits.Call) {
+		for i := range uint32(2 * OutboxLimits.Call) {
 			o.Send(long, control.HostRefused{
 				Shard: sharding.ShardID{Type: sharding.EntityType(strings.Repeat("T", 2000)), Index: i}, Epoch: 1 << 63, Above: 1 << 63,
 			})

@@ -13,9 +13,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Limits bound what waits for one process. What finds no room is left out: the core
+// OutboxLimits bound what waits for one process. What finds no room is left out: the core
 // that sent it repeats it.
-var Limits = node.OutboxLimits{
+var OutboxLimits = node.BatchLimits{
 	// Some 40 bytes each, at most 140.
 	Call: 8192,
 	// With the names of the cluster and the sender less than the 4 MiB that
@@ -34,7 +34,7 @@ func size(m control.Message) int { return 64 + proto.Size(wire.Encode(m)) }
 // Outbox sends one-way messages to many processes, in order to each of them. A message of an
 // earlier term than a later message is not sent any more.
 type Outbox struct {
-	*node.Outbox[sharding.NodeID, control.Message]
+	*node.Batcher[sharding.NodeID, control.Message]
 	ctx     context.Context
 	call    func(ctx context.Context, to sharding.NodeID, msgs []control.Message) error
 	log     *slog.Logger
@@ -48,7 +48,7 @@ func NewOutbox(
 	ctx context.Context, call func(ctx context.Context, to sharding.NodeID, msgs []control.Message) error, log *slog.Logger, dropped metric.Int64Counter,
 ) *Outbox {
 	o := &Outbox{ctx: ctx, call: call, log: log, dropped: dropped}
-	o.Outbox = node.NewOutbox(Limits, size, o.send)
+	o.Batcher = node.NewBatcher(OutboxLimits, size, o.send)
 	return o
 }
 

@@ -18,7 +18,7 @@ type Config struct {
 	node.Config
 	// Core limits the commands in progress.
 	Core       router.Config `key:"gateway" omit:"link_idle"`
-	Discovery  string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/discovery.md"`
+	Discovery  string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
 	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: that of service.listen. Port 0: any free port. Empty: none; then the gateway can be asked only at its management listener, if that is plain and asks for no token"`
 	// Public are the files of the public listener, which serves clients.
 	Public Public `key:"public"`
