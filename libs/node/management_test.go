@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/node/auth"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
