@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 // alone are the libraries of the membership that are of use without the rest of

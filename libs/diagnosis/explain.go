@@ -34,7 +34,7 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Peers connects to other processes. *node.Peers implements it.
+// Peers connects to other processes. *rpc.Peers implements it.
 type Peers interface {
 	Reach(roles control.Role, addr string) (client *http.Client, url string)
 	// ReachGateway is Reach for a gateway. One that has no address for peers is reached at its management listener with

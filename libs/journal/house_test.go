@@ -3,11 +3,11 @@ package journal_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	layer := []string{"libs/setting", "libs/sharding", "libs/mutant", "libs/conn", "libs/servertest", "libs/backendurl", "libs/storeclock", "libs/journal/..."}
+	layer := []string{"libs/setting", "libs/sharding", "libs/mutant", "libs/conn", "libs/test/servertest", "libs/backendurl", "libs/storeclock", "libs/journal/..."}
 	archtest.Check(t, archtest.Rules{
 		May:   map[string][]string{"...": layer},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

@@ -23,6 +23,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
@@ -264,7 +265,7 @@ func TestBodiesAndMemory(t *testing.T) {
 		{4 << 20, 128 << 20, math.MaxInt64, 128 << 20}, {4 << 20, 128 << 20, 1 << 30, 128 << 20},
 		{4 << 20, 128 << 20, 224 << 20, 56 << 20}, {4 << 20, 8 << 20, 224 << 20, 8 << 20}, {4 << 20, 128 << 20, 8 << 20, 4 << 20},
 	} {
-		if got := bodyBytes(&Config{MaxBody: setting.Bytes(c.body), BodyBytes: setting.Bytes(c.all)}, c.limit); got != c.want {
+		if got := bodyBytes(&config.Config{MaxBody: setting.Bytes(c.body), BodyBytes: setting.Bytes(c.all)}, c.limit); got != c.want {
 			t.Errorf("of %d bytes for bodies, with a memory limit of %d, there are %d, want %d", c.all, c.limit, got, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/errornumber"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 )
 
 // HandlePeers is [Node.Handle] for peers. It refuses peers whose certificate is for none of the given roles. Peers are
@@ -28,22 +29,22 @@ func (n *Node) HandlePeers(pattern string, roles control.Role, handler http.Hand
 			bounded.Refuse(w, http.StatusForbidden, "permission_denied", errornumber.PermissionDenied, err.Error())
 			return
 		}
-		handler.ServeHTTP(w, r.WithContext(withPeer(r.Context(), peer)))
+		handler.ServeHTTP(w, r.WithContext(rpc.WithPeer(r.Context(), peer)))
 	}))
 }
 
 // HandleMembers is [Node.HandlePeers] for coordinators and regions.
 func (n *Node) HandleMembers(pattern string, handler http.Handler) {
-	n.HandlePeers(pattern, Members, handler)
+	n.HandlePeers(pattern, rpc.Members, handler)
 }
 
 // peerOf returns which process sends a request.
 func (n *Node) peerOf(r *http.Request) (control.Identity, error) {
-	if n.peers.files == nil || n.config.TLS.CA == "" || n.config.TLS.ClientAuth == "none" {
+	if n.peers.Files == nil || n.config.TLS.CA == "" || n.config.TLS.ClientAuth == "none" {
 		return control.Identity{Roles: control.Anybody}, nil // peers need not show a certificate
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return control.Identity{}, errors.New("the peer shows no certificate")
 	}
-	return n.peers.files.identify(r.TLS.PeerCertificates[0])
+	return n.peers.Files.Identify(r.TLS.PeerCertificates[0])
 }

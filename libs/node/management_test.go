@@ -16,18 +16,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // managed runs a node with two tokens, and returns them. Handlers say that they ran.
 func managed(t *testing.T, change func(*serviceConfig)) (n *Node, tokens, writer, reader string) {
 	t.Helper()
-	writer, line, err := auth.NewAPIKey("anna")
+	writer, line, err := security.NewAPIKey("anna")
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, readLine, _ := auth.NewAPIKey("prometheus")
+	reader, readLine, _ := security.NewAPIKey("prometheus")
 	tokens = fileOf(t, line+"\n"+readLine+" read\n")
 	n = serve(t, func(c *serviceConfig) {
 		c.Tokens = tokens
@@ -130,7 +131,7 @@ func TestManagementTokens(t *testing.T) {
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
 	n, _, writer, _ := managed(t, func(c *serviceConfig) { c.Audit, c.Name = path, "r1" })
-	lines := func() (all []auditLine) {
+	lines := func() (all []security.AuditLine) {
 		t.Helper()
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -138,7 +139,7 @@ func TestAudit(t *testing.T) {
 		}
 		scan := bufio.NewScanner(bytes.NewReader(text))
 		for scan.Scan() {
-			var line auditLine
+			var line security.AuditLine
 			if err := json.Unmarshal(scan.Bytes(), &line); err != nil {
 				t.Fatal(err)
 			}
@@ -196,12 +197,12 @@ func TestManagementHosts(t *testing.T) {
 	config.AllowedHosts, config.Advertise = []string{"ops.example"}, "c1.internal:25521"
 	n := &Node{config: &config.Config, name: "Coordinator-1"}
 	own, _ := os.Hostname()
-	g := guard{hosts: n.managementHosts(), anyAddress: true, log: slog.New(slog.DiscardHandler)}
-	g.origins, _ = newOrigins(nil)
+	g := security.Guard{Hosts: n.managementHosts(), AnyAddress: true, Log: slog.New(slog.DiscardHandler)}
+	g.Origins, _ = security.NewOrigins(nil)
 	refused := func(host string) bool {
 		r := httptest.NewRequest(http.MethodGet, "/livez", nil)
 		r.Host = host
-		return g.refuses(httptest.NewRecorder(), r)
+		return g.Refuses(httptest.NewRecorder(), r)
 	}
 	for _, host := range []string{"", "localhost:8558", "10.1.2.3:8558", "[fd00::1]:8558", "coordinator-1:8558", "c1.internal", "ops.example", own} {
 		if refused(host) {
@@ -213,15 +214,15 @@ func TestManagementHosts(t *testing.T) {
 			t.Errorf("%q is accepted", host)
 		}
 	}
-	if !slices.Contains(g.hosts, "ops.example") {
-		t.Error(g.hosts)
+	if !slices.Contains(g.Hosts, "ops.example") {
+		t.Error(g.Hosts)
 	}
 }
 
 // TestManagementTLS: the management listener has a certificate of its own, and may ask for those of clients.
 func TestManagementTLS(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issueFor("", time.Now().AddDate(1, 0, 0))
+	a := securitytest.NewAuthority(t)
+	files := a.IssueFor("", time.Now().AddDate(1, 0, 0))
 	n := serve(t, func(c *serviceConfig) { c.ManagementCert, c.ManagementKey = files.Cert, files.Key }, echo)
 	_, status := peerOf(t, files, nil)
 	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
@@ -239,7 +240,7 @@ func TestManagementTLS(t *testing.T) {
 	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
 		t.Errorf("with a client's certificate: %d", got)
 	}
-	stranger := newAuthority(t).issueFor("", time.Now().AddDate(1, 0, 0))
+	stranger := securitytest.NewAuthority(t).IssueFor("", time.Now().AddDate(1, 0, 0))
 	stranger.CA = files.CA
 	if _, status := peerOf(t, stranger, nil); status(n.ManagementAddr(), "/livez") != 0 {
 		t.Error("a stranger is served")
@@ -262,13 +263,13 @@ func TestTokenBeforeBody(t *testing.T) {
 // TestGuessedTokens: a token that is not known is logged also where another handler checks it, such as that of tickets
 // for the dashboard: otherwise tokens could be guessed there unseen.
 func TestGuessedTokens(t *testing.T) {
-	token, line, err := auth.NewAPIKey("anna")
+	token, line, err := security.NewAPIKey("anna")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
 	n := &Node{log: slog.New(slog.NewTextHandler(&log, nil))}
-	if n.operators, err = auth.OpenOperators("management.tokens", fileOf(t, line+"\n"), func(error) {}); err != nil {
+	if n.operators, err = security.OpenOperators("management.tokens", fileOf(t, line+"\n"), func(error) {}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -21,23 +21,25 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // serviceConfig is the configuration of a service with two keys of its own.
 type serviceConfig struct {
-	Config
+	config.Config
 	Region struct {
 		PassivateAfter time.Duration `key:"passivate_after"`
 		Mailbox        int           `key:"mailbox"`
 	} `key:"region"`
 }
 
-// Validate implements [Configured].
+// Validate implements [config.Configured].
 func (c *serviceConfig) Validate() error { return setting.Ranges(c) }
 
-func newService() *serviceConfig { return &serviceConfig{Config: DefaultConfig("127.0.0.1:0")} }
+func newService() *serviceConfig { return &serviceConfig{Config: config.Default("127.0.0.1:0")} }
 
 func testConfig() *serviceConfig {
 	c := newService()
@@ -104,7 +106,7 @@ func TestNode(t *testing.T) {
 	}()
 	n := <-ready
 	management := "http://" + n.ManagementAddr()
-	client := n.Peers().Of(Members).Client()
+	client := n.Peers().Of(rpc.Members).Client()
 
 	waitFor(t, func() bool { status, _ := get(t, client, management+"/readyz"); return status == 200 })
 	if _, body := get(t, client, management+"/readyz?verbose"); body != "[+] node\n[+] table\nok\n" {
@@ -126,7 +128,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("address file %s, %v", content, err)
 	}
 	for body, want := range map[string]int{"short": 200, "longer than ten": 413} {
-		response, err := client.Post(n.Peers().Of(Members).URL(n.Advertise())+"/take", "", strings.NewReader(body))
+		response, err := client.Post(n.Peers().Of(rpc.Members).URL(n.Advertise())+"/take", "", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

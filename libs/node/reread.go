@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/node/config"
 )
 
 // rereadEvery is the interval between checks of the configuration file: an operator who waits for
@@ -15,11 +17,11 @@ const rereadEvery = 2 * time.Second
 // in need of a restart. A file that cannot be used changes nothing.
 //
 // Without a file, or if the node was not started by [Main], Reread does nothing.
-func (n *Node) Reread(live []string, fresh func() Configured, apply func(Configured) error) {
+func (n *Node) Reread(live []string, fresh func() config.Configured, apply func(config.Configured) error) {
 	if n.sources == nil || n.sources.File == "" {
 		return
 	}
-	r := NewReloader(n.sources, n.log, live, fresh, apply)
+	r := config.NewReloader(n.sources, n.log, live, fresh, apply)
 	n.Stage(Stage{Name: "configuration file", Run: func(ctx context.Context) error {
 		tick := time.NewTicker(rereadEvery)
 		defer tick.Stop()

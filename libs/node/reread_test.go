@@ -1,6 +1,10 @@
 package node
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/node/config"
+)
 
 // TestReread: a node that was started with a file has a stage that reads it again.
 func TestReread(t *testing.T) {
@@ -9,12 +13,12 @@ func TestReread(t *testing.T) {
 		args   []string
 		stages int
 	}{{[]string{"--config=" + file}, 1}, {nil, 0}} {
-		sources, err := Load(newService(), c.args, nil)
+		sources, err := config.Load(newService(), c.args, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		n := &Node{sources: sources}
-		n.Reread(nil, func() Configured { return newService() }, func(Configured) error { return nil })
+		n.Reread(nil, func() config.Configured { return newService() }, func(config.Configured) error { return nil })
 		if len(n.life.stages) != c.stages {
 			t.Errorf("with %q: %d stages", c.args, len(n.life.stages))
 		}

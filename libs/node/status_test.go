@@ -3,6 +3,8 @@ package node
 import (
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 )
 
 // TestStatus: a process says how it is set up.
@@ -12,7 +14,7 @@ func TestStatus(t *testing.T) {
 		got.MemoryUsed == 0 || got.MostConnections == 0 || got.Host == "" {
 		t.Errorf("without TLS: %+v", got)
 	}
-	files := newAuthority(t).issue(2)
+	files := securitytest.NewAuthority(t).Issue(2)
 	got = serve(t, func(c *serviceConfig) { c.TLS = files }, func(*Node) {}).Status()
 	if !got.TLS || !got.Verifies || !got.ServiceTLS || !got.Expires.After(time.Now()) || got.Pprof {
 		t.Errorf("with TLS: %+v", got)

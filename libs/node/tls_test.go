@@ -12,11 +12,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 )
 
 // serveTLS runs a node with TLS files until the test ends, and returns the
 // address of its service listener, which answers GET /who and upgrades /link.
-func serveTLS(t *testing.T, files TLS) string {
+func serveTLS(t *testing.T, files security.TLS) string {
 	t.Helper()
 	config := testConfig()
 	config.TLS = files
@@ -60,15 +65,15 @@ func serveNode(t *testing.T, config *serviceConfig) string {
 }
 
 // peersConfig is a configuration with TLS files and a time to connect.
-func peersConfig(files TLS, timeout time.Duration) *Config {
-	c := DefaultConfig(":0")
+func peersConfig(files security.TLS, timeout time.Duration) *config.Config {
+	c := config.Default(":0")
 	c.TLS, c.DialTimeout, c.MaxAnswer = files, timeout, 1<<20
 	return &c
 }
 
-func newTestPeers(t *testing.T, files TLS) *Peers {
+func newTestPeers(t *testing.T, files security.TLS) *rpc.Peers {
 	t.Helper()
-	p, err := NewPeers(peersConfig(files, time.Minute), func(err error) { t.Log(err) })
+	p, err := rpc.NewPeers(peersConfig(files, time.Minute), func(err error) { t.Log(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,17 +82,17 @@ func newTestPeers(t *testing.T, files TLS) *Peers {
 }
 
 func TestMutualTLS(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issue(2)
+	a := securitytest.NewAuthority(t)
+	files := a.Issue(2)
 	addr := serveTLS(t, files)
 
 	p := newTestPeers(t, files)
-	if status, body := get(t, p.Of(Members).Client(), p.Of(Members).URL(addr)+"/who"); status != 200 || body != "1" {
+	if status, body := get(t, p.Of(rpc.Members).Client(), p.Of(rpc.Members).URL(addr)+"/who"); status != 200 || body != "1" {
 		t.Errorf("a peer gets %d %q, want its one certificate seen", status, body)
 	}
 
 	// A connection leaves HTTP by Upgrade, as links do.
-	conn, err := p.Of(Members).Dial(t.Context(), addr)
+	conn, err := p.Of(rpc.Members).Dial(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +107,14 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("after the upgrade: %q, %v", hello, err)
 	}
 
-	stranger := newAuthority(t).issue(3)
+	stranger := securitytest.NewAuthority(t).Issue(3)
 	stranger.CA = files.CA
-	for name, peers := range map[string]*Peers{
-		"without TLS":            newTestPeers(t, TLS{}),
+	for name, peers := range map[string]*rpc.Peers{
+		"without TLS":            newTestPeers(t, security.TLS{}),
 		"of another authority":   newTestPeers(t, stranger),
-		"trusting other servers": newTestPeers(t, newAuthority(t).issue(4)),
+		"trusting other servers": newTestPeers(t, securitytest.NewAuthority(t).Issue(4)),
 	} {
-		response, err := peers.Of(Members).Client().Get(peers.Of(Members).URL(addr) + "/who")
+		response, err := peers.Of(rpc.Members).Client().Get(peers.Of(rpc.Members).URL(addr) + "/who")
 		if err == nil && response.StatusCode == 200 {
 			t.Errorf("a client %s is answered", name)
 		}
@@ -117,12 +122,12 @@ func TestMutualTLS(t *testing.T) {
 }
 
 func TestServerOnlyTLS(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issue(2)
+	a := securitytest.NewAuthority(t)
+	files := a.Issue(2)
 	open := files
 	open.ClientAuth = "none"
 	p := newTestPeers(t, files)
-	if status, body := get(t, p.Of(Members).Client(), p.Of(Members).URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
+	if status, body := get(t, p.Of(rpc.Members).Client(), p.Of(rpc.Members).URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
 		t.Errorf("client_auth none: %d %q, want no certificate asked for", status, body)
 	}
 }
@@ -130,22 +135,22 @@ func TestServerOnlyTLS(t *testing.T) {
 // TestServiceTLS: a service whose clients are no peers has other files for them than for its peers, or
 // none.
 func TestServiceTLS(t *testing.T) {
-	peers, public := newAuthority(t), newAuthority(t)
-	files := peers.issue(2)
+	peers, public := securitytest.NewAuthority(t), securitytest.NewAuthority(t)
+	files := peers.Issue(2)
 	config := testConfig()
 	config.TLS = files
-	config.ServiceTLS = &ServiceTLS{Section: "public", TLS: public.issue(3)}
+	config.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: public.Issue(3)}
 	config.ServiceTLS.ClientAuth = "request"
 	addr := serveNode(t, config)
-	outside := TLS{CA: config.ServiceTLS.CA}
+	outside := security.TLS{CA: config.ServiceTLS.CA}
 	for name, c := range map[string]struct {
-		files TLS
+		files security.TLS
 		want  string // empty: refused
 	}{
-		"with a certificate for clients": {public.issue(4), "1"},
+		"with a certificate for clients": {public.Issue(4), "1"},
 		"of a peer":                      {files, ""},
 	} {
-		client := newTestPeers(t, c.files).Of(Members).Client()
+		client := newTestPeers(t, c.files).Of(rpc.Members).Client()
 		response, err := client.Get("https://" + addr + "/who")
 		if err != nil {
 			if c.want != "" {
@@ -170,7 +175,7 @@ func TestServiceTLS(t *testing.T) {
 	}
 
 	config = testConfig()
-	config.TLS, config.ServiceTLS = files, &ServiceTLS{Section: "public", TLS: TLS{ClientAuth: "none"}}
+	config.TLS, config.ServiceTLS = files, &security.ServiceTLS{Section: "public", TLS: security.TLS{ClientAuth: "none"}}
 	if status, body := get(t, http.DefaultClient, "http://"+serveNode(t, config)+"/who"); status != 200 || body != "plain" {
 		t.Errorf("a plain listener answers %d %q", status, body)
 	}
@@ -183,9 +188,9 @@ func TestServiceTLS(t *testing.T) {
 // TestCertificateRemaining: the metric follows the files, and the certificate of the chain that
 // expires first counts.
 func TestCertificateRemaining(t *testing.T) {
-	a := newAuthority(t)
+	a := securitytest.NewAuthority(t)
 	config := testConfig()
-	config.TLS = a.issue(1)
+	config.TLS = a.Issue(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	err := Run(ctx, "region", config, func(n *Node) error {
@@ -203,10 +208,10 @@ func TestCertificateRemaining(t *testing.T) {
 				t.Errorf("%v seconds, want an hour", s)
 			}
 			own, err := os.ReadFile(config.TLS.Cert)
-			a.must(err)
+			a.Must(err)
 			ca, err := os.ReadFile(config.TLS.CA)
-			a.must(err)
-			a.must(os.WriteFile(config.TLS.Cert, append(own, ca...), 0o600))
+			a.Must(err)
+			a.Must(os.WriteFile(config.TLS.Cert, append(own, ca...), 0o600))
 			if s := remaining(); s < 2900 || s > 3000 {
 				t.Errorf("%v seconds, want 50 minutes, which the issuer is valid", s)
 			}
@@ -222,13 +227,13 @@ func TestCertificateRemaining(t *testing.T) {
 // TestCertificateHasExpired: /readyz says so, since nobody else can tell the process. It is only a warning: the
 // connections that are open may still be of a certificate from before.
 func TestCertificateHasExpired(t *testing.T) {
-	a := newAuthority(t)
+	a := securitytest.NewAuthority(t)
 	for _, test := range []struct {
 		left time.Duration
 		want string
 	}{{time.Hour, "[+] certificate\n"}, {-time.Minute, "[!] certificate: it has expired at "}} {
 		config := testConfig()
-		config.TLS = a.issueFor("spiffe://dev/region/r", time.Now().Add(test.left))
+		config.TLS = a.IssueFor("spiffe://dev/region/r", time.Now().Add(test.left))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		err := Run(ctx, "region", config, func(n *Node) error {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
-	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/coordinator/console"
@@ -78,7 +78,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.Send:
 		s.outbox.Send(o.To, o.Msg)
 	case coordinator.Reply:
-		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
+		s.calls.Answer(o.Call, rpc.Answer{Msg: o.Msg})
 	case coordinator.BecameActive:
 		s.log.Info("active", "term", o.Term, "facts", o.Facts)
 		s.explanations.Begin(o.Term, time.Now())

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -26,7 +26,7 @@ type telemetry struct {
 	commit, batch *histogram.Series
 	notCommitted  metric.Int64Counter
 	// databaseDown flags the databases of the journal that do not answer, if there are several.
-	databaseDown *node.Flags
+	databaseDown *nodetelemetry.Flags
 	// noSnapshot counts snapshots of the facts that were not stored.
 	noSnapshot metric.Int64Counter
 	// refused counts calls that found no room in the inbox, and dropped messages to
@@ -128,7 +128,7 @@ func commitsFailed() (series []metric.AddOption) {
 
 // instrument registers what the coordinator tells about itself.
 func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Registry) error {
-	meter := node.NewInstruments(mp.Meter(scope))
+	meter := nodetelemetry.NewInstruments(mp.Meter(scope))
 	s.telemetry.handoff = histograms.New(histogram.Desc{
 		Scope: scope, Name: "roost.shard.handoff.duration", Unit: "s", Bounds: histogram.Seconds,
 		Description: "time from the decision to move a shard until a region serves the shard again",

@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"

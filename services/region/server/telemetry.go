@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -49,7 +49,7 @@ type telemetry struct {
 	// notCommitted counts group commits that failed.
 	notCommitted metric.Int64Counter
 	// databaseDown identifies the databases that do not answer, if the journal has several.
-	databaseDown *node.Flags
+	databaseDown *nodetelemetry.Flags
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
 	// dropped counts reports that the region dropped because the queue of reports to the coordinator
@@ -81,7 +81,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.load = byType(seconds("roost.journal.replay.duration", "time that it takes to read one entity from the journal"))
 	t.replay = byType(number("roost.journal.replay.records", "{record}", "number of records that are replayed after the snapshot when one entity is read from the journal"))
 	t.reminder = byType(seconds("roost.region.reminders.lateness", "time from the due time of a reminder to its firing. Each attempt to run the command counts"))
-	meter := node.NewInstruments(mp.Meter(scope))
+	meter := nodetelemetry.NewInstruments(mp.Meter(scope))
 	t.fenced = meter.Counter("roost.journal.fenced", "{operation}",
 		"operations that the journal refused because the shard belongs to another epoch: claims, appends, fence reads and snapshots",
 		operation("claim"), operation("append"), operation("fence"), operation("snapshot"))
@@ -104,7 +104,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 }
 
 // gauges registers the metrics whose values come from the counts of the shard cores.
-func (s *Runner) gauges(meter *node.Instruments) error {
+func (s *Runner) gauges(meter *nodetelemetry.Instruments) error {
 	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	byType := newTypeGauges(meter)
 	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, including abandoned loads")

@@ -21,7 +21,7 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/progress"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -182,7 +182,7 @@ func (t *tool) parse(f *flag.FlagSet, help string, args, environ []string) error
 		given = append(given, "--journal.databases", *databases)
 	}
 	cfg := toolConfig(DefaultConfig())
-	if _, err := node.Load(&cfg, given, environ); err != nil {
+	if _, err := config.Load(&cfg, given, environ); err != nil {
 		return err
 	}
 	t.at = journalopen.At{URL: cfg.Journal.URL, Databases: cfg.Journal.Databases}

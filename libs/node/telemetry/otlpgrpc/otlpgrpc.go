@@ -1,0 +1,20 @@
+// Package otlpgrpc links OTLP over gRPC into a program that imports it. Without it, telemetry is exported over HTTP.
+package otlpgrpc
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/roost-cluster/roost/libs/node/telemetry"
+)
+
+func init() {
+	telemetry.RegisterProtocol("grpc", telemetry.Exporter{
+		Spans:   func(ctx context.Context) (sdktrace.SpanExporter, error) { return otlptracegrpc.New(ctx) },
+		Metrics: func(ctx context.Context) (sdkmetric.Exporter, error) { return otlpmetricgrpc.New(ctx) },
+	})
+}
