@@ -10,7 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// An Exporter makes the exporters of one kind. Those of OTLP read the rest of the standard OTEL_EXPORTER_OTLP_* variables
+// An Exporter makes the exporters of one kind. OTLP exporters read the rest of the standard OTEL_EXPORTER_OTLP_* variables
 // themselves.
 type Exporter struct {
 	Spans   func(context.Context) (sdktrace.SpanExporter, error)
