@@ -143,8 +143,10 @@ func cancelledWait(t *testing.T) string {
 	b := openAt(t, admin, journal.DefaultConfig())
 	commit(t, b, claim(1))
 	observer := connect(t, admin)
-	if err := server.Exec(name, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"); err != nil {
-		t.Fatal(err)
+	for _, setting := range []string{"synchronous_standby_names = 'nobody'", "client_min_messages = 'error'"} {
+		if err := server.Exec(name, "ALTER SYSTEM SET "+setting); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mustExec(t, observer, "SELECT pg_reload_conf()")
 	got := make(chan error, 1)
