@@ -96,6 +96,13 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 		}
 		return seen, err
 	}
+	// SQLite has brought the main file up to date when the last process closed it, and noted nothing. Without this, an
+	// older main file below a newer log would not be recognized until the next checkpoint.
+	if !mutant.On("main-mark-at-open") {
+		if err := c.noteMain(ctx, true); err != nil {
+			return err
+		}
+	}
 	// From here on pause does the waiting: SQLite would wait in steps of
 	// milliseconds.
 	if _, err := c.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {

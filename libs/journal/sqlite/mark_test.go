@@ -150,6 +150,60 @@ func TestInterruptedRestore(t *testing.T) {
 	}
 }
 
+// TestOlderMainAfterCleanClose: SQLite brings the main file up to date when the last process closes it. An older copy that
+// is put back over that file later is refused below a newer log: by the processes that have it open, and at the next start.
+func TestOlderMainAfterCleanClose(t *testing.T) {
+	dir := t.TempDir()
+	path, cfg := filepath.Join(dir, "j.db"), journal.DefaultConfig()
+	shard, alice := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"}
+	shell := func(script string) { // a process that closes a file loses its locks on it
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+	}
+	seq := uint64(0)
+	commit := func(d *Driver) error {
+		seq++
+		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := d.Commit(t.Context(), []journal.Op{{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice,
+			Records: []sharding.Record{{Seq: seq, Events: []sharding.Event{{Name: "x"}}}}}}})
+		return err
+	}
+	run := func() *Driver {
+		t.Helper()
+		d, err := Open(t.Context(), path, cfg)
+		must(t, err)
+		if seq == 0 {
+			_, err = d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}})
+			must(t, err)
+		}
+		must(t, commit(d))
+		return d
+	}
+	must(t, run().Close())
+	shell("cp j.db old") // no process has it open: the copy is complete
+	must(t, run().Close())
+	d := run()
+	defer d.Close()
+	shell("for s in '' -wal -mark; do cp j.db$s k.db$s; done") // what a kill leaves
+	shell("cat old > k.db")
+	k, err := Open(t.Context(), filepath.Join(dir, "k.db"), cfg)
+	if !errors.Is(err, journal.ErrIdentity) || !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("an older main file below a newer log is opened: %v", err)
+	}
+	if err == nil {
+		_ = k.Close()
+	}
+	must(t, commit(d))
+	shell("cat old > j.db")
+	if err := commit(d); !errors.Is(err, journal.ErrBroken) || !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("a commit to an older main file below a newer log: %v", err)
+	}
+}
+
 // TestOlderCopyLooksDamaged: pages of an older copy between newer ones contradict each other. Transactions and reads that
 // meet that find the older copy, and do not tell operators to repair what can be put back. Other damage stays damage.
 func TestOlderCopyLooksDamaged(t *testing.T) {
@@ -332,8 +386,9 @@ func TestMarksOfSeveral(t *testing.T) {
 		return m
 	}
 	a, b := open(), open()
+	main := uint32(0)
 	sees := func(log uint32) func() (mark, error) {
-		return func() (mark, error) { return mark{Generation: 7, Log: log}, nil }
+		return func() (mark, error) { return mark{Generation: 7, Log: log, Main: main}, nil }
 	}
 	look := func(m *marks, log uint32, meanwhile func()) error {
 		_, err := m.check(func() (mark, error) { meanwhile(); return sees(log)() })
@@ -374,10 +429,19 @@ func TestMarksOfSeveral(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 
+	if err := look(b, 2, func() {}); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("an older log: %v", err)
+	}
+	// Its mark stays lower for as long as it is there, also in the main file.
+	must(t, look(b, 6, func() {}))
+	a.change(func(highest mark) mark { highest.Main = 4; return highest })
+	main = 4
 	if err := look(a, 6, func() {
-		if err := look(b, 2, func() {}); !errors.Is(err, journal.ErrReplaced) {
-			t.Errorf("an older file: %v", err)
+		main = 3
+		if err := look(b, 6, func() {}); !errors.Is(err, journal.ErrReplaced) {
+			t.Errorf("an older main file: %v", err)
 		}
+		main = 4
 	}); err != nil {
 		t.Error(err)
 	}
