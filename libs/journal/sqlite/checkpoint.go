@@ -53,6 +53,8 @@ type checkpointer struct {
 	handle     handle // of conn
 	checkMark  func(context.Context) (mark, error)
 	marks      *marks
+	place      *place
+	rescued    bool // the removed log was copied
 	lock       writeLock
 	checks     chan struct{}
 	damage     chan struct{} // some was met: the mark is to be checked
@@ -88,7 +90,7 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	if c.handle, err = handleOf(c.conn); err != nil {
 		return err
 	}
-	c.marks = d.marks
+	c.marks, c.place = d.marks, d.place
 	c.checkMark = func(ctx context.Context) (mark, error) {
 		seen, err := d.marks.check(func() (mark, error) { return readMark(ctx, c.conn, &c.handle, d.generation) })
 		if errors.Is(err, journal.ErrReplaced) {
@@ -155,6 +157,8 @@ var errOthers = errors.New("another process copies the log")
 // log grows, but nothing else suffers. It says so, and when a checkpoint succeeds again.
 func (c *checkpointer) run() {
 	defer close(c.done)
+	look := time.NewTicker(placeEvery)
+	defer look.Stop()
 	var delay time.Duration // before the next one, 0 if the last one did not fail
 	var retry <-chan time.Time
 	for {
@@ -168,6 +172,9 @@ func (c *checkpointer) run() {
 			}
 		case <-c.damage:
 			_, _ = c.checkMark(context.Background()) // an older copy breaks the store; another error is met again
+			continue
+		case <-look.C:
+			c.watchLog()
 			continue
 		case <-retry:
 		}
@@ -230,6 +237,49 @@ func (c *checkpointer) checkpoint() error {
 		return nil
 	}
 	return c.finish()
+}
+
+// watchLog copies the log into the main file if it was removed, and has this process end.
+func (c *checkpointer) watchLog() {
+	_, lost := c.place.lostLog()
+	if lost == nil || c.rescued || mutant.On("log-watch") {
+		return
+	}
+	err := c.rescue()
+	if c.rescued = err == nil; err != nil {
+		c.report(fmt.Errorf("%w; it could not be copied yet: %w", lost, err))
+	}
+	_ = c.markBroken(lost)
+}
+
+// rescue copies a removed log into the main file, unless other processes may use that with another log: their pages
+// and those of this log must not be mixed. None opens the file meanwhile, because that needs the queue.
+func (c *checkpointer) rescue() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := c.lock.lock(ctx); err != nil {
+		return err
+	}
+	defer c.lock.unlock()
+	if !c.lock.holdsWriter {
+		return errOthers
+	}
+	if other, _ := c.place.lostLog(); other && !mutant.On("other-log") {
+		return errors.New("another log is in its place")
+	}
+	if err := c.place.mainReplaced(); err != nil {
+		return err
+	}
+	if _, err := c.checkMark(ctx); err != nil {
+		return err
+	}
+	if err := c.finish(); err != nil {
+		return err
+	}
+	if l, err := c.exec(c.state); err != nil || l.remaining() > 0 {
+		return errors.Join(errOthers, err)
+	}
+	return nil
 }
 
 // finish copies the remaining pages and makes the log start again from its
@@ -329,6 +379,12 @@ func (c *checkpointer) stop() []error {
 		<-c.done
 	}
 	errs = append(errs, closeStatements(c.statements())...)
+	if c.handle.tls != nil {
+		// Otherwise the last connection to close removes that log, too, with what its processes have acknowledged.
+		if c.place.otherLogWritten() && !mutant.On("other-log-closed") {
+			errs = append(errs, c.handle.leaveLog())
+		}
+	}
 	c.handle.close()
 	if c.conn != nil {
 		errs = append(errs, c.conn.Close())

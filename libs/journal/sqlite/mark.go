@@ -205,6 +205,31 @@ func (d *Driver) refuseOlder(ctx context.Context) error {
 	return err
 }
 
+// refuseOlder compares the journal with the highest marks, by a connection that the caller has for itself. It changes
+// nothing. Who reads an older journal must not take it for what was acknowledged, in a backup least of all.
+func (r *Reader) refuseOlder(ctx context.Context, conn *sql.Conn) error {
+	file, err := os.Open(r.file + markSuffix)
+	if err != nil || mutant.On("older-readers") {
+		return nil // as for marks
+	}
+	highest := readHighest(file) // before the journal, because processes raise both meanwhile
+	if err := file.Close(); err != nil {
+		return err
+	}
+	h, err := handleOf(conn)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	seen, err := readMark(ctx, conn, &h, r.generation)
+	if err == nil {
+		if err = highest.allows(seen); err != nil {
+			err = olderError(r.path, err)
+		}
+	}
+	return err
+}
+
 // raiseMark compares the journal with the highest marks, and raises the mark in the transaction that is
 // about to be committed, if that is due. wrote: the transaction has changed something. So a process that only
 // reads never syncs. After the commit, noteMark must be called with the result.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -82,14 +83,26 @@ func TestOlderCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shell("rm -rf case && cp -r new case;" + c.script)
 			at := filepath.Join(dir, "case", "j.db")
+			made := c.script == "rm case/j.db case/j.db-wal"
 			for range 2 { // what the first one does when it is closed hides nothing
 				if _, err := inspect(t.Context(), at, cfg); err != nil { // as a restore does, also if it is a dry run
 					t.Fatal(err)
 				}
-				if r, err := OpenReader(t.Context(), at, cfg); err == nil {
-					must(r.Close())
-				} else if c.script != "rm case/j.db case/j.db-wal" {
-					t.Fatal(err)
+				_, pages := CheckPages(t.Context(), at, cfg, func(int64, int64) {})
+				s, snapshot := Snapshot(t.Context(), at, cfg)
+				if snapshot == nil {
+					must(s.Close())
+				}
+				if !made { // there is a journal
+					r, err := OpenReader(t.Context(), at, cfg)
+					if err == nil {
+						must(r.Close())
+					}
+					for _, err := range []error{pages, snapshot, err} {
+						if c.older != errors.Is(err, journal.ErrReplaced) || !c.older && err != nil {
+							t.Errorf("it is read: %v", err)
+						}
+					}
 				}
 				if _, err := Upgrade(t.Context(), at, cfg, true); c.older != errors.Is(err, journal.ErrReplaced) {
 					t.Errorf("an upgrade: %v", err)
@@ -101,6 +114,7 @@ func TestOlderCopy(t *testing.T) {
 				if !c.older && err != nil {
 					t.Fatal(err)
 				}
+				made = false
 				if c.older && (!errors.Is(err, journal.ErrIdentity) || !errors.Is(err, journal.ErrReplaced)) {
 					t.Fatalf("it is opened: %v", err)
 				}
@@ -201,6 +215,51 @@ func TestOlderMainAfterCleanClose(t *testing.T) {
 	shell("cat old > j.db")
 	if err := commit(d); !errors.Is(err, journal.ErrBroken) || !errors.Is(err, journal.ErrReplaced) {
 		t.Errorf("a commit to an older main file below a newer log: %v", err)
+	}
+}
+
+// TestOlderCopyDuringABackup: a backup is refused at its end if an older copy was put over the file meanwhile, but not
+// because of processes that write meanwhile. Then nothing reads the copy any more.
+func TestOlderCopyDuringABackup(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	path := filepath.Join(t.TempDir(), "j.db")
+	d := openDriver(t, path)
+	epoch := sharding.Epoch(0)
+	commit := func() {
+		t.Helper()
+		epoch++
+		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		must(t, err)
+	}
+	shell := func(script string) { // a process that closes a file loses its locks on it
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", script, path).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+	}
+	backUp := func(meanwhile func()) error {
+		t.Helper()
+		s, err := Snapshot(t.Context(), path, cfg)
+		must(t, err)
+		meanwhile()
+		_, err = backup.WriteOne(t.Context(), io.Discard, s, func(int64, int64) {})
+		return err
+	}
+	commit()
+	must(t, d.checkpoints.finish())
+	shell(`cat "$0" > "$0.old"`)
+	commit()
+	must(t, d.checkpoints.finish())
+	must(t, backUp(commit))
+	if err := backUp(func() { shell(`cat "$0.old" > "$0"`) }); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("an older copy is put over the file during a backup: %v", err)
+	}
+	if _, err := CheckPages(t.Context(), path, cfg, func(int64, int64) {}); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("its pages are checked: %v", err)
+	}
+	if _, err := OpenReader(t.Context(), path, cfg); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("it is read: %v", err)
 	}
 }
 
