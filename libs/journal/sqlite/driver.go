@@ -154,7 +154,7 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 	if d.file, err = filepath.EvalSymlinks(d.path); err != nil { // as SQLite names it
 		return err
 	}
-	if err := d.refuseWithoutLog(ctx); err != nil {
+	if err := refuseWithoutLog(ctx, d.path, d.file); err != nil {
 		return err
 	}
 	if err := makeShared(d.file); err != nil {
@@ -176,19 +176,20 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 
 // refuseWithoutLog refuses a journal that other processes have open without the log at its path: it was removed, and has
 // what this process would not find. It waits for them, because a process that opens or closes the file has no log for a moment.
-func (d *Driver) refuseWithoutLog(ctx context.Context) error {
+// file is the path without symbolic links, as SQLite names it.
+func refuseWithoutLog(ctx context.Context, path, file string) error {
 	for until := time.Now().Add(logPatience); ; {
-		_, noLog := os.Stat(d.file + logSuffix)
-		_, noIndex := os.Stat(d.file + sharedSuffix)
+		_, noLog := os.Stat(file + logSuffix)
+		_, noIndex := os.Stat(file + sharedSuffix)
 		if !errors.Is(noLog, fs.ErrNotExist) && !errors.Is(noIndex, fs.ErrNotExist) || mutant.On("log-users") {
 			return nil
 		}
-		if used, err := hasUsers(ctx, d.path); err != nil || !used {
+		if used, err := hasUsers(ctx, path); err != nil || !used {
 			return err
 		}
 		if time.Now().After(until) {
 			return fmt.Errorf("%w: other processes have %s open, but its log was removed (%s%s or %s); they copy what is in it into the file, and end; end those that remain, without SIGKILL (docs/running/repair.md, \"A removed log\")",
-				journal.ErrNotCommitted, d.path, d.file, logSuffix, sharedSuffix)
+				journal.ErrUnreachable, path, file, logSuffix, sharedSuffix)
 		}
 		if err := pause(ctx); err != nil {
 			return err

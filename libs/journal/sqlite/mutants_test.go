@@ -30,6 +30,7 @@ func TestMutants(t *testing.T) {
 		"older-backup":      "^TestOlderCopyDuringABackup$",
 		"log-removed":       "^TestRemovedLog$",
 		"log-watch":         "^TestRemovedLog$/^both$",
+		"log-users-read":    "^TestRemovedLog$/^both$",
 		"log-users":         "^TestRemovedLog$/^both$",
 		"other-log":         "^TestRemovedLogAfterAnother$",
 		"other-log-closed":  "^TestRemovedLogAfterAnother$",

@@ -129,8 +129,12 @@ func TestRemovedLog(t *testing.T) {
 			for _, suffix := range removed {
 				must(t, os.Remove(path+suffix))
 			}
-			if _, err := Open(t.Context(), path, cfg); !errors.Is(err, journal.ErrNotCommitted) || !strings.Contains(err.Error(), "A removed log") {
-				t.Errorf("it is opened meanwhile: %v", err)
+			_, read := OpenReader(t.Context(), path, cfg)
+			_, opened := Open(t.Context(), path, cfg)
+			for _, err := range []error{read, opened} {
+				if !errors.Is(err, journal.ErrUnreachable) || !strings.Contains(err.Error(), "A removed log") {
+					t.Errorf("it is opened meanwhile: %v", err)
+				}
 			}
 			for until := time.Now().Add(20 * time.Second); rest.broken.Load() == nil && time.Now().Before(until); {
 				time.Sleep(10 * time.Millisecond)
