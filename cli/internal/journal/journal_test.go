@@ -216,7 +216,7 @@ func TestJournalPages(t *testing.T) {
 }
 
 // TestOlderJournal: a journal that lacks what was acknowledged, because a copy was put over its file, is neither backed up
-// nor checked nor examined for a repair. Each command says what to do.
+// nor checked nor examined for a repair. Each command names the remedy.
 func TestOlderJournal(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "j.db")

@@ -46,5 +46,5 @@ func CheckPages(ctx context.Context, path string, cfg journal.Config, progress f
 			progress(number*pageSize, count*pageSize)
 		}
 	}
-	return c, r.stillNewest(ctx) // a copy that was put over the file since is no reason to repair pages
+	return c, r.stillNewest(ctx) // an older copy that was put there since may look damaged
 }

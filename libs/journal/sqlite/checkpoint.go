@@ -252,8 +252,8 @@ func (c *checkpointer) watchLog() {
 	_ = c.markBroken(lost)
 }
 
-// rescue copies a removed log into the main file, unless other processes may use that with another log: their pages
-// and those of this log must not be mixed. None opens the file meanwhile, because that needs the queue.
+// rescue copies a removed log into the main file, unless other processes may use that file with another log: the pages
+// of two logs must not be mixed. No process opens the file meanwhile, because it needs the queue for that.
 func (c *checkpointer) rescue() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

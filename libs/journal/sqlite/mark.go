@@ -176,7 +176,7 @@ func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 	return seen, nil
 }
 
-// olderError says what to do about an error of allows.
+// olderError returns an error of allows with the remedy.
 func olderError(path string, err error) error {
 	return fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost journal restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/running/repair.md, \"An older copy over the file\")",
 		journal.ErrReplaced, err, path, path, markSuffix)

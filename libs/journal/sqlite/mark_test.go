@@ -521,10 +521,17 @@ func TestMarksOfANewJournal(t *testing.T) {
 	made, err := Open(t.Context(), path, journal.DefaultConfig())
 	must(t, err)
 	defer made.Close()
+	commit := func(epoch sharding.Epoch) error {
+		made.marks.look, made.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := made.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		return err
+	}
+	must(t, commit(1))
+	must(t, made.checkpoints.finish()) // the old main file has a lower mark
 	if err := old.Close(); !errors.Is(err, journal.ErrReplaced) {
 		t.Errorf("the file that was removed is closed with: %v", err)
 	}
-	if _, err := made.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: 1, Owner: 1}}}); err != nil {
+	if err := commit(2); err != nil {
 		t.Errorf("the new one: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func openReader(ctx context.Context, path string, cfg journal.Config) (*Reader, 
 	if r.file, err = filepath.EvalSymlinks(path); err != nil { // as SQLite names it
 		return nil, err
 	}
-	// SQLite would make a new log. Who may only read the file cannot find out, which is no reason not to read it.
+	// SQLite would make a new log. A user who may only read the file cannot find out, and reads it nevertheless.
 	if err := refuseWithoutLog(ctx, path, r.file); errors.Is(err, journal.ErrUnreachable) && !mutant.On("log-users-read") {
 		return nil, err
 	}
