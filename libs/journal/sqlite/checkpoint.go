@@ -165,6 +165,7 @@ func (c *checkpointer) run() {
 		select {
 		case _, open := <-c.checks:
 			if !open {
+				c.watchLog() // a process that noticed first while it committed may end before the next look
 				return
 			}
 			if delay > 0 {
@@ -242,7 +243,8 @@ func (c *checkpointer) checkpoint() error {
 // watchLog copies the log into the main file if it was removed, and has this process end.
 func (c *checkpointer) watchLog() {
 	_, lost := c.place.lostLog()
-	if lost == nil || c.rescued || mutant.On("log-watch") {
+	// The log of a file that was restored is not needed.
+	if lost == nil || c.rescued || c.place.mainReplaced() != nil || mutant.On("log-watch") {
 		return
 	}
 	err := c.rescue()
