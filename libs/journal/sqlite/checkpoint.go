@@ -399,7 +399,9 @@ func (c *checkpointer) stop() []error {
 
 // markBroken makes all further commits fail with the first reason.
 func (d *Driver) markBroken(err error) error {
-	err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
+	if !errors.Is(err, journal.ErrBroken) {
+		err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
+	}
 	d.broken.CompareAndSwap(nil, &err)
 	return *d.broken.Load()
 }
