@@ -27,6 +27,9 @@ const backupHelp = `Writes a backup of the journal to FILE, beside the cluster: 
 one moment. FILE "-" is standard output, for a pipe that compresses or encrypts. A file
 that exists is not overwritten, and FILE appears only when it is complete.
 
+If an older copy was put over an SQLite file, it is refused: what was acknowledged would not
+be in it. See docs/running/repair.md.
+
 The lease and what is in memory are not part of it. A user of PostgreSQL needs no more
 than the role roost_reader. While it runs, the log of an SQLite file grows by what is
 written, and PostgreSQL keeps old versions of rows.

@@ -14,7 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/node/progress"
 )
 
-// withPages adds to the result of a check of the journal which pages of its SQLite files are damaged. What keeps the pages from
+// withPages adds to the result of a check of the journal which pages of its SQLite files are damaged, and which file is an
+// older copy. What keeps the pages from
 // being read keeps the region binary from its check, too, which has said so.
 func (a *group) withPages(ctx context.Context, f toolFlags, result error) error {
 	var status app.ToolStatus
@@ -32,7 +33,7 @@ func (a *group) withPages(ctx context.Context, f toolFlags, result error) error 
 	switch {
 	case ctx.Err() != nil:
 		return app.ErrInterrupted
-	case errors.Is(err, journal.ErrCorrupt): // the file cannot even be opened
+	case errors.Is(err, journal.ErrCorrupt), errors.Is(err, journal.ErrReplaced): // the file cannot even be opened, or is an older copy
 		lines = append(lines, err.Error())
 	case err != nil:
 		return max(status, app.ExitUnchecked)

@@ -46,5 +46,5 @@ func CheckPages(ctx context.Context, path string, cfg journal.Config, progress f
 			progress(number*pageSize, count*pageSize)
 		}
 	}
-	return c, nil
+	return c, r.stillNewest(ctx) // an older copy that was put there since may look damaged
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -147,14 +148,15 @@ func connLeavingLog(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 // hasUsers reports whether another connection has the file open: each of them holds a shared lock
 // on it, so that no connection gets an exclusive one.
 func hasUsers(ctx context.Context, path string) (has bool, err error) {
-	db, err := sql.Open("sqlite", dsn(path, VFS, "rw", "locking_mode(exclusive)"))
+	// Without pragmas that read the file: to read it before the exclusive lock is held would make a log if there is none.
+	db, err := sql.Open("sqlite", fileURL(path, url.Values{"vfs": {VFS}, "mode": {"rw"}}))
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	conn, err := connLeavingLog(ctx, db)
 	if err == nil {
-		_, err = conn.ExecContext(ctx, "BEGIN EXCLUSIVE; ROLLBACK")
+		_, err = conn.ExecContext(ctx, "PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE; ROLLBACK")
 		err = errors.Join(err, conn.Close())
 	}
 	switch {
