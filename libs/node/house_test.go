@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/rawconn", "libs/setting", "libs/sharding"},
+			".":          {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/control", "libs/errornumber", "libs/foreign", "libs/gossip", "libs/node/auth", "libs/node/histogram", "libs/node/watchfile", "libs/rawconn", "libs/setting", "libs/sharding"},
 			"auth":       {"libs/node/watchfile", "libs/setting", "libs/sharding"},
 			"watchfile":  {},
 			"histogram":  {},

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/foreign"
 )
 
 // maxLogged bounds a logged message or value. Errors and panics of handlers may contain an input of a client, so
@@ -44,8 +45,17 @@ func newHandler(w io.Writer, config *Config) slog.Handler {
 type whole string
 
 // printable redacts and cuts a message or an attribute: a library's error may contain the URL
-// that it was given.
-func printable(_ []string, attr slog.Attr) slog.Attr {
+// that it was given. A handler of an entity logs values of its own, whose methods may panic.
+func printable(_ []string, attr slog.Attr) (shown slog.Attr) {
+	defer func() {
+		if recover() != nil {
+			text := "<nil>" // a typed nil is common, and means what it says
+			if !foreign.IsNil(attr.Value.Any()) {
+				text = shownText(foreign.Text(attr.Value.Any()))
+			}
+			shown = slog.String(attr.Key, text)
+		}
+	}()
 	text := ""
 	switch attr.Value.Kind() {
 	case slog.KindString:
