@@ -100,7 +100,11 @@ func (a *audit) write(line auditLine) error {
 		record := slog.NewRecord(time.Now(), slog.LevelInfo, "audit", 0)
 		record.Add("id", line.ID, "phase", line.Phase, "operator", line.Operator, "remote", line.Remote, "operation", line.Operation,
 			"request", whole(line.Request), "outcome", line.Outcome, "times", line.Times)
-		// Not by the logger: it hides that the log has no room, and leaves the line out if log.level is above info.
+		// Not by the logger: it hides that the log has no room, and leaves the line out if log.level is above info. A
+		// line that only waits may be lost: what it announces would then be done without a trace.
+		if h, ok := a.log.Handler().(traced); ok {
+			return h.handleSurely(context.Background(), record)
+		}
 		return a.log.Handler().Handle(context.Background(), record)
 	}
 	text, err := json.Marshal(line)

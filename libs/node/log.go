@@ -23,14 +23,15 @@ const maxLogged = 4 << 10
 // passwords and tokens of URLs, and with long values cut. A record that is logged within a span has its trace_id
 // and span_id.
 func newLogger(w io.Writer, config *Config) *slog.Logger {
-	if q, ok := w.(*logQueue); ok {
+	q, queued := w.(*logQueue)
+	if queued {
 		q.mu.Lock()
 		q.report = func(w io.Writer, dropped int64) {
 			slog.New(newHandler(w, config)).Warn("log lines were dropped", "lines", dropped, "hint", "the reader of the log is too slow or has ended")
 		}
 		q.mu.Unlock()
 	}
-	return slog.New(traced{newHandler(w, config)})
+	return slog.New(traced{newHandler(w, config), q})
 }
 
 func newHandler(w io.Writer, config *Config) slog.Handler {
@@ -105,7 +106,18 @@ func firstBytes(text string, n int) string {
 }
 
 // traced adds the ids of the current span.
-type traced struct{ slog.Handler }
+type traced struct {
+	slog.Handler
+	queue *logQueue // of the lines; nil: they are written at once
+}
+
+// handleSurely is Handle that returns an error unless the line is written.
+func (t traced) handleSurely(ctx context.Context, record slog.Record) error {
+	if t.queue == nil {
+		return t.Handle(ctx, record)
+	}
+	return t.queue.surely(func() error { return t.Handle(ctx, record) })
+}
 
 func (t traced) Handle(ctx context.Context, record slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
@@ -115,8 +127,13 @@ func (t traced) Handle(ctx context.Context, record slog.Record) error {
 	return t.Handler.Handle(ctx, record)
 }
 
-func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{t.Handler.WithAttrs(attrs)} }
-func (t traced) WithGroup(name string) slog.Handler       { return traced{t.Handler.WithGroup(name)} }
+func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return traced{t.Handler.WithAttrs(attrs), t.queue}
+}
+
+func (t traced) WithGroup(name string) slog.Handler {
+	return traced{t.Handler.WithGroup(name), t.queue}
+}
 
 // RepeatedEvery is the least time between two lines of a [Repeated].
 const RepeatedEvery = 10 * time.Second

@@ -128,6 +128,42 @@ func TestLogQueue(t *testing.T) {
 	})
 }
 
+// TestAuditLineIsWritten: a line of the audit that waits behind others counts when it is written, and not before.
+func TestAuditLineIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		open time.Duration // when the writer writes; 0: not at all
+		fail error
+		want error
+	}{
+		{"written", 500 * time.Millisecond, nil, nil},
+		{"fails", 500 * time.Millisecond, io.ErrClosedPipe, io.ErrClosedPipe},
+		{"waits", 0, nil, errLogWaits},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &stalledWriter{open: make(chan struct{}), fail: c.fail}
+				a := &audit{log: newLogger(&logQueue{w: w}, &Config{LogFormat: "text"}).With("node", "a")}
+				a.log.Info("before") // nobody reads it
+				if c.open > 0 {
+					time.AfterFunc(c.open, func() { close(w.open) })
+				}
+				start := time.Now()
+				err := a.write(auditLine{ID: 7})
+				if wrote := strings.Contains(w.text.String(), "id=7"); !errors.Is(err, c.want) || wrote != (c.want == nil) {
+					t.Errorf("after %s: %v, written %t", time.Since(start), err, wrote)
+				}
+				if waited := time.Since(start); c.open == 0 && waited != logFlush || c.open > 0 && waited != c.open {
+					t.Errorf("waited %s", waited)
+				}
+				if c.open == 0 {
+					close(w.open)
+				}
+			})
+		})
+	}
+}
+
 // TestLongValuesAreCut: a client's input that comes back in an error cannot fill the disk.
 func TestLongValuesAreCut(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)
