@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// evil is an error whose method does what it is told.
+// evil is an error with a method that a test chooses.
 type evil struct{ does func() }
 
 func (e *evil) Error() string { e.does(); return "evil" }
 
-// silent is no error.
+// silent has a method that a test chooses, and is not an error.
 type silent struct{ does func() }
 
 func (s *silent) String() string { s.does(); return "silent" }

@@ -50,7 +50,7 @@ type whole string
 func printable(_ []string, attr slog.Attr) (shown slog.Attr) {
 	defer func() {
 		if recover() != nil {
-			text := "<nil>" // a typed nil is common, and means what it says
+			text := "<nil>" // as package slog shows it: a typed nil is common
 			if !foreign.IsNil(attr.Value.Any()) {
 				text = shownText(foreign.Text(attr.Value.Any()))
 			}

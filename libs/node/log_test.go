@@ -39,7 +39,7 @@ func (e *evil) Error() string {
 
 type evilText struct{ evil }
 
-func (e *evilText) Error()         {} // is no error
+func (e *evilText) Error()         {} // hides the method of evil
 func (e *evilText) String() string { panic(&e.evil) }
 
 type evilValue struct{}

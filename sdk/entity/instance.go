@@ -318,7 +318,7 @@ func (i *Instance) brokenOff(run *turn.Run) turn.TurnDone {
 
 // Panic is a panic of a handler, or the end of its goroutine: then Value is the text of [ErrGoexit].
 type Panic struct {
-	Value string // the text of what it panicked with
+	Value string // the text of the value that it panicked with
 	Stack string
 }
 
