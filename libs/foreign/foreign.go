@@ -4,7 +4,7 @@ package foreign
 
 import (
 	"fmt"
-	"reflect"
+	"reflect" // pure: of types
 	"unicode/utf8"
 )
 
