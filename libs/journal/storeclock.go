@@ -40,8 +40,8 @@ func (j *Journal) ReadClock(ctx context.Context) error {
 	return err
 }
 
-// ClockAhead returns the offset of the clock of a store from the clock of this machine; positive: the store's
-// clock is ahead. If there are several databases, it returns the largest offset. known is false if no clock was
+// ClockAhead returns the least offset of the clock of a store from the clock of this machine that its readings show;
+// positive: the store's clock is ahead. If there are several databases, it returns the largest offset. known is false if no clock was
 // read.
 func (j *Journal) ClockAhead() (ahead time.Duration, known bool) {
 	for _, l := range j.lanes {
@@ -50,7 +50,7 @@ func (j *Journal) ClockAhead() (ahead time.Duration, known bool) {
 			continue
 		}
 		now := time.Now()
-		if d := clock.Now(now).Sub(now); !known || d.Abs() > ahead.Abs() {
+		if d := clock.Ahead(now); !known || d.Abs() > ahead.Abs() {
 			ahead = d
 		}
 		known = true

@@ -23,7 +23,7 @@ func TestHouse(t *testing.T) {
 			"config":                {"libs/backendurl", "libs/node/security", "libs/setting", "libs/sharding"},
 			"security":              {"libs/bounded", "libs/control", "libs/errornumber", "libs/node/security/watchfile", "libs/node/telemetry", "libs/sharding"},
 			"security/securitytest": {"libs/node/security"},
-			"telemetry":             {"libs/backendurl", "libs/node/telemetry/histogram"},
+			"telemetry":             {"libs/backendurl", "libs/foreign", "libs/node/telemetry/histogram"},
 			"rpc":                   {"libs/bounded", "libs/rawconn", "libs/control", "libs/control/wire", "libs/node/config", "libs/node/security", "libs/node/telemetry", "libs/sharding", "proto/..."},
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

@@ -191,6 +191,9 @@ func writeNew(standard io.Writer, file string, write func(io.Writer) error) (siz
 	if errors.Is(err, fs.ErrExist) {
 		return 0, app.Usage(fmt.Errorf("%s.partial exists already: another command is writing %s, or one was killed; in that case, remove %s.partial", file, file, file))
 	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return 0, fmt.Errorf("%s cannot be written: %w", file, path.Err) // the user has not named the other file
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,15 @@ func TestFileIsWrittenOnce(t *testing.T) {
 	}
 	if err := write("third", func() {}); app.ExitCode(t.Context(), err) != app.ExitUsage {
 		t.Errorf("a file that exists is written: %v", err)
+	}
+}
+
+// TestNoFolderForFile: an error names the file that the user has named.
+func TestNoFolderForFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "missing", "a.backup")
+	_, err := writeNew(io.Discard, file, func(io.Writer) error { t.Error("it is written"); return nil })
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file+" cannot be written") || strings.Contains(err.Error(), ".partial") {
+		t.Errorf("into a folder that is missing: %v", err)
 	}
 }
 
