@@ -1,4 +1,4 @@
-package journal
+package commit
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -23,21 +24,13 @@ const (
 	reportEvery = time.Minute
 )
 
-// Damaged names an entity, or the fence or the wake-ups and sends of a shard, whose stored data is damaged.
-// Operations on it are refused until the data can be read again.
-type Damaged struct {
-	Shard  sharding.ShardID // the zero value if only the entity is known
-	Entity sharding.Entity  // the zero value if it is the fence, or wake-ups or sends
-	Err    error
-}
-
 // subject is the target of an operation: the fence of a shard, or an entity.
 type subject struct {
 	shard  sharding.ShardID // of claims and reads of the fence
 	entity sharding.Entity  // of appends and snapshots
 }
 
-func subjectOf(op *Op) subject {
+func subjectOf(op *journal.Op) subject {
 	switch {
 	case op.Claim != nil:
 		return subject{shard: op.Claim.Shard}
@@ -109,12 +102,12 @@ func (d *damage) shouldReport(s subject, now time.Time) bool {
 // reportDamage calls the observer, at most once per reportEvery and subject.
 func (j *Journal) reportDamage(s subject, shard sharding.ShardID, err error) {
 	if j.obs.Damage != nil && j.damage.shouldReport(s, time.Now()) {
-		j.obs.Damage(Damaged{Shard: shard, Entity: s.entity, Err: err})
+		j.obs.Damage(journal.Damaged{Shard: shard, Entity: s.entity, Err: err})
 	}
 }
 
 // commit commits ops: those on suspect subjects one by one, all others together.
-func (j *Journal) commit(ops []Op) []Result {
+func (j *Journal) commit(ops []journal.Op) []journal.Result {
 	until := time.Now().Add(j.cfg.RetryFor)
 	if j.damage.noSuspects() {
 		return j.commitUntil(until, ops)
@@ -127,8 +120,8 @@ func (j *Journal) commit(ops []Op) []Result {
 			sound = append(sound, i)
 		}
 	}
-	results := make([]Result, len(ops))
-	together := make([]Op, len(sound))
+	results := make([]journal.Result, len(ops))
+	together := make([]journal.Op, len(sound))
 	for n, i := range sound {
 		together[n] = ops[i]
 	}
@@ -150,11 +143,11 @@ func (j *Journal) commit(ops []Op) []Result {
 // are refused. That takes at most two commits for each of them and each halving of
 // the batch. Past the given time, parts of the batch that meet damage are no longer
 // halved: they are refused as full, and may be tried again.
-func (j *Journal) isolateDamage(until time.Time, ops []Op, err error) []Result {
+func (j *Journal) isolateDamage(until time.Time, ops []journal.Op, err error) []journal.Result {
 	if len(ops) == 1 {
 		s := subjectOf(&ops[0])
 		j.damage.addSuspect(s)
-		j.reportDamage(s, ops[0].shard(), err)
+		j.reportDamage(s, ops[0].Shard(), err)
 		return sameResult(ops, sharding.RefusedDamaged, err)
 	}
 	if time.Now().After(until) {
@@ -166,7 +159,7 @@ func (j *Journal) isolateDamage(until time.Time, ops []Op, err error) []Result {
 
 // noteLoad reports the damage that a load met.
 func (j *Journal) noteLoad(entity sharding.Entity, err error) {
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, journal.ErrCorrupt) {
 		j.reportDamage(subject{entity: entity}, sharding.ShardID{}, err)
 	}
 }

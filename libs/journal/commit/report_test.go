@@ -1,4 +1,4 @@
-package journal_test
+package commit_test
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 )
 
 // TestReport: a report says what waits and for how long, and how slow commits have been; it does not wait for a
 // store that does not answer, and does not let questions gather there.
 func TestReport(t *testing.T) {
 	inBubble(t, func(c *journal.Config) { c.BatchOps = 1 }, func(b *bench) {
-		report := func() journal.Report {
+		report := func() commit.Report {
 			ctx, cancel := context.WithTimeout(b.Context(), 100*time.Millisecond)
 			defer cancel()
 			return b.j.Report(ctx, shard)

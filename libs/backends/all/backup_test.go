@@ -1,4 +1,4 @@
-package open
+package all_test
 
 import (
 	"bytes"
@@ -11,18 +11,20 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
+	"github.com/roost-cluster/roost/libs/journal/commit"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // several is a journal of two databases, with a type in each.
 type several struct {
 	*testing.T
-	at   At
-	j    *journal.Journal
+	at   open.At
+	j    *commit.Journal
 	seqs map[sharding.EntityType]uint64
 }
 
-func newSeveral(t *testing.T, at At) *several {
+func newSeveral(t *testing.T, at open.At) *several {
 	s := &several{T: t, at: at, seqs: map[sharding.EntityType]uint64{}}
 	s.open()
 	return s
@@ -32,7 +34,7 @@ func (s *several) open() {
 	s.Helper()
 	decl := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "New", Shards: 8}, {Type: "Old", Shards: 8}}}
 	var err error
-	if s.j, err = Journal(context.Background(), s.at, decl, journal.DefaultConfig(), journal.Observer{}, func(error) {}); err != nil {
+	if s.j, err = open.Journal(context.Background(), s.at, decl, journal.DefaultConfig(), commit.Observer{}, func(error) {}); err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = s.j.Close() })
@@ -60,7 +62,7 @@ func (s *several) backup() []byte {
 	s.Helper()
 	var out bytes.Buffer
 	before := time.Now()
-	headers, err := Backup(s.Context(), s.at, journal.DefaultConfig(), &out, func(int64, int64) {})
+	headers, err := open.Backup(s.Context(), s.at, journal.DefaultConfig(), &out, func(int64, int64) {})
 	if err != nil || len(headers) != 2 || headers[0].Number != 1 || headers[1].Number != 2 {
 		s.Fatalf("backup: %+v, %v", headers, err)
 	}
@@ -81,38 +83,38 @@ func from(file []byte) func() (*backup.Reader, error) {
 
 func TestBackupOfSeveral(t *testing.T) {
 	in := "sqlite://" + t.TempDir() + "/"
-	backsUpSeveral(t, At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}, Types: map[string]string{"New": "2"}})
+	backsUpSeveral(t, open.At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}, Types: map[string]string{"New": "2"}})
 }
 
 // backsUpSeveral restores a journal of two databases: all of it, or what is there is refused.
-func backsUpSeveral(t *testing.T, at At) {
+func backsUpSeveral(t *testing.T, at open.At) {
 	s := newSeveral(t, at)
 	ctx, cfg := t.Context(), journal.DefaultConfig()
 	s.put(sharding.MakeEpoch(3, 1), "New", "Old")
 	file := s.backup()
 	s.put(sharding.MakeEpoch(9, 1), "Old") // what is lost
 	before := s.j.Generation()
-	if _, err := Restore(ctx, at, from(file), cfg, backup.Options{InUse: true}); !errors.Is(err, backup.ErrRefused) {
+	if _, err := open.Restore(ctx, at, from(file), cfg, backup.Options{InUse: true}); !errors.Is(err, backup.ErrRefused) {
 		t.Errorf("something is stored there: %v", err)
 	}
 	if err := s.j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	told := backup.Options{Replace: true}
-	for name, bad := range map[string]At{
+	for name, bad := range map[string]open.At{
 		"one place only":   {URL: at.URL},
 		"a place too many": {URL: at.URL, Databases: append([]string{"3=sqlite:" + t.TempDir() + "/c.db"}, at.Databases...)},
 		"another number":   {URL: at.URL, Databases: []string{strings.Replace(at.Databases[0], "2=", "3=", 1)}},
 	} {
-		if _, err := Restore(ctx, bad, from(file), cfg, told); !errors.Is(err, journal.ErrConfig) {
+		if _, err := open.Restore(ctx, bad, from(file), cfg, told); !errors.Is(err, journal.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Restore(ctx, at, from(file[:len(file)-1]), cfg, told); !errors.Is(err, backup.ErrDamaged) {
+	if _, err := open.Restore(ctx, at, from(file[:len(file)-1]), cfg, told); !errors.Is(err, backup.ErrDamaged) {
 		t.Errorf("a file without its end: %v", err)
 	}
 	once := 0
-	if _, err := Restore(ctx, at, func() (*backup.Reader, error) {
+	if _, err := open.Restore(ctx, at, func() (*backup.Reader, error) {
 		if once++; once > 1 {
 			return nil, io.ErrUnexpectedEOF
 		}
@@ -129,17 +131,22 @@ func backsUpSeveral(t *testing.T, at At) {
 	}
 
 	// A restore that ends behind the first database.
+	scheme, _, _ := strings.Cut(at.URL, ":")
+	store, err := open.Backends.Find(scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r, err := from(file)()
 	if err == nil {
-		_, err = restore(ctx, at.URL, r, cfg, told)
+		_, err = store.Restore(ctx, at.URL, r, cfg, told)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Driver(ctx, at, cfg); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "run the restore again") {
+	if _, err := open.Driver(ctx, at, cfg); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "run the restore again") {
 		t.Errorf("half of a restore: %v", err)
 	}
-	all, err := Restore(ctx, at, from(file), cfg, told)
+	all, err := open.Restore(ctx, at, from(file), cfg, told)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("restored: %+v, %v", all, err)
 	}
@@ -164,16 +171,16 @@ func backsUpSeveral(t *testing.T, at At) {
 // TestBackupOfOneForSeveral: the file of one database is not taken for that of several.
 func TestBackupOfOneForSeveral(t *testing.T) {
 	in := "sqlite://" + t.TempDir() + "/"
-	one := At{URL: in + "one.db"}
+	one := open.At{URL: in + "one.db"}
 	newSeveral(t, one).put(sharding.MakeEpoch(3, 1), "New", "Old")
 	var out bytes.Buffer
-	if headers, err := Backup(t.Context(), one, journal.DefaultConfig(), &out, func(int64, int64) {}); err != nil || len(headers) != 1 || headers[0].Databases != 1 {
+	if headers, err := open.Backup(t.Context(), one, journal.DefaultConfig(), &out, func(int64, int64) {}); err != nil || len(headers) != 1 || headers[0].Databases != 1 {
 		t.Fatalf("%+v, %v", headers, err)
 	}
-	if _, err := Restore(t.Context(), At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}}, from(out.Bytes()), journal.DefaultConfig(), backup.Options{}); !errors.Is(err, journal.ErrConfig) {
+	if _, err := open.Restore(t.Context(), open.At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}}, from(out.Bytes()), journal.DefaultConfig(), backup.Options{}); !errors.Is(err, journal.ErrConfig) {
 		t.Errorf("into two: %v", err)
 	}
-	if all, err := Restore(t.Context(), At{URL: in + "a.db"}, from(out.Bytes()), journal.DefaultConfig(), backup.Options{}); err != nil || len(all) != 1 {
+	if all, err := open.Restore(t.Context(), open.At{URL: in + "a.db"}, from(out.Bytes()), journal.DefaultConfig(), backup.Options{}); err != nil || len(all) != 1 {
 		t.Errorf("into one: %+v, %v", all, err)
 	}
 }

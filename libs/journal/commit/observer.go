@@ -1,6 +1,10 @@
-package journal
+package commit
 
-import "time"
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+)
 
 // Observer receives what a [Journal] does, for metrics and traces. Every field may
 // be nil. The functions are called from the journal's goroutines and must not
@@ -16,7 +20,7 @@ type Observer struct {
 	Page func(PageStats)
 	// Damage is called when a load, a page or a commit meets damage, at most once a minute
 	// for the same entity or fence.
-	Damage func(Damaged)
+	Damage func(journal.Damaged)
 	// Upkeep is called when background work of the driver has failed, which harms nothing yet
 	// and is retried, and with nil when it succeeds again.
 	Upkeep func(error)
@@ -39,16 +43,16 @@ type BatchStats struct {
 
 // OpStats describes one operation from beginning to end.
 type OpStats struct {
-	Op        Op
+	Op        journal.Op
 	Submitted time.Time
 	Started   time.Time // of its batch; until then it waited
 	Ended     time.Time
-	Result    Result
+	Result    journal.Result
 }
 
 // LoadStats describes one load, without the wait for its turn.
 type LoadStats struct {
-	Request LoadRequest
+	Request journal.LoadRequest
 	Records int // replayed after the snapshot
 	Took    time.Duration
 	Err     error

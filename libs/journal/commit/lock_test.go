@@ -1,4 +1,4 @@
-package journal_test
+package commit_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -42,12 +43,12 @@ func (l *locked) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	return l.scripted.Load(ctx, req)
 }
 
-func openLocked(t *testing.T, obs journal.Observer) (b *bench, d *locked) {
+func openLocked(t *testing.T, obs commit.Observer) (b *bench, d *locked) {
 	cfg := journal.DefaultConfig()
 	d = &locked{scripted: &scripted{Driver: memory.New(cfg)}}
 	b = &bench{T: t, b: d.scripted}
 	var err error
-	if b.j, err = journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, obs); err != nil {
+	if b.j, err = commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, obs); err != nil {
 		t.Fatal(err)
 	}
 	b.submit("claim", journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
@@ -64,7 +65,7 @@ func openLocked(t *testing.T, obs journal.Observer) (b *bench, d *locked) {
 // waits for them.
 func TestBatchHasWhatCameDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, d := openLocked(t, journal.Observer{})
+		b, d := openLocked(t, commit.Observer{})
 		time.Sleep(time.Second)
 		b.add("b", 1, 0)
 		b.fence("c")
@@ -82,7 +83,7 @@ func TestBatchHasWhatCameDuringTheWait(t *testing.T) {
 func TestOthersThatDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []error
-		b, d := openLocked(t, journal.Observer{Batch: func(s journal.BatchStats) {
+		b, d := openLocked(t, commit.Observer{Batch: func(s commit.BatchStats) {
 			if s.Err != nil {
 				seen = append(seen, s.Err)
 			}
@@ -101,7 +102,7 @@ func TestOthersThatDoNotEnd(t *testing.T) {
 // committed, and the others can write.
 func TestBrokenWhileLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, d := openLocked(t, journal.Observer{})
+		b, d := openLocked(t, commit.Observer{})
 		d.broken.Store(true)
 		if _, err := b.j.Load(t.Context(), journal.LoadRequest{Entity: sharding.Entity{Type: "Account", ID: "a"}}); !errors.Is(err, journal.ErrBroken) {
 			t.Fatal(err)

@@ -1,9 +1,10 @@
-package journal
+package commit
 
 import (
 	"context"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -85,7 +86,7 @@ func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
 }
 
 // fenceOf reads the fence of a shard.
-func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r Result, ok bool) {
+func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r journal.Result, ok bool) {
 	l := j.lane(shard.Type)
 	j.mu.Lock()
 	busy := l.pace.reading
@@ -94,8 +95,8 @@ func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r Result
 	if busy {
 		return r, false
 	}
-	got := make(chan Result, 1)
-	j.Submit(Op{Fence: &sharding.ReadFence{Shard: shard}}, func(r Result) {
+	got := make(chan journal.Result, 1)
+	j.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: shard}}, func(r journal.Result) {
 		j.mu.Lock()
 		l.pace.reading = false
 		j.mu.Unlock()

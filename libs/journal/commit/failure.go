@@ -1,10 +1,12 @@
-package journal
+package commit
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
 )
 
 // Path is a way to a database. Drivers may use different connections for the paths, so each of them may fail alone.
@@ -44,17 +46,17 @@ func Reasons() []string {
 // Reason returns the reason of an error of a commit or a read.
 func Reason(err error) string {
 	switch {
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, journal.ErrFull):
 		return ReasonFull
-	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrTrimmed):
+	case errors.Is(err, journal.ErrCorrupt), errors.Is(err, journal.ErrTrimmed):
 		return ReasonDamaged
-	case errors.Is(err, ErrBroken):
+	case errors.Is(err, journal.ErrBroken):
 		return ReasonBroken
-	case errors.Is(err, ErrContended):
+	case errors.Is(err, journal.ErrContended):
 		return ReasonContended
-	case errors.Is(err, ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, journal.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
 		return ReasonUnreachable
-	case errors.Is(err, ErrNotCommitted):
+	case errors.Is(err, journal.ErrNotCommitted):
 		return ReasonRefused
 	}
 	return ReasonUnknown

@@ -1,14 +1,4 @@
-// Package stores has the kinds of databases in which a journal can be, by the schemes of their URLs:
-//
-//	memory:                in memory, for tests and for trying things out
-//	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
-//	sqlite:path/j.db       the same, relative to the working folder
-//	postgres://user@host/database?sslmode=verify-full
-//	                       a PostgreSQL database, shared by many machines
-//
-// A postgres URL takes the parameters that name the server and how to authenticate. libpq's environment variables, for
-// example PGPASSFILE, are respected.
-package stores
+package open
 
 import (
 	"context"
@@ -20,7 +10,6 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
-	"github.com/roost-cluster/roost/libs/journal/memory"
 )
 
 const packages = "github.com/roost-cluster/roost/libs/journal/"
@@ -29,8 +18,6 @@ const packages = "github.com/roost-cluster/roost/libs/journal/"
 var Backends = backendurl.NewRegistry[Store](journal.ErrConfig, map[string]string{
 	"sqlite": packages + "sqlite", "postgres": packages + "postgres", "postgresql": packages + "postgres",
 })
-
-func init() { Backends.Register(inMemory{}, "memory") }
 
 // Store opens the databases of one kind. Each has one URL, which Check has accepted. Errors wrap journal.ErrConfig
 // for a URL that is not understood, and journal.ErrUnreachable for a store that does not answer.
@@ -61,8 +48,8 @@ type PageChecker interface {
 	CheckPages(ctx context.Context, rawURL string, cfg journal.Config, progress func(done, total int64)) (CheckedPages, error)
 }
 
-// Of returns the store of a URL.
-func Of(rawURL string) (Store, error) {
+// storeOf returns the store of a URL.
+func storeOf(rawURL string) (Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The URL itself is left out: it may hold a password.
@@ -100,42 +87,4 @@ func CheckParameters(u *url.URL, known ...string) error {
 	}
 	slices.Sort(names)
 	return fmt.Errorf("%w: unknown parameter %s; %s takes %s", journal.ErrConfig, strings.Join(names, ", "), u.Scheme, takes)
-}
-
-// inMemory is the store of journals in memory. Such a journal belongs to its process.
-type inMemory struct{}
-
-func errMemory(what string) error {
-	return fmt.Errorf("%w: a journal in memory belongs to one process; %s", journal.ErrConfig, what)
-}
-
-func (inMemory) Check(u *url.URL) error {
-	if u.Host != "" || u.Path != "" || u.Opaque != "" {
-		return fmt.Errorf("%w: memory: takes nothing behind the colon", journal.ErrConfig)
-	}
-	return CheckParameters(u)
-}
-
-func (inMemory) Open(_ context.Context, _ string, cfg journal.Config) (journal.Driver, error) {
-	return memory.New(cfg), nil
-}
-
-func (inMemory) Reader(context.Context, string, journal.Config) (journal.Reader, error) {
-	return nil, errMemory("no other can read it")
-}
-
-func (inMemory) Upgrade(context.Context, string, journal.Config, bool) (bool, error) {
-	return false, errMemory("there is nothing to upgrade")
-}
-
-func (inMemory) Activate(context.Context, string, journal.Config, int, bool) (bool, error) {
-	return false, errMemory("there is nothing to upgrade")
-}
-
-func (inMemory) Snapshot(context.Context, string, journal.Config) (backup.Source, error) {
-	return nil, errMemory("there is nothing to back up or to restore")
-}
-
-func (inMemory) Restore(context.Context, string, *backup.Reader, journal.Config, backup.Options) (backup.Restored, error) {
-	return backup.Restored{}, errMemory("there is nothing to back up or to restore")
 }

@@ -1,4 +1,4 @@
-package journal_test
+package commit_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -68,9 +69,9 @@ func TestDamagedPages(t *testing.T) {
 	d := &torn{Driver: memory.New(cfg), bad: []uint32{5, 6, 40}}
 	var damaged []journal.Damaged
 	pages := 0
-	j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
+	j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{
 		Damage: func(x journal.Damaged) { damaged = append(damaged, x) },
-		Page:   func(journal.PageStats) { pages++ },
+		Page:   func(commit.PageStats) { pages++ },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestTimeOfDamagedPages(t *testing.T) {
 		req.Shards = append(req.Shards, journal.ShardPosition{Shard: sharding.ShardID{Type: "T", Index: n}})
 	}
 	for _, bad := range [][]uint32{nil, {0}, {3}, {0, 1, 2}, {0, 1, 2, 3}} {
-		j, err := journal.Open(t.Context(), &torn{Driver: store, bad: bad}, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+		j, err := commit.Open(t.Context(), &torn{Driver: store, bad: bad}, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,7 @@ func TestTimeOfDamagedPages(t *testing.T) {
 func TestDeadLetterPages(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	d := memory.New(cfg)
-	j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+	j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestHangingList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
 		d := &stuck{Driver: memory.New(cfg), until: make(chan struct{})}
-		j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+		j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func TestHangingList(t *testing.T) {
 func TestHangingPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		j, err := journal.Open(t.Context(), &torn{Driver: memory.New(cfg), hang: true}, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{})
+		j, err := commit.Open(t.Context(), &torn{Driver: memory.New(cfg), hang: true}, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +243,7 @@ func (d *late) Wakes(context.Context, journal.WakesRequest) (journal.WakesPage, 
 func TestLatePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &late{Driver: memory.New(journal.DefaultConfig())}
-		j, err := journal.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+		j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}

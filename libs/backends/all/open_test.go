@@ -1,4 +1,4 @@
-package open
+package all_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
 )
 
 func TestOpen(t *testing.T) {
@@ -21,7 +22,7 @@ func TestOpen(t *testing.T) {
 		{"sqlite:deep/with%20space%3F.db", "deep/with space?.db"},
 		{"sqlite:" + dir + "/c.db", "c.db"},
 	} {
-		b, err := Open(t.Context(), test.url, journal.DefaultConfig())
+		b, err := open.Open(t.Context(), test.url, journal.DefaultConfig())
 		if err != nil {
 			t.Fatalf("%s: %v", test.url, err)
 		}
@@ -63,7 +64,7 @@ func TestBadURLs(t *testing.T) {
 		"sqlite:\x7f":                                                               "parsed",
 		"sqlite://u:p%zz@h/j.x":                                                     "parsed",
 	} {
-		b, err := Open(t.Context(), url, journal.DefaultConfig())
+		b, err := open.Open(t.Context(), url, journal.DefaultConfig())
 		if !errors.Is(err, journal.ErrConfig) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q: %v, want an error with %q", url, err, part)
 		}
@@ -71,7 +72,7 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%q: a driver beside an error", url)
 		}
 	}
-	if _, err := Open(t.Context(), "memory:", journal.Config{}); err == nil || !strings.Contains(err.Error(), "BatchOps") {
+	if _, err := open.Open(t.Context(), "memory:", journal.Config{}); err == nil || !strings.Contains(err.Error(), "BatchOps") {
 		t.Errorf("an empty configuration: %v", err)
 	}
 }

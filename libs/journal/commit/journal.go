@@ -1,4 +1,4 @@
-package journal
+package commit
 
 import (
 	"context"
@@ -8,16 +8,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Journal is the type that services use; it wraps a [Driver] of any backend. Group commit,
+// Journal is the type that services use; it wraps a [journal.Driver] of any backend. Group commit,
 // retries, limits and error handling are implemented here once. Its methods may be called from
 // any goroutine.
 type Journal struct {
-	driver Driver
-	cfg    Config
+	driver journal.Driver
+	cfg    journal.Config
 	obs    Observer
 
 	mu        sync.Mutex
@@ -35,26 +36,26 @@ type Journal struct {
 
 // pending is an operation that is waiting for its batch.
 type pending struct {
-	op        Op
+	op        journal.Op
 	size      int
 	submitted time.Time
-	done      func(Result)
+	done      func(journal.Result)
 }
 
 // Open checks that the driver holds the journal of this cluster, declares the
 // types, if any, and starts to commit. From then on the Journal owns the driver, and Close
 // closes it. If Open returns an error, the caller still owns the driver. Errors wrap ErrIdentity and
 // ErrShardCount.
-func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Observer) (*Journal, error) {
+func Open(ctx context.Context, driver journal.Driver, d journal.Declaration, cfg journal.Config, obs Observer) (*Journal, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if d.Cluster == "" {
-		return nil, fmt.Errorf("%w: the name of the cluster is missing", ErrIdentity)
+		return nil, fmt.Errorf("%w: the name of the cluster is missing", journal.ErrIdentity)
 	}
 	j := &Journal{driver: driver, cfg: cfg, obs: obs, broken: make(chan struct{}), stopped: make(chan struct{})}
 	j.makeLanes()
-	if u, ok := driver.(Upkeep); ok {
+	if u, ok := driver.(journal.Upkeep); ok {
 		u.NotifyUpkeep(j.noteUpkeep)
 	}
 	facts, err := j.Declare(ctx, d)
@@ -74,12 +75,12 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 //
 // At most one append of an entity may be in progress: a second one in the same
 // batch is refused by sequence.
-func (j *Journal) Submit(op Op, done func(Result)) {
+func (j *Journal) Submit(op journal.Op, done func(journal.Result)) {
 	p := pending{op: op, size: op.Size(), submitted: time.Now(), done: done}
 	if err := j.enqueue(p); err != nil {
-		r := Result{Verdict: sharding.RefusedFull, Err: err}
+		r := journal.Result{Verdict: sharding.RefusedFull, Err: err}
 		switch {
-		case errors.Is(err, ErrTooLarge):
+		case errors.Is(err, journal.ErrTooLarge):
 			r.Verdict = sharding.RefusedTooLarge
 		}
 		j.finish(&p, p.submitted, r)
@@ -91,7 +92,7 @@ func (j *Journal) enqueue(p pending) error {
 		return err
 	}
 	if p.size > j.cfg.OpBytes {
-		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
+		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", journal.ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
 	}
 	l := j.lane(p.op.Type())
 	j.mu.Lock()
@@ -100,9 +101,9 @@ func (j *Journal) enqueue(p pending) error {
 	case j.brokenErr != nil:
 		return j.brokenErr
 	case j.closed:
-		return ErrClosed
+		return journal.ErrClosed
 	case len(l.queue) >= j.cfg.QueueOps || l.bytes+p.size > j.cfg.QueueBytes && len(l.queue) > 0:
-		return fmt.Errorf("%w: %d operations of %d bytes wait already", ErrFull, len(l.queue), l.bytes)
+		return fmt.Errorf("%w: %d operations of %d bytes wait already", journal.ErrFull, len(l.queue), l.bytes)
 	}
 	l.queue = append(l.queue, p)
 	l.bytes += p.size
@@ -114,13 +115,13 @@ func (j *Journal) enqueue(p pending) error {
 // a time; the others wait. Load returns within twice Config.LoadTimeout even if the store does not
 // answer. An error that wraps ErrCorrupt means that this entity is damaged. After any other error, a
 // later load may succeed.
-func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
+func (j *Journal) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	l := j.lane(req.Entity.Type)
 	tokens := []chan struct{}{l.loadTokens}
 	if req.Background && !mutant.On("background-loads") {
 		tokens = []chan struct{}{l.backgroundTokens, l.loadTokens}
 	}
-	return readWith(ctx, j, l, tokens, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
+	return readWith(ctx, j, l, tokens, "load "+req.Entity.String(), func(ctx context.Context) (journal.Loaded, error) {
 		start := time.Now()
 		l, err := j.driver.Load(ctx, req)
 		j.noteLoad(req.Entity, err)
@@ -159,7 +160,7 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 		// bounded too.
 		defer release(tokens)
 		found, err := f(ctx)
-		if errors.Is(err, ErrBroken) {
+		if errors.Is(err, journal.ErrBroken) {
 			j.markBroken(err)
 		}
 		if err == nil || caller.Err() == nil { // otherwise the caller has given up
@@ -172,7 +173,7 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 		return a.found, a.err
 	case <-ctx.Done():
 	}
-	err := fmt.Errorf("%w: %s: %w", ErrUnreachable, what, ctx.Err())
+	err := fmt.Errorf("%w: %s: %w", journal.ErrUnreachable, what, ctx.Err())
 	if why := j.failure(time.Time{}, l); why != nil {
 		err = fmt.Errorf("%w; %w", err, why)
 	}
@@ -182,17 +183,17 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 	return none, err
 }
 
-// List returns one page of the stored entities, see [Driver]. The limits and timeouts of
+// List returns one page of the stored entities, see [journal.Driver]. The limits and timeouts of
 // [Journal.Load] apply.
-func (j *Journal) List(ctx context.Context, req ListRequest) ([]sharding.Entity, error) {
+func (j *Journal) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
 	return read(ctx, j, j.lane(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
 
 // History returns the newest records of an entity. No command waits for it, so it takes its turn
 // like a load with Background. A damaged record is an Err of its row.
-func (j *Journal) History(ctx context.Context, req HistoryRequest) (History, error) {
+func (j *Journal) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
 	l := j.lane(req.Entity.Type)
-	return readWith(ctx, j, l, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (History, error) {
+	return readWith(ctx, j, l, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (journal.History, error) {
 		h, err := j.driver.History(ctx, req)
 		for i := range h.Records {
 			j.noteLoad(req.Entity, h.Records[i].Err)
@@ -218,25 +219,25 @@ func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-j.stopped:
-		return ErrClosed
+		return journal.ErrClosed
 	case <-timer.C:
-		return fmt.Errorf("%w: %d loads are in progress, and none has ended for %v", ErrUnreachable, j.cfg.Loads, j.cfg.LoadTimeout)
+		return fmt.Errorf("%w: %d loads are in progress, and none has ended for %v", journal.ErrUnreachable, j.cfg.Loads, j.cfg.LoadTimeout)
 	}
 }
 
 // Declare checks the facts of a declaration about the journal, stores them, and returns all facts
 // about the journal. With an empty declaration it only reads the facts. It returns when ctx ends
 // even if the store does not answer; the declaration may still be stored then.
-func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
+func (j *Journal) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
 	select {
 	case j.lanes[0].writeToken <- struct{}{}:
 	case <-ctx.Done():
-		return Facts{}, fmt.Errorf("%w: a commit is in progress: %w", ErrUnreachable, ctx.Err())
+		return journal.Facts{}, fmt.Errorf("%w: a commit is in progress: %w", journal.ErrUnreachable, ctx.Err())
 	case <-j.stopped:
-		return Facts{}, ErrClosed
+		return journal.Facts{}, journal.ErrClosed
 	}
 	type answer struct {
-		facts Facts
+		facts journal.Facts
 		err   error
 	}
 	got := make(chan answer, 1)
@@ -249,51 +250,51 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	case a := <-got:
 		return a.facts, a.err
 	case <-ctx.Done():
-		return Facts{}, fmt.Errorf("%w: declare: %w", ErrUnreachable, ctx.Err())
+		return journal.Facts{}, fmt.Errorf("%w: declare: %w", journal.ErrUnreachable, ctx.Err())
 	}
 }
 
-func (j *Journal) declareUntil(ctx context.Context, until time.Time, d Declaration) (Facts, error) {
+func (j *Journal) declareUntil(ctx context.Context, until time.Time, d journal.Declaration) (journal.Facts, error) {
 	for delay := j.cfg.RetryDelay; ; delay = j.nextDelay(delay) {
 		f, err := j.declare(ctx, d)
-		if errors.Is(err, ErrBroken) {
+		if errors.Is(err, journal.ErrBroken) {
 			j.markBroken(err)
 		}
-		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(until) {
+		if err == nil || !errors.Is(err, journal.ErrNotCommitted) || ctx.Err() != nil || time.Now().After(until) {
 			return f, err
 		}
 		time.Sleep(delay)
 	}
 }
 
-func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
+func (j *Journal) declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.CommitTimeout)
 	defer cancel()
 	return j.driver.Declare(ctx, d)
 }
 
 // Facts reads the facts about the journal, without MaxEpoch.
-func (j *Journal) Facts(ctx context.Context) (Facts, error) {
+func (j *Journal) Facts(ctx context.Context) (journal.Facts, error) {
 	return read(ctx, j, j.lanes[0], "read the facts", j.driver.Facts)
 }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
 // above it. Like Declare it returns when ctx ends.
 func (j *Journal) MaxEpoch(ctx context.Context) (sharding.Epoch, error) {
-	f, err := j.Declare(ctx, Declaration{})
+	f, err := j.Declare(ctx, journal.Declaration{})
 	return f.MaxEpoch, err
 }
 
 // Heartbeat reads the last journal heartbeat, the zero one if there is none.
 func (j *Journal) Heartbeat(ctx context.Context) (sharding.JournalHeartbeat, error) {
-	found, err := j.Load(ctx, LoadRequest{Entity: HeartbeatEntity})
+	found, err := j.Load(ctx, journal.LoadRequest{Entity: journal.HeartbeatEntity})
 	if err != nil {
 		return sharding.JournalHeartbeat{}, fmt.Errorf("reading the journal heartbeat: %w", err)
 	}
 	if found.Snapshot.Seq == 0 {
 		return sharding.JournalHeartbeat{}, nil
 	}
-	return DecodeHeartbeat(found.Snapshot.Payload)
+	return journal.DecodeHeartbeat(found.Snapshot.Payload)
 }
 
 // Generation returns the generation of the journal that was opened. Others are refused
@@ -319,7 +320,7 @@ func (j *Journal) noteUpkeep(err error) {
 }
 
 // Warning returns a problem that an operator must solve although the journal works: one of several databases does not
-// answer, the last write found no room, or the work that the driver does between calls fails (see [Upkeep]). It returns
+// answer, the last write found no room, or the work that the driver does between calls fails (see [journal.Upkeep]). It returns
 // nil if there is no problem.
 func (j *Journal) Warning() error {
 	var warnings []error
@@ -338,9 +339,9 @@ func (j *Journal) Warning() error {
 }
 
 // noteRoom notes whether the last write found room.
-func (j *Journal) noteRoom(ops []Op, results []Result, err error) {
+func (j *Journal) noteRoom(ops []journal.Op, results []journal.Result, err error) {
 	l := j.lane(ops[0].Type())
-	if errors.Is(err, ErrFull) {
+	if errors.Is(err, journal.ErrFull) {
 		l.fullErr.Store(&err)
 		return
 	}
@@ -376,14 +377,14 @@ func (j *Journal) Close() error {
 			select {
 			case l.loadTokens <- struct{}{}:
 			case <-timer.C:
-				return fmt.Errorf("%w: a load does not end", ErrUnreachable)
+				return fmt.Errorf("%w: a load does not end", journal.ErrUnreachable)
 			}
 		}
 	}
 	select {
 	case j.lanes[0].writeToken <- struct{}{}:
 	case <-timer.C:
-		return fmt.Errorf("%w: a declaration does not end", ErrUnreachable)
+		return fmt.Errorf("%w: a declaration does not end", journal.ErrUnreachable)
 	}
 	return j.driver.Close()
 }
@@ -398,7 +399,7 @@ func (j *Journal) markBroken(err error) {
 	}
 }
 
-func (j *Journal) finish(p *pending, started time.Time, r Result) {
+func (j *Journal) finish(p *pending, started time.Time, r journal.Result) {
 	if j.obs.Op != nil {
 		j.obs.Op(OpStats{Op: p.op, Submitted: p.submitted, Started: started, Ended: time.Now(), Result: r})
 	}

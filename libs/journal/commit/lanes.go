@@ -1,26 +1,12 @@
-package journal
+package commit
 
 import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
-
-// Lanes is implemented by drivers that combine several databases, each with the entities of some types. A [Journal]
-// has one lane for each of them: operations of different lanes are committed and read concurrently, and the limits
-// of a [Config] hold for each lane. So operations that wait for one database do not delay the others. All operations
-// of a commit belong to one lane. The driver accepts concurrent commits of different lanes, and a declaration during
-// commits of all lanes but the first.
-type Lanes interface {
-	// Lanes returns the numbers of the databases, by lane, and Lane returns the lane of an entity type. The first lane,
-	// 0, has the facts.
-	Lanes() []int
-	Lane(sharding.EntityType) int
-	// NotifyDown makes the driver call notify with the number of a lane and an error when its database does not
-	// answer, and with nil when it answers again. It must not block.
-	NotifyDown(notify func(lane int, err error))
-}
 
 // lane holds the operations that wait for one database. Its queue and pace are guarded by
 // Journal.mu.
@@ -44,7 +30,7 @@ type lane struct {
 
 func (j *Journal) makeLanes() {
 	numbers := []int{1}
-	spread, several := j.driver.(Lanes)
+	spread, several := j.driver.(journal.Lanes)
 	if several {
 		numbers = spread.Lanes()
 	}
@@ -69,7 +55,7 @@ func (j *Journal) lane(t sharding.EntityType) *lane {
 	if len(j.lanes) == 1 {
 		return j.lanes[0]
 	}
-	return j.lanes[j.driver.(Lanes).Lane(t)]
+	return j.lanes[j.driver.(journal.Lanes).Lane(t)]
 }
 
 // start begins to commit.

@@ -1,16 +1,17 @@
-package open
+package all_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 func TestReader(t *testing.T) {
 	url := "sqlite:" + t.TempDir() + "/j.db"
-	d, err := Open(t.Context(), url, journal.DefaultConfig())
+	d, err := open.Open(t.Context(), url, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +19,7 @@ func TestReader(t *testing.T) {
 	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Reader(t.Context(), At{URL: url}, journal.DefaultConfig())
+	r, err := open.Reader(t.Context(), open.At{URL: url}, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestReader(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for url, part := range map[string]string{"memory:": "no other can read it", "sqlite:none.db": "no such file", "mysql://x/y": "not known"} {
-		if r, err := Reader(t.Context(), At{URL: url}, journal.DefaultConfig()); err == nil || r != nil || !strings.Contains(err.Error(), part) {
+		if r, err := open.Reader(t.Context(), open.At{URL: url}, journal.DefaultConfig()); err == nil || r != nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, %v", url, r, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package journal_test
+package commit_test
 
 import (
 	"context"
@@ -12,11 +12,15 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-var shard = sharding.ShardID{Type: "Account"}
+var (
+	shard = sharding.ShardID{Type: "Account"}
+	alice = sharding.Entity{Type: "Account", ID: "alice"}
+)
 
 // scripted is a driver whose commits take a second and fail as the script
 // says.
@@ -112,7 +116,7 @@ func (s *scripted) Close() error {
 // bench is a journal on a scripted driver, inside a bubble.
 type bench struct {
 	*testing.T
-	j       *journal.Journal
+	j       *commit.Journal
 	b       *scripted
 	mu      sync.Mutex
 	results []string
@@ -126,7 +130,7 @@ func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
 		}
 		b := &bench{T: t, b: &scripted{Driver: memory.New(cfg)}}
 		var err error
-		if b.j, err = journal.Open(t.Context(), b.b, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{}); err != nil {
+		if b.j, err = commit.Open(t.Context(), b.b, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{}); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
@@ -315,7 +319,7 @@ func TestDamageIsReported(t *testing.T) {
 		s := &scripted{Driver: memory.New(cfg)}
 		var mu sync.Mutex
 		var seen []journal.Damaged
-		j, err := journal.Open(t.Context(), s, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
+		j, err := commit.Open(t.Context(), s, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{
 			Damage: func(d journal.Damaged) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -562,12 +566,12 @@ func TestObserver(t *testing.T) {
 		cfg := journal.DefaultConfig()
 		b := &scripted{Driver: memory.New(cfg), script: []error{journal.ErrNotCommitted}}
 		var seen []string
-		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
-			Batch: func(s journal.BatchStats) { seen = append(seen, fmt.Sprint(s.Ops, " ops ", s.Took, " ", s.Err)) },
-			Op: func(s journal.OpStats) {
+		j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{
+			Batch: func(s commit.BatchStats) { seen = append(seen, fmt.Sprint(s.Ops, " ops ", s.Took, " ", s.Err)) },
+			Op: func(s commit.OpStats) {
 				seen = append(seen, fmt.Sprint(s.Op.Kind(), " ", s.Ended.Sub(s.Submitted) > s.Ended.Sub(s.Started)-1, " ", s.Result.Verdict))
 			},
-			Load: func(s journal.LoadStats) { seen = append(seen, fmt.Sprint("load ", s.Took, " ", s.Err)) },
+			Load: func(s commit.LoadStats) { seen = append(seen, fmt.Sprint("load ", s.Took, " ", s.Err)) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -592,7 +596,7 @@ func TestOpenRefusesAnotherCluster(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	b := memory.New(cfg)
 	open := func(cluster string, shards uint32) error {
-		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: cluster, Types: []sharding.TypeDesc{{Type: "Cart", Shards: shards}}}, cfg, journal.Observer{})
+		j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: cluster, Types: []sharding.TypeDesc{{Type: "Cart", Shards: shards}}}, cfg, commit.Observer{})
 		if err == nil {
 			err = j.Close()
 		}
@@ -612,49 +616,12 @@ func TestOpenRefusesAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestFormats says which journals this program works on, and what it says of others.
-func TestFormats(t *testing.T) {
-	type journalOf struct {
-		format, reader, writer int
-		says                   string // empty: it works
-	}
-	const own, later = journal.Format, journal.Format + 1
-	cases := []journalOf{
-		{own, own, own, ""},
-		{later, own, own, ""}, // expanded by the next release, not activated
-		{later, later, own, fmt.Sprint("activated for format ", later)},
-		{later, own, later, fmt.Sprint("activated for format ", later)},
-		{later, later, later, "run the release that activated it"},
-		{0, 1, 1, "is 0"},
-		{own, 0, 0, "is 0"},
-	}
-	if own > 1 {
-		cases = append(cases,
-			journalOf{own - 1, own - 1, own - 1, "roost journal upgrade"},
-			journalOf{own, own - 1, own - 1, ""}, // not activated yet
-		)
-	}
-	for _, c := range cases {
-		f := journal.NewFacts(7)
-		f.Cluster, f.Format, f.MinReader, f.MinWriter = "blue", c.format, c.reader, c.writer
-		merged, err := f.Merge(journal.Declaration{Cluster: "blue"})
-		switch {
-		case c.says == "":
-			if err != nil || merged.Format != c.format {
-				t.Errorf("%+v: %+v, %v", c, merged, err)
-			}
-		case !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), c.says):
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-}
-
 // TestReplaced: a journal that was replaced under a process is broken for it, whether a
 // commit or a load finds out.
 func TestReplaced(t *testing.T) {
 	for _, by := range []string{"commit", "load"} {
 		b := memory.New(journal.DefaultConfig())
-		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+		j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{})
 		if err != nil || j.Generation() == 0 {
 			t.Fatalf("generation %v, %v", j.Generation(), err)
 		}
@@ -687,7 +654,7 @@ func TestUpkeep(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	u := &upkept{Driver: memory.New(cfg)}
 	var told []error
-	j, err := journal.Open(t.Context(), u, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{Upkeep: func(err error) { told = append(told, err) }})
+	j, err := commit.Open(t.Context(), u, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{Upkeep: func(err error) { told = append(told, err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

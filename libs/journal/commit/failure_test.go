@@ -1,4 +1,4 @@
-package journal_test
+package commit_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -25,11 +26,11 @@ func TestFailures(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
 		driver := &scripted{Driver: memory.New(journal.DefaultConfig())}
-		j, err := journal.Open(t.Context(), driver, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{
-			Failing: func(_ int, p journal.Path, err error) {
+		j, err := commit.Open(t.Context(), driver, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{
+			Failing: func(_ int, p commit.Path, err error) {
 				reason := "none"
 				if err != nil {
-					reason = journal.Reason(err)
+					reason = commit.Reason(err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -75,7 +76,7 @@ func TestFailures(t *testing.T) {
 
 		claim(slices.Repeat([]error{contended}, 9)...)
 		settled()
-		if err := j.Failure(); err == nil || journal.Reason(err) != journal.ReasonRefused {
+		if err := j.Failure(); err == nil || commit.Reason(err) != commit.ReasonRefused {
 			t.Errorf("transactions in the way for long: %v", err)
 		}
 		wantTold("commits refused")

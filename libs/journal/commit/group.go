@@ -1,4 +1,4 @@
-package journal
+package commit
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // run commits one batch of a lane after the other until the journal is closed and the queue
 // is empty.
 func (j *Journal) run(l *lane) {
-	locker, locks := j.driver.(WriteLocker)
+	locker, locks := j.driver.(journal.WriteLocker)
 	for j.await(l) {
 		began := time.Now()
 		j.beginCommit(l, began)
@@ -22,12 +23,12 @@ func (j *Journal) run(l *lane) {
 			waited = j.lockWrites(locker)
 		}
 		batch := j.next(l)
-		ops := make([]Op, len(batch))
+		ops := make([]journal.Op, len(batch))
 		for i := range batch {
 			ops[i] = batch[i].op
 		}
 		started := time.Now()
-		var results []Result
+		var results []journal.Result
 		if waited == nil {
 			results = j.commit(ops)
 		} else {
@@ -46,11 +47,11 @@ func (j *Journal) run(l *lane) {
 }
 
 // lockWrites waits for the other handles, for as long as one attempt to commit may take.
-func (j *Journal) lockWrites(locker WriteLocker) error {
+func (j *Journal) lockWrites(locker journal.WriteLocker) error {
 	ctx, cancel := context.WithTimeout(context.Background(), j.cfg.CommitTimeout)
 	defer cancel()
 	if err := locker.LockWrites(ctx); err != nil {
-		return fmt.Errorf("%w: waiting for other writers: %w", ErrNotCommitted, err)
+		return fmt.Errorf("%w: waiting for other writers: %w", journal.ErrNotCommitted, err)
 	}
 	return nil
 }
@@ -75,7 +76,7 @@ func (j *Journal) next(l *lane) []pending {
 	return l.take(&j.cfg)
 }
 
-func (l *lane) take(cfg *Config) []pending {
+func (l *lane) take(cfg *journal.Config) []pending {
 	n, bytes := 0, 0
 	for n < len(l.queue) && n < cfg.BatchOps {
 		if n > 0 && bytes+l.queue[n].size > cfg.BatchBytes {
@@ -94,7 +95,7 @@ func (l *lane) take(cfg *Config) []pending {
 
 // commitUntil commits ops as one batch. It retries until the given time if nothing
 // was committed, and turns every other error into results.
-func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
+func (j *Journal) commitUntil(until time.Time, ops []journal.Op) []journal.Result {
 	if err := j.Err(); err != nil {
 		return sameResult(ops, sharding.RefusedFull, err)
 	}
@@ -104,18 +105,18 @@ func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
 		switch {
 		case err == nil:
 			return results
-		case errors.Is(err, ErrBroken):
+		case errors.Is(err, journal.ErrBroken):
 			j.markBroken(err)
 			return sameResult(ops, sharding.UnknownOutcome, err)
-		case errors.Is(err, ErrFull):
+		case errors.Is(err, journal.ErrFull):
 			return j.refuseWrites(until, ops, err)
-		case errors.Is(err, ErrCorrupt):
+		case errors.Is(err, journal.ErrCorrupt):
 			return j.isolateDamage(until, ops, err)
-		case !errors.Is(err, ErrNotCommitted):
+		case !errors.Is(err, journal.ErrNotCommitted):
 			return sameResult(ops, sharding.UnknownOutcome, err)
 		case time.Now().After(until):
-			if errors.Is(err, ErrContended) { // for so long, it is more than that
-				j.note(j.lane(ops[0].Type()), Commits, fmt.Errorf("%w: %s", ErrNotCommitted, err.Error()))
+			if errors.Is(err, journal.ErrContended) { // for so long, it is more than that
+				j.note(j.lane(ops[0].Type()), Commits, fmt.Errorf("%w: %s", journal.ErrNotCommitted, err.Error()))
 			}
 			return sameResult(ops, sharding.RefusedFull, err)
 		}
@@ -123,7 +124,7 @@ func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
 	}
 }
 
-func (j *Journal) attempt(ops []Op) ([]Result, error) {
+func (j *Journal) attempt(ops []journal.Op) ([]journal.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.cfg.CommitTimeout)
 	defer cancel()
 	start := time.Now()
@@ -136,7 +137,7 @@ func (j *Journal) attempt(ops []Op) ([]Result, error) {
 	return results, err
 }
 
-func (j *Journal) observeBatch(ops []Op, start time.Time, err error) {
+func (j *Journal) observeBatch(ops []journal.Op, start time.Time, err error) {
 	if j.obs.Batch == nil {
 		return
 	}
@@ -149,9 +150,9 @@ func (j *Journal) observeBatch(ops []Op, start time.Time, err error) {
 
 // refuseWrites refuses the operations that write, and commits the fence reads: a
 // full disk must not stop reads.
-func (j *Journal) refuseWrites(until time.Time, ops []Op, full error) []Result {
+func (j *Journal) refuseWrites(until time.Time, ops []journal.Op, full error) []journal.Result {
 	results := sameResult(ops, sharding.RefusedFull, full)
-	var reads []Op
+	var reads []journal.Op
 	for i := range ops {
 		if ops[i].Fence != nil {
 			reads = append(reads, ops[i])
@@ -173,10 +174,10 @@ func (j *Journal) nextDelay(delay time.Duration) time.Duration {
 	return min(2*delay, 64*j.cfg.RetryDelay)
 }
 
-func sameResult(ops []Op, v sharding.Verdict, err error) []Result {
-	results := make([]Result, len(ops))
+func sameResult(ops []journal.Op, v sharding.Verdict, err error) []journal.Result {
+	results := make([]journal.Result, len(ops))
 	for i := range results {
-		results[i] = Result{Verdict: v, Err: err}
+		results[i] = journal.Result{Verdict: v, Err: err}
 	}
 	return results
 }

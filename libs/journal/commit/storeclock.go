@@ -1,10 +1,11 @@
-package journal
+package commit
 
 import (
 	"context"
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/storeclock"
 )
 
@@ -36,7 +37,7 @@ func (j *Journal) StoreClock() storeclock.Clock { return j.lanes[0].clock.get() 
 
 // ReadClock reads the clock of the first database.
 func (j *Journal) ReadClock(ctx context.Context) error {
-	_, err := j.Wakes(ctx, WakesRequest{Limit: 1})
+	_, err := j.Wakes(ctx, journal.WakesRequest{Limit: 1})
 	return err
 }
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-package open
+package all_test
 
 import (
 	"errors"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 )
 
@@ -23,7 +25,7 @@ func TestPostgres(t *testing.T) {
 	}
 	u := server.URL(postgrestest.Superuser, name)
 	for _, u := range []string{u, strings.Replace(u, "postgres:", "postgresql:", 1) + "&sslmode=disable&application_name=region-1&connect_timeout=5"} {
-		b, err := Open(t.Context(), u, journal.DefaultConfig())
+		b, err := open.Open(t.Context(), u, journal.DefaultConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +50,7 @@ func TestUnreachable(t *testing.T) {
 		"postgres://region:geheim@%zz/roost",
 		"postgres://region:geheim@localhost/roost?sslrootcert=/does/not/exist",
 	} {
-		b, err := Open(t.Context(), u, cfg)
+		b, err := open.Open(t.Context(), u, cfg)
 		if err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", u, err)
 		}
@@ -76,7 +78,7 @@ func TestWaitsForServer(t *testing.T) {
 
 	blue := journal.Declaration{Cluster: "blue"}
 	var waits []error
-	j, err := Journal(t.Context(), At{URL: u.String()}, blue, journal.DefaultConfig(), journal.Observer{}, func(err error) {
+	j, err := open.Journal(t.Context(), open.At{URL: u.String()}, blue, journal.DefaultConfig(), commit.Observer{}, func(err error) {
 		if len(waits) == 0 {
 			if err := os.Symlink(socket, later); err != nil {
 				t.Error(err)
@@ -106,12 +108,12 @@ func TestWaitsForServer(t *testing.T) {
 		if want != nil {
 			cfg = short
 		}
-		_, err := Journal(t.Context(), At{URL: rawURL}, blue, cfg, journal.Observer{}, never)
+		_, err := open.Journal(t.Context(), open.At{URL: rawURL}, blue, cfg, commit.Observer{}, never)
 		if err == nil || errors.Is(err, journal.ErrUnreachable) != (want != nil) {
 			t.Errorf("%s: %v", rawURL, err)
 		}
 	}
-	if _, err := Journal(t.Context(), At{URL: server.URL(postgrestest.Superuser, name)}, journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), journal.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
+	if _, err := open.Journal(t.Context(), open.At{URL: server.URL(postgrestest.Superuser, name)}, journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), commit.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
 		t.Errorf("another cluster's journal: %v", err)
 	}
 }
@@ -127,5 +129,5 @@ func TestPostgresBackupOfSeveral(t *testing.T) {
 		}
 		urls[i] = server.URL(postgrestest.Superuser, name)
 	}
-	backsUpSeveral(t, At{URL: urls[0], Databases: []string{"2=" + urls[1]}, Types: map[string]string{"New": "2"}})
+	backsUpSeveral(t, open.At{URL: urls[0], Databases: []string{"2=" + urls[1]}, Types: map[string]string{"New": "2"}})
 }
