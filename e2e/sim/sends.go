@@ -11,7 +11,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // In the harsh climate entities send commands to others: the turn of a Send, and of a Delete,
@@ -157,13 +156,15 @@ func (s *shardNode) readSends(o outbox.Read) {
 	var page journal.SendsPage
 	incarnation := s.p.incarnation
 	s.w.journal.read(s.p.host, func() {
-		page = s.w.journal.ledger.Sends(s.w.clock(), reads.Sends(o))
+		page = s.w.journal.ledger.Sends(s.w.clock(), o.SendsRequest)
 		shorten(s.w, &page, func(r *journal.SendRow) sharding.ShardID { return r.Shard })
 	}, func(ok bool) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		s.p.post(func() { s.stepShard(region.SendsRead{Page: reads.SendsPage(o, page, lost(ok))}) })
+		s.p.post(func() {
+			s.stepShard(region.SendsRead{Page: outbox.Page{Number: o.Number, SendsPage: page, Err: lost(ok)}})
+		})
 	})
 }
 

@@ -35,3 +35,8 @@ func (p *Page[R]) Add(other *Page[R]) {
 	}
 	p.Rows, p.More, p.Damaged = append(p.Rows, other.Rows...), append(p.More, other.More...), append(p.Damaged, other.Damaged...)
 }
+
+// Unreadable reports whether the rows of a shard could not be read.
+func (p *Page[R]) Unreadable(shard sharding.ShardID) bool {
+	return slices.ContainsFunc(p.Damaged, func(d Damaged) bool { return d.Shard == shard })
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -263,7 +264,7 @@ type (
 	// Answered by PurgesRead.
 	ReadPurges struct{ Read purge.Read }
 	// Purge purges a life. Answered by Purged.
-	Purge struct{ purge.Purge }
+	Purge struct{ journal.Purge }
 	// NotMine refuses a command, which was definitely not applied here.
 	NotMine struct {
 		Request turn.RequestID

@@ -13,7 +13,6 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -97,22 +96,22 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		var err error
 		var ignored bool
 		if o.Bare {
-			found, err = s.journal.Load(ctx, reads.Load(o))
+			found, err = s.journal.Load(ctx, o.LoadRequest)
 		} else {
-			found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], reads.Load(o))
+			found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], o.LoadRequest)
 		}
 		if ignored {
 			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
 		}
 		if err != nil {
-			if reads.NotLoaded(&out, err); !out.Retry {
+			if out.NotFound(err); !out.Retry {
 				out.Cause = cut(err.Error(), maxCause)
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
-		reads.Loaded(&out, &found)
+		out.Found(&found)
 	}
 	if o.LookupOnly || o.Bare {
 		s.inbox.putLoaded(s.index, &out, false)

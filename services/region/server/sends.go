@@ -9,17 +9,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readSends reads a page of records with pending sends, as a load reads an entity.
 func (s *shardLoop) readSends(o outbox.Read) {
 	s.queue(job{Work: work{do: func() {
-		page, err := s.journal.Sends(s.ctx, reads.Sends(o))
+		page, err := s.journal.Sends(s.ctx, o.SendsRequest)
 		if err != nil {
 			s.log.Warn("what entities have sent cannot be read; it is delivered later", "error", err)
 		}
-		s.put(item{in: region.SendsRead{Page: reads.SendsPage(o, page, err)}})
+		s.put(item{in: region.SendsRead{Page: outbox.Page{Number: o.Number, SendsPage: page, Err: err}}})
 	}}})
 }
 
@@ -50,8 +49,8 @@ func (s *shardLoop) readSend(o turn.ReadSend) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
 		defer cancel()
 		for _, dead := range []bool{false, true} {
-			page, err := s.journal.Sends(ctx, reads.Send(o, dead))
-			if out, last := reads.ReadSendDone(o, dead, page, err); last {
+			page, err := s.journal.Sends(ctx, o.Query(dead))
+			if out, last := o.Answer(dead, page, err); last {
 				s.inbox.put(s.index, item{in: region.Turn{Input: out}})
 				return
 			}
