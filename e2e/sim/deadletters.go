@@ -7,7 +7,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // Operators look at the dead letters of the journal, and send them again or drop them, and drop what
@@ -87,7 +86,7 @@ func (s *shardNode) findSend(o turn.ReadSend, dead bool) {
 			s.findSend(o, true)
 			return
 		}
-		s.p.post(func() { s.stepShard(region.Turn{Input: out}) })
+		s.p.post(func() { s.stepShard(out) })
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // readDeleted reads which deleted entities may be removed, as the driver of a region does.
@@ -19,7 +18,7 @@ func (s *shardNode) readDeleted(o purge.Read) {
 			return
 		}
 		s.p.post(func() {
-			s.stepShard(region.PurgesRead{Page: purge.Page{Number: o.Number, WakesPage: page, Err: lost(ok)}})
+			s.stepShard(purge.Page{Number: o.Number, WakesPage: page, Err: lost(ok)})
 		})
 	})
 }
@@ -29,7 +28,7 @@ func (s *shardNode) purge(o journal.Purge) {
 		if r.Verdict == sharding.Durable {
 			s.w.mark("delete: purged")
 		}
-		s.stepShard(region.Purged{Purged: purge.Purged{Purge: o, Verdict: r.Verdict}})
+		s.stepShard(purge.Purged{Purge: o, Verdict: r.Verdict})
 	})
 }
 

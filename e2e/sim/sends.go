@@ -135,7 +135,7 @@ func (s *shardNode) performSends(o region.ShardOutput) {
 			if r.Verdict == sharding.UnknownOutcome {
 				s.w.mark("send: whether its end is stored is not known")
 			}
-			s.stepShard(region.EndsStored{Acked: outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict}})
+			s.stepShard(outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict})
 		})
 	case region.Route:
 		s.startRouter()
@@ -144,7 +144,7 @@ func (s *shardNode) performSends(o region.ShardOutput) {
 		f := &op{client: forwarderID, entity: env.Entity, cmd: env.Command, x: decodeNumber(env.Payload), key: env.ID, keyed: true, called: s.w.now}
 		s.router.route(env, &call{op: f, reply: func(answer router.Finish) {
 			s.w.mark("send: attempt is " + answer.Reply.Outcome.String())
-			s.stepShard(region.Routed{Answer: outbox.Answered{Number: o.Deliver.Number, Reply: answer.Reply}})
+			s.stepShard(outbox.Answered{Number: o.Deliver.Number, Reply: answer.Reply})
 		}})
 	case region.SendDied:
 		s.w.mark("send: " + o.Letter.State.String())
@@ -163,7 +163,7 @@ func (s *shardNode) readSends(o outbox.Read) {
 			return
 		}
 		s.p.post(func() {
-			s.stepShard(region.SendsRead{Page: outbox.Page{Number: o.Number, SendsPage: page, Err: lost(ok)}})
+			s.stepShard(outbox.Page{Number: o.Number, SendsPage: page, Err: lost(ok)})
 		})
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // readWakes reads a page of wake-ups, as the driver of a region does.
@@ -23,7 +22,7 @@ func (s *shardNode) readWakes(o wakeup.Read) {
 			return
 		}
 		s.p.post(func() {
-			s.stepShard(region.WakesRead{Page: wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: lost(ok)}})
+			s.stepShard(wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: lost(ok)})
 		})
 	})
 }

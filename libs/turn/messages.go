@@ -324,7 +324,7 @@ type (
 	// must answer every Load once, even if no command waits for the entity any more. Until the answer,
 	// the Load counts towards Config.EntityLoads and Config.TotalLoads.
 	Load struct {
-		// LoadRequest is what the journal is asked for. With LookupOnly, the region has lost the shard. The driver makes
+		// LoadRequest is the request to the journal. With LookupOnly, the region has lost the shard. The driver makes
 		// no instance. It only looks up the commands in Lookup, whose outcomes are in doubt. With Wakes, the
 		// driver sets Loaded.RememberedActivity and Loaded.Reminders.
 		journal.LoadRequest

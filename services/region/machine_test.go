@@ -174,7 +174,7 @@ func (s *scenario) wakes(rows []string) []string {
 			Due: s.now.UnixMilli() + int64(number(due)), Input: sharding.Input{Command: "Add"},
 		})
 	}
-	return s.stepShard(r.core, region.WakesRead{Page: page})
+	return s.stepShard(r.core, page)
 }
 
 func pop[T any](q *[]T) T {
@@ -224,10 +224,10 @@ func (s *scenario) command(f []string) []string {
 				Sends: []sharding.Send{{To: entityNamed(to), Input: sharding.Input{Command: "Add"}}},
 			})
 		}
-		return s.stepShard(r.core, region.SendsRead{Page: page})
+		return s.stepShard(r.core, page)
 	case "routed": // unavailable: the answer to the oldest Route
 		r := pop(&s.routes)
-		return s.stepShard(r.core, region.Routed{Answer: outbox.Answered{Number: r.o.Number, Reply: sharding.Reject(sharding.Code(f[1]), "by the test")}})
+		return s.stepShard(r.core, outbox.Answered{Number: r.o.Number, Reply: sharding.Reject(sharding.Code(f[1]), "by the test")})
 	case "feed-router":
 		return s.step(region.FeedRouter{})
 	case "hold":
@@ -389,7 +389,7 @@ func (s *scenario) command(f []string) []string {
 
 // entity are the answers of the driver to the entity core.
 func (s *scenario) entity(f []string, opt map[string]string, arg func(int) string) []string {
-	back := func(core int, in turn.Input) []string { return s.stepShard(core, region.Turn{Input: in}) }
+	back := func(core int, in turn.Input) []string { return s.stepShard(core, in) }
 	fence := sharding.Fence{Epoch: epoch(arg(2))}
 	switch f[0] {
 	case "loaded":

@@ -12,7 +12,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
-	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -163,7 +162,7 @@ func (s *shardLoop) lookup(o turn.Lookup) {
 		found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
 		out.Failed = err != nil
 		out.Stored, out.Found = found.Stored[o.ID]
-		s.inbox.put(s.index, item{in: region.Turn{Input: out}})
+		s.inbox.put(s.index, item{in: out})
 	}}})
 }
 
@@ -329,7 +328,7 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 		var kept *turn.Kept
 		defer func() { // the author's code may end this goroutine
 			s.noter.end(&n, time.Now())
-			s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
+			s.inbox.put(s.index, item{in: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}})
 		}()
 		kept = s.stopAndKeep(&o, &sl.inst)
 	}}})

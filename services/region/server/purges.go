@@ -3,7 +3,6 @@ package server
 import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/purge"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // readDeleted reads which deleted entities may be removed, as a load reads an entity.
@@ -13,12 +12,12 @@ func (s *shardLoop) readDeleted(o purge.Read) {
 		if err != nil {
 			s.log.Warn("which deleted entities can be removed cannot be read; they are removed later", "error", err)
 		}
-		s.put(item{in: region.PurgesRead{Page: purge.Page{Number: o.Number, WakesPage: page, Err: err}}})
+		s.put(item{in: purge.Page{Number: o.Number, WakesPage: page, Err: err}})
 	}}})
 }
 
 func (s *shardLoop) purge(o journal.Purge) {
 	s.journal.Submit(journal.Op{Purge: &o}, func(r journal.Result) {
-		s.put(item{in: region.Purged{Purged: purge.Purged{Purge: o, Verdict: r.Verdict}}})
+		s.put(item{in: purge.Purged{Purge: o, Verdict: r.Verdict}})
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // readSends reads a page of records with pending sends, as a load reads an entity.
@@ -18,21 +17,21 @@ func (s *shardLoop) readSends(o outbox.Read) {
 		if err != nil {
 			s.log.Warn("what entities have sent cannot be read; it is delivered later", "error", err)
 		}
-		s.put(item{in: region.SendsRead{Page: outbox.Page{Number: o.Number, SendsPage: page, Err: err}}})
+		s.put(item{in: outbox.Page{Number: o.Number, SendsPage: page, Err: err}})
 	}}})
 }
 
 // routeSend brings a send to its target.
 func (s *shardLoop) routeSend(o outbox.Deliver) {
 	s.route(o.Env, false, origin{slowest.OriginSend, o.From}, func(reply sharding.Reply) {
-		s.put(item{in: region.Routed{Answer: outbox.Answered{Number: o.Number, Reply: reply}}})
+		s.put(item{in: outbox.Answered{Number: o.Number, Reply: reply}})
 	})
 }
 
 // storeEnds stores how sends have ended.
 func (s *shardLoop) storeEnds(o outbox.Ack) {
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
-		s.put(item{in: region.EndsStored{Acked: outbox.Acked{Number: o.Number, Verdict: r.Verdict}}})
+		s.put(item{in: outbox.Acked{Number: o.Number, Verdict: r.Verdict}})
 	})
 }
 
@@ -51,7 +50,7 @@ func (s *shardLoop) readSend(o turn.ReadSend) {
 		for _, dead := range []bool{false, true} {
 			page, err := s.journal.Sends(ctx, o.Query(dead))
 			if out, last := o.Answer(dead, page, err); last {
-				s.inbox.put(s.index, item{in: region.Turn{Input: out}})
+				s.inbox.put(s.index, item{in: out})
 				return
 			}
 		}

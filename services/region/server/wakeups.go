@@ -2,7 +2,6 @@ package server
 
 import (
 	"github.com/roost-cluster/roost/libs/wakeup"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // readWakes reads a page of wake-ups, as a load reads an entity.
@@ -16,6 +15,6 @@ func (s *shardLoop) readWakes(o wakeup.Read) {
 			}
 			s.log.Warn(what, "error", err)
 		}
-		s.put(item{in: region.WakesRead{Page: wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: err}}})
+		s.put(item{in: wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: err}})
 	}}})
 }
