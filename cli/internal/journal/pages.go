@@ -9,8 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/journal"
-	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/journal/stores"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/progress"
 )
 
@@ -27,7 +26,7 @@ func (a *group) withPages(ctx context.Context, f toolFlags, result error) error 
 		return result
 	}
 	bar := progress.New(a.Err, "pages read", progress.Bytes)
-	checked, err := journalopen.CheckPages(ctx, at, journal.DefaultConfig(), bar.Show)
+	checked, err := open.CheckPages(ctx, at, journal.DefaultConfig(), bar.Show)
 	bar.End()
 	lines := pageLines(checked)
 	switch {
@@ -48,7 +47,7 @@ func (a *group) withPages(ctx context.Context, f toolFlags, result error) error 
 }
 
 // pageLines names the damaged pages; nil: none is damaged.
-func pageLines(checked []stores.CheckedPages) (lines []string) {
+func pageLines(checked []open.CheckedPages) (lines []string) {
 	for _, c := range checked {
 		if c.Damaged == 0 {
 			continue

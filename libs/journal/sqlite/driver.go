@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -56,7 +57,7 @@ type Driver struct {
 	cache      cache
 	// ids caches the numbers of entities, which never change.
 	ids   map[sharding.Entity]int64
-	clock journal.Timekeeper
+	clock clock.Timekeeper
 	// broken is set once the store can no longer be trusted.
 	broken          atomic.Pointer[error]
 	checkpoints     checkpointer
@@ -67,15 +68,11 @@ type Driver struct {
 // Open opens or makes the journal file at path, its folder included. The files
 // are readable by their owner only. Of cfg, the dedupe limits and Loads matter.
 func Open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
-	d, err := open(ctx, path, cfg)
+	d, err := openTo(ctx, path, cfg, (*Driver).connect)
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
 	return d, nil
-}
-
-func open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
-	return openTo(ctx, path, cfg, (*Driver).connect)
 }
 
 // openTo opens the file for what connect does, while no other process writes.
@@ -87,7 +84,7 @@ func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: journal.NewTimekeeper(journal.SystemClock())}
+	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: clock.NewTimekeeper(clock.System())}
 	if d.lock.queue, err = openLock(path + queueSuffix); err != nil {
 		return nil, err
 	}
@@ -236,7 +233,7 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 	if d.generation = facts.Generation; !errors.Is(err, errNoTables) {
 		return err
 	}
-	d.generation = journal.NewGeneration()
+	d.generation = clock.NewGeneration()
 	if _, err := d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -55,7 +56,7 @@ func restore(ctx context.Context, path string, r *backup.Reader, cfg journal.Con
 	if err != nil {
 		return backup.Restored{}, err
 	}
-	restored, fence, err := backup.Plan(r.Header(), target, o, journal.NewGeneration())
+	restored, fence, err := backup.Plan(r.Header(), target, o, clock.NewGeneration())
 	if err != nil {
 		return restored, err
 	}

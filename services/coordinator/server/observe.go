@@ -8,7 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
-	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/observe"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -59,7 +59,7 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	out := &inspectionv1.Observation{Name: s.name}
 	var report coordinator.ShardReport
-	var open *journal.Journal
+	var open *commit.Journal
 	c := &inspectionv1.CoordinatorObservation{}
 	err := s.look(ctx, func() error {
 		term := s.core.ActiveTerm()
