@@ -19,6 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
@@ -206,7 +207,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		r.failure = err
 	}
 	var err error
-	if r.journal, err = journal.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}); err != nil {
+	if r.journal, err = commit.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.instrument(noop.NewMeterProvider(), nil); err != nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/loop"
@@ -88,7 +89,7 @@ type Server struct {
 	ctx context.Context // ends when the loop and its jobs do
 	end context.CancelFunc
 
-	journal *journal.Journal
+	journal *commit.Journal
 	store   lease.Driver
 	keeper  *lease.Keeper
 	member  *member.Member

@@ -27,6 +27,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
@@ -86,7 +87,7 @@ type Server struct {
 	links  *link.Server
 	// generation is the journal's generation, 0 until the journal is open.
 	generation atomic.Uint64
-	opened     atomic.Pointer[journal.Journal] // nil until it is open
+	opened     atomic.Pointer[commit.Journal] // nil until it is open
 	client     *rpc.Client
 	kept       *keptClient
 	outbox     *rpc.Outbox
