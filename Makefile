@@ -98,8 +98,8 @@ race: ## Run all tests under the race detector (needs a C compiler)
 
 # The code with goroutines: drivers, the link, the journals. The race detector
 # takes many times the time of a test, so that random ones are short there.
-drivers := ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/postgres ./libs/journal/spread ./libs/lease \
-	./libs/gossip/agent ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
+drivers := ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/spread ./libs/lease \
+	./libs/gossip/agent ./services/coordinator/console ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
 
 .PHONY: race-drivers
 race-drivers: ## Run the short tests of drivers, link and journals under the race detector (needs a C compiler)
@@ -122,7 +122,7 @@ sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (B
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/internal/... ./services/coordinator/operate ./services/region ./services/region/reads ./services/region/suspects ./sdk/entity
+		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/internal/... ./services/coordinator/operate ./services/region ./services/region/suspects ./sdk/entity
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -259,8 +259,8 @@ check-help: ## Check that make help lists every target
 check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
-	@go vet -tags nextformat ./libs/journal/... ./libs/link
-	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator/... ./services/region ./sdk/entity
+	@go vet -tags nextformat ./libs/journal/... ./libs/journal/sqlite ./libs/journal/postgres/... ./libs/link
+	@go vet -tags mutants ./e2e/... ./libs/... ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease/... ./services/coordinator/... ./services/region ./sdk/entity
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 

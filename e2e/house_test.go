@@ -13,7 +13,7 @@ func TestHouse(t *testing.T) {
 			"sim": {
 				"libs/allocation", "libs/sharding", "libs/control", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/passivation", "libs/turn", "libs/wakeup", "libs/outbox", "libs/purge", "libs/replies", "libs/pace",
 				"libs/journal", "libs/journal/memory", "libs/link", "libs/router",
-				"services/coordinator", "services/region", "services/region/reads", "services/region/suspects", "services/gateway",
+				"services/coordinator", "services/region", "services/region/suspects", "services/gateway",
 			},
 			"explore": {
 				"libs/sharding", "libs/control", "libs/lease", "libs/turn", "libs/journal", "libs/journal/memory",

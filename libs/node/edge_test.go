@@ -409,6 +409,15 @@ func TestProbesHavePlaces(t *testing.T) {
 	if held.Load() != 8 {
 		t.Errorf("%d requests were begun, want 8", held.Load())
 	}
+	// A body that does not come holds no place: the connection is closed with the refusal.
+	conn := connect("")
+	if _, err := io.WriteString(conn, "POST /version HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second)) // half of the time that the server has for a request
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a refused connection stays open while its body does not come")
+	}
 }
 
 // TestNoAnswerOnAClosedConnection: a request that arrives while its connection is closed to make room is not executed,

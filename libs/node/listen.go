@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/conn"
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/security"
-	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 // closeTimeout bounds what remains after all stages have stopped: answers that are being
@@ -172,11 +172,11 @@ type wrapping struct{ net.Listener }
 
 // Accept implements [net.Listener].
 func (w wrapping) Accept() (net.Conn, error) {
-	conn, err := w.Listener.Accept()
+	nc, err := w.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return rawconn.Wrap(conn), nil
+	return conn.Wrap(nc), nil
 }
 
 // serve serves until the listener is closed; failed is called if it ends for another

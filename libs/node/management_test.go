@@ -18,7 +18,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/node/security"
 	"github.com/roost-cluster/roost/libs/node/security/securitytest"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // managed runs a node with two tokens, and returns them. Handlers say that they ran.
@@ -37,21 +37,21 @@ func managed(t *testing.T, change func(*serviceConfig)) (n *Node, tokens, writer
 		ran := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ran") })
 		n.HandleManagement("/do", ran)
 		n.HandleManagementRead("/look", ran)
-		n.HandleOperations(adminv1.MembershipPathPrefix, []string{"Events"}, func(options ...any) http.Handler {
-			return adminv1.NewMembershipServer(fakeMembership{}, options...)
+		n.HandleOperations(membershipv1.MembershipPathPrefix, []string{"Events"}, func(options ...any) http.Handler {
+			return membershipv1.NewMembershipServer(fakeMembership{}, options...)
 		})
 	})
 	return n, tokens, writer, reader
 }
 
-type fakeMembership struct{ adminv1.Membership }
+type fakeMembership struct{ membershipv1.Membership }
 
-func (fakeMembership) Events(context.Context, *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
-	return &adminv1.EventsResponse{}, nil
+func (fakeMembership) Events(context.Context, *membershipv1.EventsRequest) (*membershipv1.EventsResponse, error) {
+	return &membershipv1.EventsResponse{}, nil
 }
 
-func (fakeMembership) Down(context.Context, *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
-	return &adminv1.NodeResponse{}, nil
+func (fakeMembership) Down(context.Context, *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
+	return &membershipv1.NodeResponse{}, nil
 }
 
 // request asks the management listener, and returns the status and the body.
@@ -84,7 +84,7 @@ func request(t *testing.T, n *Node, path string, headers ...string) (int, string
 // TestManagementTokens: what changes something needs a token; with token_for all, all but probes does. A token
 // for reading changes nothing. A withdrawn token is refused soon.
 func TestManagementTokens(t *testing.T) {
-	const events, down = adminv1.MembershipPathPrefix + "Events", adminv1.MembershipPathPrefix + "Down"
+	const events, down = membershipv1.MembershipPathPrefix + "Events", membershipv1.MembershipPathPrefix + "Down"
 	for _, all := range []bool{false, true} {
 		n, tokens, writer, reader := managed(t, func(c *serviceConfig) {
 			if all {
@@ -97,7 +97,7 @@ func TestManagementTokens(t *testing.T) {
 			nobody, reading, writing int
 		}{
 			{"/do", 401, 403, 200}, {down, 401, 403, 200}, {"/look", readStatus, 200, 200}, {events, readStatus, 200, 200},
-			{adminv1.MembershipPathPrefix + "New", 401, 403, 404}, {"/metrics", readStatus, 200, 200}, {"/livez", 200, 200, 200}, {"/readyz", 200, 200, 200}, {"/version", 200, 200, 200},
+			{membershipv1.MembershipPathPrefix + "New", 401, 403, 404}, {"/metrics", readStatus, 200, 200}, {"/livez", 200, 200, 200}, {"/readyz", 200, 200, 200}, {"/version", 200, 200, 200},
 		} {
 			for token, want := range map[string]int{"": c.nobody, "roost_wrong": c.nobody, reader: c.reading, writer: c.writing} {
 				var headers []string
@@ -152,9 +152,9 @@ func TestAudit(t *testing.T) {
 		return status
 	}
 	ask("/look")
-	ask(adminv1.MembershipPathPrefix + "Events")
+	ask(membershipv1.MembershipPathPrefix + "Events")
 	for range 3 { // two repetitions
-		if status := ask(adminv1.MembershipPathPrefix + "Down"); status != 200 {
+		if status := ask(membershipv1.MembershipPathPrefix + "Down"); status != 200 {
 			t.Fatal(status)
 		}
 	}
@@ -186,7 +186,7 @@ func TestAudit(t *testing.T) {
 	if status, body := request(t, n, "/do", "Authorization", "Bearer "+writer); status != 503 || strings.Contains(body, "ran") || !strings.Contains(body, "management.audit") {
 		t.Errorf("without an audit: %d %s", status, body)
 	}
-	if status := ask(adminv1.MembershipPathPrefix + "Down"); status != 503 {
+	if status := ask(membershipv1.MembershipPathPrefix + "Down"); status != 503 {
 		t.Errorf("without an audit: %d", status)
 	}
 }
@@ -250,7 +250,7 @@ func TestManagementTLS(t *testing.T) {
 // TestTokenBeforeBody: the body of a request without a token is not looked at.
 func TestTokenBeforeBody(t *testing.T) {
 	n, _, _, _ := managed(t, func(*serviceConfig) {})
-	res, err := http.Post("http://"+n.ManagementAddr()+adminv1.MembershipPathPrefix+"Down", "application/json", strings.NewReader(`{"nobody":1}`))
+	res, err := http.Post("http://"+n.ManagementAddr()+membershipv1.MembershipPathPrefix+"Down", "application/json", strings.NewReader(`{"nobody":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
+	_ "github.com/roost-cluster/roost/libs/node/telemetry/otlphttp"
 	"github.com/roost-cluster/roost/libs/setting"
 )
 

@@ -30,6 +30,24 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// noted only remembers that a test has failed.
+type noted struct {
+	testing.TB
+	failed bool
+}
+
+func (n *noted) Errorf(string, ...any) { n.failed = true }
+
+// TestMutantsOfLoads checks that an entity that is damaged, and is loaded forever, is noticed.
+func TestMutantsOfLoads(t *testing.T) {
+	mutant.Activate("damaged-load")
+	t.Cleanup(func() { mutant.Activate("") })
+	n := noted{TB: t}
+	if notLoaded(&n); !n.failed {
+		t.Error("mutant damaged-load: no test fails")
+	}
+}
+
 // TestMutantsOfPassivation: without a guard a command gets lost, a timer does, or more
 // entities stay alive than the limit allows.
 func TestMutantsOfPassivation(t *testing.T) {

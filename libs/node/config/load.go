@@ -99,7 +99,7 @@ type Sources struct {
 	// File is the configuration file that was read, if any.
 	File string
 
-	// Asked is what the command line asks for instead of a start: help, help_expert, version or print_config; or "".
+	// Asked names the thing that the command line asks for instead of a start: help, help_expert, version or print_config; or "".
 	Asked string
 
 	args    []string

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/conn"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/security"
-	"github.com/roost-cluster/roost/libs/rawconn"
 )
 
 // Members are the roles of those who are members of the cluster.
@@ -162,7 +162,7 @@ func (o *PeersOf) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain = rawconn.Wrap(plain)
+	plain = conn.Wrap(plain)
 	if p.Files == nil {
 		return plain, nil
 	}

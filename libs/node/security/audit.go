@@ -116,8 +116,9 @@ func (a *Audit) write(line AuditLine) error {
 		record := slog.NewRecord(time.Now(), slog.LevelInfo, "audit", 0)
 		record.Add("id", line.ID, "phase", line.Phase, "operator", line.Operator, "remote", line.Remote, "operation", line.Operation,
 			"request", telemetry.Uncut(line.Request), "outcome", line.Outcome, "times", line.Times)
-		// Not by the logger: it hides that the log has no room, and leaves the line out if log.level is above info.
-		return a.log.Handler().Handle(context.Background(), record)
+		// Not by the logger: it hides that the log has no room, and leaves the line out if log.level is above info. A
+		// line that only waits may be lost: what it announces would then be done without a trace.
+		return telemetry.LogSurely(context.Background(), a.log, record)
 	}
 	text, err := json.Marshal(line)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // TestAuditIsDurableFirst: the line is in the file while the action runs; payloads are not in it.
@@ -48,7 +49,7 @@ func TestAuditCountsRepetitions(t *testing.T) {
 	}
 	defer a.Close()
 	for range 3 { // two repetitions
-		end, err := a.Begin(t.Context(), "Membership/Down", &adminv1.NodeRequest{Node: "r1"})
+		end, err := a.Begin(t.Context(), "Membership/Down", &membershipv1.NodeRequest{Node: "r1"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
+// MaxToken is the longest token that is looked at.
+const MaxToken = 16 << 10
+
 // APIKeyPrefix begins every API key, so that scanners for leaked secrets find one, and so that it
 // differs from a token.
 const APIKeyPrefix = "roost_"

@@ -2,6 +2,7 @@ package security
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,6 +10,10 @@ import (
 
 	"github.com/roost-cluster/roost/libs/node/security/watchfile"
 )
+
+// ErrUnauthenticated reports that the sender of a request is not known. Errors that wrap it describe the fault of
+// the credentials, but nothing that helps to guess the right ones.
+var ErrUnauthenticated = errors.New("not authenticated")
 
 // Operator is the holder of a management token.
 type Operator struct {

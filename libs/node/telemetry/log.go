@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/foreign"
 )
 
 // maxLogged bounds a logged message or value. Errors and panics of handlers may contain an input of a client, so
@@ -22,14 +23,15 @@ const maxLogged = 4 << 10
 // passwords and tokens of URLs, and with long values cut. A record that is logged within a span has its trace_id
 // and span_id.
 func NewLogger(w io.Writer, level slog.Level, format string) *slog.Logger {
-	if q, ok := w.(*logQueue); ok {
+	q, queued := w.(*logQueue)
+	if queued {
 		q.mu.Lock()
 		q.report = func(w io.Writer, dropped int64) {
 			slog.New(newHandler(w, level, format)).Warn("log lines were dropped", "lines", dropped, "hint", "the reader of the log is too slow or has ended")
 		}
 		q.mu.Unlock()
 	}
-	return slog.New(traced{newHandler(w, level, format)})
+	return slog.New(traced{newHandler(w, level, format), q})
 }
 
 func newHandler(w io.Writer, level slog.Level, format string) slog.Handler {
@@ -40,12 +42,21 @@ func newHandler(w io.Writer, level slog.Level, format string) slog.Handler {
 	return slog.NewTextHandler(w, options)
 }
 
-// uncut is a logged text that is not cut.
+// Uncut is a logged text that is not cut.
 type Uncut string
 
 // printable redacts and cuts a message or an attribute: a library's error may contain the URL
-// that it was given.
-func printable(_ []string, attr slog.Attr) slog.Attr {
+// that it was given. A handler of an entity logs values of its own, whose methods may panic.
+func printable(_ []string, attr slog.Attr) (shown slog.Attr) {
+	defer func() {
+		if recover() != nil {
+			text := "<nil>" // as package slog shows it: a typed nil is common
+			if !foreign.IsNil(attr.Value.Any()) {
+				text = shownText(foreign.Text(attr.Value.Any()))
+			}
+			shown = slog.String(attr.Key, text)
+		}
+	}()
 	text := ""
 	switch attr.Value.Kind() {
 	case slog.KindString:
@@ -95,7 +106,27 @@ func firstBytes(text string, n int) string {
 }
 
 // traced adds the ids of the current span.
-type traced struct{ slog.Handler }
+type traced struct {
+	slog.Handler
+	queue *logQueue // of the lines; nil: they are written at once
+}
+
+// LogSurely writes a record to log, whatever its level. It returns an error unless the line is written: one that only
+// waits may be lost.
+func LogSurely(ctx context.Context, log *slog.Logger, record slog.Record) error {
+	if t, ok := log.Handler().(traced); ok {
+		return t.handleSurely(ctx, record)
+	}
+	return log.Handler().Handle(ctx, record)
+}
+
+// handleSurely is Handle that returns an error unless the line is written.
+func (t traced) handleSurely(ctx context.Context, record slog.Record) error {
+	if t.queue == nil {
+		return t.Handle(ctx, record)
+	}
+	return t.queue.surely(func() error { return t.Handle(ctx, record) })
+}
 
 func (t traced) Handle(ctx context.Context, record slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
@@ -105,8 +136,13 @@ func (t traced) Handle(ctx context.Context, record slog.Record) error {
 	return t.Handler.Handle(ctx, record)
 }
 
-func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{t.Handler.WithAttrs(attrs)} }
-func (t traced) WithGroup(name string) slog.Handler       { return traced{t.Handler.WithGroup(name)} }
+func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return traced{t.Handler.WithAttrs(attrs), t.queue}
+}
+
+func (t traced) WithGroup(name string) slog.Handler {
+	return traced{t.Handler.WithGroup(name), t.queue}
+}
 
 // RepeatedEvery is the least time between two lines of a [Repeated].
 const RepeatedEvery = 10 * time.Second

@@ -17,12 +17,17 @@ const (
 	// logWait bounds the wait for a line before which no other line waits. Without it, a line that is logged just before
 	// os.Exit or a crash would be lost. If the reader takes longer, later lines do not wait at all.
 	logWait = 10 * time.Millisecond
-	// logFlush bounds the wait for the last lines at the end of a process.
+	// logFlush bounds the wait for the last lines at the end of a process, and for a line of the audit.
 	logFlush = time.Second
 )
 
-// errLogFull is the error of a log line that finds no room.
-var errLogFull = errors.New("the log is not read, and as many lines as it has room for wait; read it, or set management.audit")
+// Errors of log lines.
+var (
+	// errLogFull: a line finds no room.
+	errLogFull = errors.New("the log is not read, and as many lines as it has room for wait; read it, or set management.audit")
+	// errLogWaits: a line that must be written is not written in time. It may be written later.
+	errLogWaits = fmt.Errorf("the log is not read: a line is not written within %s; read it, or set management.audit", logFlush)
+)
 
 var stderr = &logQueue{w: os.Stderr}
 
@@ -43,9 +48,19 @@ type logQueue struct {
 	size    int           // of these and of the lines that are being written, in bytes
 	idle    chan struct{} // closed when all lines are written; nil: they are
 	failed  error         // of the last write; nil: it succeeded
+	begun   int           // writes, also those that have ended
+	ended   int           // writes
+	failure failure       // of writes
+	wrote   chan struct{} // closed when the write in progress ends; nil: nobody waits for that
 	dropped int64         // lines that are not reported yet
 	total   int64         // dropped lines since the start
 	report  func(w io.Writer, dropped int64)
+}
+
+// failure holds the last of the errors of writes, and their number.
+type failure struct {
+	times int
+	err   error
 }
 
 // Write queues a line. It waits for the reader for [logWait] at most, and returns an error if the line is dropped
@@ -70,9 +85,53 @@ func (q *logQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.idle == nil && q.failed != nil {
-		return 0, fmt.Errorf("the log cannot be written; mend that, or set management.audit: %w", q.failed)
+		return 0, unwritten(q.failed)
 	}
 	return len(line), nil
+}
+
+func unwritten(err error) error {
+	return fmt.Errorf("the log cannot be written; mend that, or set management.audit: %w", err)
+}
+
+// surely calls write, which queues lines, and returns an error unless they are written within [logFlush]. It also
+// returns one if other lines cannot be written meanwhile.
+func (q *logQueue) surely(write func() error) error {
+	q.mu.Lock()
+	before := q.failure.times
+	q.mu.Unlock()
+	if err := write(); err != nil {
+		return err
+	}
+	timer := time.NewTimer(logFlush)
+	defer timer.Stop()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last := q.begun // the write that has the lines, or a later one
+	if len(q.waiting) > 0 {
+		last++
+	}
+	for q.ended < last {
+		if q.wrote == nil {
+			q.wrote = make(chan struct{})
+		}
+		wrote := q.wrote
+		q.mu.Unlock()
+		late := false
+		select {
+		case <-wrote:
+		case <-timer.C:
+			late = true
+		}
+		q.mu.Lock()
+		if late && q.ended < last {
+			return errLogWaits
+		}
+	}
+	if q.failure.times != before {
+		return unwritten(q.failure.err)
+	}
+	return nil
 }
 
 func (q *logQueue) drop(lines int) {
@@ -95,10 +154,19 @@ func (q *logQueue) drain(idle chan struct{}) {
 			break
 		}
 		q.waiting = nil
+		q.begun++
 		q.mu.Unlock()
 		n, err := q.w.Write(lines)
 		q.mu.Lock()
 		q.size, q.failed = len(q.waiting), err
+		q.ended++
+		if err != nil {
+			q.failure = failure{q.failure.times + 1, err}
+		}
+		if q.wrote != nil {
+			close(q.wrote)
+			q.wrote = nil
+		}
 		if err == nil {
 			q.dropped -= reported
 			continue

@@ -76,6 +76,44 @@ func TestLogQueue(t *testing.T) {
 	})
 }
 
+// TestLogSurely: a line that waits after others counts when it is written, and not before.
+func TestLogSurely(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		open time.Duration // when the writer writes; 0: not at all
+		fail error
+		want error
+	}{
+		{"written", 500 * time.Millisecond, nil, nil},
+		{"fails", 500 * time.Millisecond, io.ErrClosedPipe, io.ErrClosedPipe},
+		{"waits", 0, nil, errLogWaits},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &stalledWriter{open: make(chan struct{}), fail: c.fail}
+				log := NewLogger(&logQueue{w: w}, slog.LevelInfo, "text").With("node", "a")
+				log.Info("before") // nobody reads it
+				if c.open > 0 {
+					time.AfterFunc(c.open, func() { close(w.open) })
+				}
+				start := time.Now()
+				record := slog.NewRecord(time.Now(), slog.LevelInfo, "audit", 0)
+				record.Add("id", 7)
+				err := LogSurely(t.Context(), log, record)
+				if wrote := strings.Contains(w.text.String(), "id=7"); !errors.Is(err, c.want) || wrote != (c.want == nil) {
+					t.Errorf("after %s: %v, written %t", time.Since(start), err, wrote)
+				}
+				if waited := time.Since(start); c.open == 0 && waited != logFlush || c.open > 0 && waited != c.open {
+					t.Errorf("waited %s", waited)
+				}
+				if c.open == 0 {
+					close(w.open)
+				}
+			})
+		})
+	}
+}
+
 // TestLongValuesAreCut: a client's input that comes back in an error cannot fill the disk.
 func TestLongValuesAreCut(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)

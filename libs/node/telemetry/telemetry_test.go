@@ -10,15 +10,21 @@ import (
 // TestWrongTelemetryVariables: what is wrong with the export of telemetry does not keep a process from starting; a
 // warning names the variable.
 func TestWrongTelemetryVariables(t *testing.T) {
-	for _, test := range []struct{ name, value, also string }{
-		{"OTEL_RESOURCE_ATTRIBUTES", "team=shop,", ""},
-		{"OTEL_TRACES_EXPORTER", "zipkin", ""},
-		{"OTEL_METRICS_EXPORTER", "carbon", ""},
-		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT"},
-		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT"},
-		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT"}, // not linked here
+	const own = "github.com/roost-cluster/roost/libs/node/telemetry/"
+	for _, test := range []struct{ name, value, also, says string }{
+		{"OTEL_RESOURCE_ATTRIBUTES", "team=shop,", "", ""},
+		{"OTEL_TRACES_EXPORTER", "zipkin", "", "there is no exporter"},
+		{"OTEL_METRICS_EXPORTER", "carbon", "", "there is no exporter"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT", "there is no protocol"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "console", "OTEL_EXPORTER_OTLP_ENDPOINT", "there is no protocol"},
+		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT", "there is no protocol"},
+		// None of them is linked here.
+		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT", own + "otlpgrpc"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "", "OTEL_EXPORTER_OTLP_ENDPOINT", own + "otlphttp"},
+		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf", "OTEL_EXPORTER_OTLP_ENDPOINT", own + "otlphttp"},
+		{"OTEL_TRACES_EXPORTER", "console", "", own + "console"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(test.name+"="+test.value, func(t *testing.T) {
 			t.Setenv(test.name, test.value)
 			if test.also != "" {
 				t.Setenv(test.also, "http://127.0.0.1:1")
@@ -31,7 +37,11 @@ func TestWrongTelemetryVariables(t *testing.T) {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			_ = got.Shutdown(ended) // nothing listens
-			if !strings.Contains(text.String(), test.name) || !strings.Contains(text.String(), "level=WARN") {
+			named := test.name
+			if test.value == "" {
+				named = test.also
+			}
+			if !strings.Contains(text.String(), named) || !strings.Contains(text.String(), test.says) || !strings.Contains(text.String(), "level=WARN") {
 				t.Errorf("the warning is %q", text.String())
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -184,13 +185,13 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 }
 
 // openJournal opens the cluster's journal beside the coordinators.
-func openJournal(t *testing.T, dir string) *journal.Journal {
+func openJournal(t *testing.T, dir string) *commit.Journal {
 	t.Helper()
 	b, err := journalopen.Open(t.Context(), "sqlite:"+dir+"/journal.db", journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{})
+	j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
@@ -26,6 +27,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // sick is a journal that can be out of order: locked, full, or silent.
@@ -196,7 +198,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
 		calls:   rpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{}, asked: map[uint64]*pending{},
-		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) {
@@ -205,7 +207,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		r.failure = err
 	}
 	var err error
-	if r.journal, err = journal.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}); err != nil {
+	if r.journal, err = commit.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.instrument(noop.NewMeterProvider(), nil); err != nil {
@@ -217,6 +219,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	if r.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: http.DefaultClient}); err != nil {
 		t.Fatal(err)
 	}
+	r.console = console.New(r.consoleConfig())
 	lc := lease.DefaultConfig()
 	lc.Self = r.self
 	if r.keeper, err = lease.NewKeeper(r.store, "coordinator.dev", lc, r.log); err != nil {

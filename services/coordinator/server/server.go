@@ -29,6 +29,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/loop"
@@ -41,6 +42,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // Option adds to what a coordinator can do.
@@ -87,7 +89,7 @@ type Server struct {
 	ctx context.Context // ends when the loop and its jobs do
 	end context.CancelFunc
 
-	journal *journal.Journal
+	journal *commit.Journal
 	store   lease.Driver
 	keeper  *lease.Keeper
 	member  *member.Member
@@ -95,15 +97,12 @@ type Server struct {
 	inbox   *loop.Inbox[func()]
 	news    *loop.Inbox[func()] // of the lease; it goes first
 	outbox  *rpc.Outbox
+	console *console.API
 
 	// reviewDue is true if the loop is about to look at the members.
 	reviewDue atomic.Bool
 
 	inboxFull, strategyFaults, strategyLate nodetelemetry.Repeated
-	// readingExplanations has a place for one that reads the explanations for an operator.
-	readingExplanations chan struct{}
-	// proposing is locked while a plan is made for an operator.
-	proposing sync.Mutex
 
 	// Of the loop only.
 	limits            coordinator.Config
@@ -152,7 +151,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		members:      map[sharding.NodeID]coordinator.Member{},
 		asked:        map[uint64]*pending{},
 		moves:        map[sharding.ShardID]time.Time{},
-		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	cfg.Allocation.OwnFailed = func(strategy, what string) {
@@ -176,8 +175,9 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	client := &rpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
 	s.outbox = rpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
 	n.HandlePeers(rpc.PathPrefix, control.Gateway|control.Region, rpc.Handler(cfg.ClusterName, s.self, control.Coordinator, s.member.Identity, service{s}, s.log))
+	s.console = console.New(s.consoleConfig())
 	n.HandleOperations(adminv1.AdminPathPrefix, adminReads, func(options ...any) http.Handler {
-		return adminv1.NewAdminServer(admin{s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
+		return adminv1.NewAdminServer(admin{s.console, s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
 	})
 	n.HandlePeers(inspectionv1.CoordinatorsPathPrefix, control.Coordinator, inspectionv1.NewCoordinatorsServer(management{cfg.ClusterName, s.self, n.AdvertiseManagement()}))
 	s.serveDiagnosis(n)

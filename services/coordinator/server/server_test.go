@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -292,4 +293,18 @@ func (f *fakeRegion) register(t *testing.T, at string) (ack control.RegisterAck)
 		return ok
 	})
 	return ack
+}
+
+// commit has the journal of a coordinator do operations, all of which must hold.
+func (r *running) commit(ops ...journal.Op) {
+	r.t.Helper()
+	results := make(chan journal.Result, len(ops))
+	for _, op := range ops {
+		r.server.journal.Submit(op, func(res journal.Result) { results <- res })
+	}
+	for range ops {
+		if res := <-results; res.Verdict != sharding.Durable {
+			r.t.Fatalf("%+v", res)
+		}
+	}
 }

@@ -104,7 +104,7 @@ func (s *Runner) lookAtHeap() {
 	}
 	h.cycle = cycle
 	for _, l := range s.shards {
-		l.put(item{in: region.Collected{Cycle: cycle, Live: h.samples[1].Value.Uint64()}})
+		l.put(item{in: turn.Collected{Cycle: cycle, Live: h.samples[1].Value.Uint64()}})
 	}
 }
 

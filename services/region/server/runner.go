@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
@@ -109,7 +109,7 @@ type shared struct {
 	ctx context.Context // of all turns
 	end context.CancelFunc
 
-	journal *journal.Journal
+	journal *commit.Journal
 	inbox   *inbox
 	rest    rest
 	// route sends a command of an entity to another one, and calls done once with the reply. It
@@ -204,10 +204,10 @@ func (s *Runner) coreOf(e sharding.Entity) int {
 func (s *Runner) Types() []turn.Type { return s.descs }
 
 // Use sets the journal.
-func (s *Runner) Use(j *journal.Journal) { s.journal = j }
+func (s *Runner) Use(j *commit.Journal) { s.journal = j }
 
 // Observer returns the journal observer that feeds the runner's metrics.
-func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
+func (s *Runner) Observer() commit.Observer { return s.journalObserver() }
 
 // Run steps the control core, and sends ticks to all cores, until [Runner.End]; then no goroutine steps any of
 // them any more.

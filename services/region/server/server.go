@@ -23,16 +23,17 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
-	"github.com/roost-cluster/roost/libs/node/observe"
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/node/security"
 	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
@@ -86,7 +87,7 @@ type Server struct {
 	links  *link.Server
 	// generation is the journal's generation, 0 until the journal is open.
 	generation atomic.Uint64
-	opened     atomic.Pointer[journal.Journal] // nil until it is open
+	opened     atomic.Pointer[commit.Journal] // nil until it is open
 	client     *rpc.Client
 	kept       *keptClient
 	outbox     *rpc.Outbox
@@ -167,7 +168,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.HandlePeers(link.Path, control.Gateway|control.Region|control.Coordinator, s.links)
 	n.HandlePeers(keptPath, control.Region, giver{s})
 	n.HandlePeers(inspectionv1.InspectionPathPrefix, control.Coordinator, inspectionv1.NewInspectionServer(newInspection(s)))
-	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(observe.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
+	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(diagnosis.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
 	n.HandlePeers(rpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, rpc.Handler(cfg.ClusterName, s.self, control.Region, s.member.Identity, receiver{s}, s.log))
 	s.stages(n)
 	n.Reread([]string{"region.passivation"}, func() config.Configured { return new(DefaultConfig()) },

@@ -20,6 +20,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/progress"
@@ -260,7 +261,7 @@ func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err
 		if err != nil {
 			return false, err
 		}
-		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, func(err error) { slog.Warn(err.Error()) })
+		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), commit.Observer{}, func(err error) { slog.Warn(err.Error()) })
 		if err != nil {
 			return false, err
 		}

@@ -1,4 +1,6 @@
-// Package otlpgrpc links OTLP over gRPC into a program that imports it. Without it, telemetry is exported over HTTP.
+// Package otlpgrpc links OTLP over gRPC into a program that imports it:
+//
+//	import _ "github.com/roost-cluster/roost/libs/node/telemetry/otlpgrpc"
 package otlpgrpc
 
 import (
@@ -13,7 +15,7 @@ import (
 )
 
 func init() {
-	telemetry.RegisterProtocol("grpc", telemetry.Exporter{
+	telemetry.Register("grpc", telemetry.Exporter{
 		Spans:   func(ctx context.Context) (sdktrace.SpanExporter, error) { return otlptracegrpc.New(ctx) },
 		Metrics: func(ctx context.Context) (sdkmetric.Exporter, error) { return otlpmetricgrpc.New(ctx) },
 	})
