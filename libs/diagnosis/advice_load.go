@@ -7,13 +7,13 @@ func (x *exam) memory() {
 		return p.MemoryLimit > 0 && float64(p.MemoryUsed) >= nearMemory*float64(p.MemoryLimit)
 	})
 	x.sayOf(names, Warning,
-		"give them more memory, or passivate earlier (docs/memory.md)",
+		"give them more memory, or passivate earlier (docs/using/memory.md)",
 		"these processes use more than 90 % of their memory limit")
 }
 
 func (x *exam) unlimited() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Role == "region" && p.MemoryLimit == 0 }), Note,
-		"set GOMEMLIMIT, or a limit of the container (docs/memory.md)",
+		"set GOMEMLIMIT, or a limit of the container (docs/using/memory.md)",
 		"these regions have no memory limit: they do not passivate entities before the machine runs out of memory")
 }
 

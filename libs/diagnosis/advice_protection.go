@@ -19,7 +19,7 @@ func (x *exam) exposed(names []string) string {
 func (x *exam) tls() {
 	names := x.which(func(p *Setup) bool { return !p.Tls })
 	x.sayOf(names, x.exposed(names),
-		"set tls.cert, tls.key and tls.ca (docs/security.md)",
+		"set tls.cert, tls.key and tls.ca (docs/running/security.md)",
 		"processes talk to each other without TLS: anyone on their network can read their messages and send any")
 }
 
@@ -33,7 +33,7 @@ func (x *exam) peers() {
 func (x *exam) authentication() {
 	names := x.which(func(p *Setup) bool { return p.Role == "gateway" && !p.Authenticates })
 	x.sayOf(names, x.exposed(names),
-		"set auth.jwt_keys, auth.api_keys or auth.client_certificates (docs/security.md)",
+		"set auth.jwt_keys, auth.api_keys or auth.client_certificates (docs/running/security.md)",
 		"these gateways do not authenticate clients: anyone who reaches them may send every command")
 }
 
@@ -51,13 +51,13 @@ func (x *exam) policy() {
 
 func (x *exam) management() {
 	x.sayOf(x.which(func(p *Setup) bool { return !p.ManagementLocal && !p.ManagementGuarded }), Warning,
-		"set management.tokens, or keep management.listen on loopback (docs/security.md)",
+		"set management.tokens, or keep management.listen on loopback (docs/running/security.md)",
 		"the management listener can be reached from other machines, and asks for no token")
 }
 
 func (x *exam) unguarded() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Tls && p.ManagementLocal && !p.ManagementGuarded }), Note,
-		"set management.tokens (docs/security.md)",
+		"set management.tokens (docs/running/security.md)",
 		"whoever has an account on the machine may change the cluster: the management listener asks nobody for a token")
 }
 
@@ -69,13 +69,13 @@ func (x *exam) managementPlain() {
 
 func (x *exam) anyRole() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Tls && p.Verifies && p.AnyRole }), Warning,
-		"issue certificates that name roles, and set tls.roles to require (docs/security.md)",
+		"issue certificates that name roles, and set tls.roles to require (docs/running/security.md)",
 		"whoever has any certificate of tls.ca that names no role can be a coordinator")
 }
 
 func (x *exam) shared() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Shared && p.Role != "gateway" }), Note,
-		"issue a certificate for each process, if one of them might be taken over (docs/security.md)",
+		"issue a certificate for each process, if one of them might be taken over (docs/running/security.md)",
 		"the certificates of these processes name their role only: one of them can speak for another one")
 }
 
@@ -134,7 +134,7 @@ func (x *exam) refused() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
-		x.say(Danger, by[name], "renew its files of tls.cert and tls.key, which it reads again by itself; start it again if it has ended (docs/walk.md)",
+		x.say(Danger, by[name], "renew its files of tls.cert and tls.key, which it reads again by itself; start it again if it has ended (docs/running/walk.md)",
 			"the certificate of %s has expired at %s: these processes refuse its connections, so it is unreachable for them, and may be removed from the cluster", name, time.UnixMilli(ends[name]).UTC().Format(time.RFC3339))
 	}
 }

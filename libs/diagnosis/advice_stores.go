@@ -33,7 +33,7 @@ func (x *exam) memoryJournal() {
 func (x *exam) journal() {
 	for i := range x.Processes {
 		if p := &x.Processes[i]; p.JournalWarning != "" {
-			x.say(Danger, []string{p.Name}, "do what the text says; then the journal works again without a restart (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, p.JournalWarning)
+			x.say(Danger, []string{p.Name}, "do what the text says; then the journal works again without a restart (docs/running/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, p.JournalWarning)
 		}
 	}
 }
@@ -92,6 +92,6 @@ func (x *exam) versions() {
 		}
 	}
 	if slices.Sort(versions); len(versions) > 1 {
-		x.say(Note, nil, "finish the upgrade (docs/upgrading.md), or go back", "the processes run %d different releases of Roost: %s", len(versions), strings.Join(versions, ", "))
+		x.say(Note, nil, "finish the upgrade (docs/running/upgrading.md), or go back", "the processes run %d different releases of Roost: %s", len(versions), strings.Join(versions, ", "))
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -19,26 +16,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/node/auth"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
-func fingerprint(c *x509.Certificate) string {
-	sum := sha256.Sum256(c.Raw)
-	return hex.EncodeToString(sum[:])
-}
-
 // managed runs a node with two tokens, and returns them. Handlers say that they ran.
-func managed(t *testing.T, change func(*exampleConfig)) (n *Node, tokens, writer, reader string) {
+func managed(t *testing.T, change func(*serviceConfig)) (n *Node, tokens, writer, reader string) {
 	t.Helper()
-	writer, line, err := auth.NewAPIKey("anna")
+	writer, line, err := security.NewAPIKey("anna")
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, readLine, _ := auth.NewAPIKey("prometheus")
-	tokens = writeFile(t, "tokens", line+"\n"+readLine+" read\n")
-	n = serve(t, func(c *exampleConfig) {
+	reader, readLine, _ := security.NewAPIKey("prometheus")
+	tokens = fileOf(t, line+"\n"+readLine+" read\n")
+	n = serve(t, func(c *serviceConfig) {
 		c.Tokens = tokens
 		change(c)
 	}, func(n *Node) {
@@ -94,7 +86,7 @@ func request(t *testing.T, n *Node, path string, headers ...string) (int, string
 func TestManagementTokens(t *testing.T) {
 	const events, down = membershipv1.MembershipPathPrefix + "Events", membershipv1.MembershipPathPrefix + "Down"
 	for _, all := range []bool{false, true} {
-		n, tokens, writer, reader := managed(t, func(c *exampleConfig) {
+		n, tokens, writer, reader := managed(t, func(c *serviceConfig) {
 			if all {
 				c.TokenFor = "all"
 			}
@@ -138,8 +130,8 @@ func TestManagementTokens(t *testing.T) {
 // written is not done.
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
-	n, _, writer, _ := managed(t, func(c *exampleConfig) { c.Audit, c.Name = path, "r1" })
-	lines := func() (all []auditLine) {
+	n, _, writer, _ := managed(t, func(c *serviceConfig) { c.Audit, c.Name = path, "r1" })
+	lines := func() (all []security.AuditLine) {
 		t.Helper()
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -147,7 +139,7 @@ func TestAudit(t *testing.T) {
 		}
 		scan := bufio.NewScanner(bytes.NewReader(text))
 		for scan.Scan() {
-			var line auditLine
+			var line security.AuditLine
 			if err := json.Unmarshal(scan.Bytes(), &line); err != nil {
 				t.Fatal(err)
 			}
@@ -182,18 +174,10 @@ func TestAudit(t *testing.T) {
 	if !bytes.Contains(got[0].Request, []byte(`"r1"`)) {
 		t.Errorf("the request is %s", got[0].Request)
 	}
-	// It was rotated.
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
-	n.audit.mu.Lock()
-	n.audit.forget(time.Now().Add(time.Hour))
-	n.audit.mu.Unlock()
-	if got := lines(); len(got) != 1 || got[0].Phase != "repeated" || got[0].Times != 2 {
-		t.Errorf("after the rotation: %+v", got)
-	}
 	// It cannot be written: a directory is in its place.
-	if err := os.Rename(path, path+".2"); err != nil {
+	path = filepath.Join(t.TempDir(), "audit")
+	n, _, writer, _ = managed(t, func(c *serviceConfig) { c.Audit = path })
+	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -207,56 +191,39 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditIsDurableFirst: the line is in the file while the action runs; payloads are not in it.
-func TestAuditIsDurableFirst(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit")
-	a, err := openAudit(path, "c1", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.close()
-	end, err := a.begin(t.Context(), "Admin/Command", &adminv1.CommandRequest{Type: "Cart", Id: "anna", Reason: "a broken cart", Payload: []byte("canary")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil || !bytes.Contains(text, []byte(`"reason":"a broken cart"`)) || !bytes.Contains(text, []byte("anna")) || bytes.Contains(text, []byte("canary")) || bytes.Contains(text, []byte("Y2FuYXJ5")) {
-		t.Errorf("before the action: %s, %v", text, err)
-	}
-	end("ok")
-	end("ok")
-	if text, _ = os.ReadFile(path); bytes.Count(text, []byte("\n")) != 2 {
-		t.Errorf("after it: %s", text)
-	}
-}
-
 // TestManagementHosts: a name that a web site may have chosen is refused at any address.
 func TestManagementHosts(t *testing.T) {
 	config := testConfig()
 	config.AllowedHosts, config.Advertise = []string{"ops.example"}, "c1.internal:25521"
 	n := &Node{config: &config.Config, name: "Coordinator-1"}
 	own, _ := os.Hostname()
-	g := guard{hosts: n.managementHosts(), anyAddress: true}
+	g := security.Guard{Hosts: n.managementHosts(), AnyAddress: true, Log: slog.New(slog.DiscardHandler)}
+	g.Origins, _ = security.NewOrigins(nil)
+	refused := func(host string) bool {
+		r := httptest.NewRequest(http.MethodGet, "/livez", nil)
+		r.Host = host
+		return g.Refuses(httptest.NewRecorder(), r)
+	}
 	for _, host := range []string{"", "localhost:8558", "10.1.2.3:8558", "[fd00::1]:8558", "coordinator-1:8558", "c1.internal", "ops.example", own} {
-		if !g.knows(host) {
+		if refused(host) {
 			t.Errorf("%q is refused", host)
 		}
 	}
 	for _, host := range []string{"evil.example", "10.1.2.3.evil.example", "coordinator-2"} {
-		if g.knows(host) {
+		if !refused(host) {
 			t.Errorf("%q is accepted", host)
 		}
 	}
-	if !slices.Contains(g.hosts, "ops.example") {
-		t.Error(g.hosts)
+	if !slices.Contains(g.Hosts, "ops.example") {
+		t.Error(g.Hosts)
 	}
 }
 
 // TestManagementTLS: the management listener has a certificate of its own, and may ask for those of clients.
 func TestManagementTLS(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issueFor("", time.Now().AddDate(1, 0, 0))
-	n := serve(t, func(c *exampleConfig) { c.ManagementCert, c.ManagementKey = files.Cert, files.Key }, echo)
+	a := securitytest.NewAuthority(t)
+	files := a.IssueFor("", time.Now().AddDate(1, 0, 0))
+	n := serve(t, func(c *serviceConfig) { c.ManagementCert, c.ManagementKey = files.Cert, files.Key }, echo)
 	_, status := peerOf(t, files, nil)
 	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
 		t.Errorf("with a certificate: %d", got)
@@ -267,13 +234,13 @@ func TestManagementTLS(t *testing.T) {
 			t.Error("plain TCP is served")
 		}
 	}
-	n = serve(t, func(c *exampleConfig) {
+	n = serve(t, func(c *serviceConfig) {
 		c.ManagementCert, c.ManagementKey, c.ManagementCA = files.Cert, files.Key, files.CA
 	}, echo)
 	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
 		t.Errorf("with a client's certificate: %d", got)
 	}
-	stranger := newAuthority(t).issueFor("", time.Now().AddDate(1, 0, 0))
+	stranger := securitytest.NewAuthority(t).IssueFor("", time.Now().AddDate(1, 0, 0))
 	stranger.CA = files.CA
 	if _, status := peerOf(t, stranger, nil); status(n.ManagementAddr(), "/livez") != 0 {
 		t.Error("a stranger is served")
@@ -282,7 +249,7 @@ func TestManagementTLS(t *testing.T) {
 
 // TestTokenBeforeBody: the body of a request without a token is not looked at.
 func TestTokenBeforeBody(t *testing.T) {
-	n, _, _, _ := managed(t, func(*exampleConfig) {})
+	n, _, _, _ := managed(t, func(*serviceConfig) {})
 	res, err := http.Post("http://"+n.ManagementAddr()+membershipv1.MembershipPathPrefix+"Down", "application/json", strings.NewReader(`{"nobody":1}`))
 	if err != nil {
 		t.Fatal(err)
@@ -296,13 +263,13 @@ func TestTokenBeforeBody(t *testing.T) {
 // TestGuessedTokens: a token that is not known is logged also where another handler checks it, such as that of tickets
 // for the dashboard: otherwise tokens could be guessed there unseen.
 func TestGuessedTokens(t *testing.T) {
-	token, line, err := auth.NewAPIKey("anna")
+	token, line, err := security.NewAPIKey("anna")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
 	n := &Node{log: slog.New(slog.NewTextHandler(&log, nil))}
-	if n.operators, err = auth.OpenOperators("management.tokens", writeFile(t, "tokens", line+"\n"), func(error) {}); err != nil {
+	if n.operators, err = security.OpenOperators("management.tokens", fileOf(t, line+"\n"), func(error) {}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

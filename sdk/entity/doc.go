@@ -86,7 +86,7 @@
 // reminders and sends are stored too. Only commands that are declared with [Handle.Stored] can be used
 // for reminders and sends. Their inputs are read by the rules for events.
 // The test [entitytest.Schema] fails when stored data would become unreadable.
-// docs/schema-evolution.md explains all of this.
+// docs/using/schema-evolution.md explains all of this.
 //
 // # What this does not do
 //

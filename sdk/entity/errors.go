@@ -131,7 +131,7 @@ type Error struct {
 	// Outcome describes the known effects of the command: OK for an answer of the entity itself and with
 	// ReplyLost, Rejected if it was definitely not applied, Unknown if it may have been.
 	Outcome sharding.Outcome
-	// Number is the number of an error of Roost itself, such as "ROOST-1005"; docs/errors.md lists them all.
+	// Number is the number of an error of Roost itself, such as "ROOST-1005"; docs/using/errors.md lists them all.
 	// It is set in answers that come through a gateway. It is empty for answers of an entity, and for errors of a
 	// turn's own asks. Branch on it only where Code and
 	// Outcome do not tell enough apart.

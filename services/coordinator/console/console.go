@@ -19,6 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -40,13 +41,13 @@ type Core interface {
 	Deleted() (what string, at time.Time)
 }
 
-// Journal is the part of the journal that the console reads. *journal.Journal implements it.
+// Journal is the part of the journal that the console reads. *commit.Journal implements it.
 type Journal interface {
 	journal.Pages
 	List(context.Context, journal.ListRequest) ([]sharding.Entity, error)
 	Load(context.Context, journal.LoadRequest) (journal.Loaded, error)
 	History(context.Context, journal.HistoryRequest) (journal.History, error)
-	Report(context.Context, sharding.ShardID) journal.Report
+	Report(context.Context, sharding.ShardID) commit.Report
 }
 
 // Members is the membership as this process sees it. *agent.Agent implements it.

@@ -25,7 +25,7 @@ type StoredForms struct {
 // Read reads the journal for a request of the core, and returns the answer.
 func (s StoredForms) Read(ctx context.Context, o coordinator.ReadForms) coordinator.Input {
 	begin := time.Now()
-	s.Log.Info("looking at what is stored in shards that no region reads", "type", o.Desc.Type, "shards", len(o.At))
+	s.Log.Info("inspecting shards that no region can read", "type", o.Desc.Type, "shards", len(o.At))
 	found := o.Begin()
 	err := s.findInputs(ctx, found)
 	n := 0
@@ -33,10 +33,10 @@ func (s StoredForms) Read(ctx context.Context, o coordinator.ReadForms) coordina
 		n, err = s.findForms(ctx, o.Desc.Type, found)
 	}
 	if err != nil {
-		s.Log.Warn("what is stored in shards could not be read; let them be looked at again", "type", o.Desc.Type, "error", err)
+		s.Log.Warn("inspection could not read some shards", "hint", "repeat the inspection: roost rollout look", "type", o.Desc.Type, "error", err)
 		return found.Failed()
 	}
-	s.Log.Info("looked at what is stored in shards that no region reads", "type", o.Desc.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
+	s.Log.Info("inspected shards that no region can read", "type", o.Desc.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
 	return found.Answer()
 }
 
@@ -44,7 +44,7 @@ func (s StoredForms) Read(ctx context.Context, o coordinator.ReadForms) coordina
 // that were given up.
 func (s StoredForms) findInputs(ctx context.Context, found *coordinator.FormsFound) error {
 	damaged := func(id sharding.ShardID, err error) {
-		s.Log.Error("the reminders or sends of a shard cannot be read: anything may be stored in it", "shard", id, "error", err)
+		s.Log.Error("cannot read reminders or sends of a shard", "hint", "the shard may need any version of the program", "shard", id, "error", err)
 		found.UnknownShard(id)
 	}
 	shards := found.InputShards()
@@ -94,7 +94,7 @@ func (s StoredForms) findForms(ctx context.Context, typ sharding.EntityType, fou
 			}
 			switch {
 			case errors.Is(err, journal.ErrCorrupt):
-				s.Log.Error("an entity is damaged: anything may be stored in its shard", "entity", e, "error", err)
+				s.Log.Error("an entity of the shard is damaged", "hint", "the shard may need any version of the program", "entity", e, "error", err)
 				found.Unknown(e)
 			case err != nil:
 				return n, fmt.Errorf("reading %s: %w", e, err)

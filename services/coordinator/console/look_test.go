@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
@@ -16,12 +17,12 @@ import (
 type stored struct {
 	StoredForms
 	t       *testing.T
-	journal *journal.Journal
+	journal *commit.Journal
 }
 
 func openJournal(t *testing.T) stored {
 	t.Helper()
-	j, err := journal.Open(t.Context(), memory.New(journal.DefaultConfig()), journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{})
+	j, err := commit.Open(t.Context(), memory.New(journal.DefaultConfig()), journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

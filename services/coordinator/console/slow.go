@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -50,7 +50,7 @@ func (a *API) Slow(ctx context.Context, req *adminv1.SlowRequest) (*adminv1.Slow
 		if reasons[i] != nil {
 			reason := a.reason(reasons[i], timeout)
 			if a.outOfReach(&v.Gateways[i]) == nil {
-				reason += " (asked at its " + node.GatewayPlace(g.Peers, g.Management) + ")"
+				reason += " (asked at its " + rpc.GatewayPlace(g.Peers, g.Management) + ")"
 			}
 			out.Silent = append(out.Silent, &adminv1.Silent{Region: g.Node.Addr, Reason: reason})
 			continue
@@ -100,7 +100,7 @@ func (a *API) slowOfGateways(ctx context.Context, timeout time.Duration, gateway
 
 // outOfReach returns why this process cannot ask a gateway; nil if it can.
 func (a *API) outOfReach(g *coordinator.GatewayView) error {
-	return node.GatewayOutOfReach(a.cfg.Self.Addr, g.Node.Addr, g.Peers, g.Management)
+	return rpc.GatewayOutOfReach(a.cfg.Self.Addr, g.Node.Addr, g.Peers, g.Management)
 }
 
 // maxSlowAnswer is the longest answer of a gateway: 1,000 commands with the longest names.

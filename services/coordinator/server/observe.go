@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
@@ -16,7 +17,7 @@ import (
 func (s *Server) serveDiagnosis(n *node.Node) {
 	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(diagnosis.NewObserver(s.cfg.ClusterName, s.self, s.console.Observe, s.describe)))
 	n.HandleManagementRead(diagnosisv1.DiagnosisPathPrefix, http.Handler(diagnosisv1.NewDiagnosisServer(diagnosis.Explainer{
-		Cluster: s.cfg.ClusterName, Name: s.name, Self: s.self, Role: diagnosis.Coordinator, Peers: s.peers, OutOfReach: node.GatewayOutOfReach, Observe: s.console.Observe, Coordinators: s.otherCoordinators,
+		Cluster: s.cfg.ClusterName, Name: s.name, Self: s.self, Role: diagnosis.Coordinator, Peers: s.peers, OutOfReach: rpc.GatewayOutOfReach, Observe: s.console.Observe, Coordinators: s.otherCoordinators,
 	}.Ready())))
 }
 

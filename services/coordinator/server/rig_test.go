@@ -19,11 +19,12 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/coordinator/console"
@@ -195,7 +196,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	r.Server = &Server{
 		cfg: &cfg, log: slog.New(slog.NewTextHandler(r.text, nil)), self: driven, name: "c1", limits: limits,
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
-		calls:   controlrpc.NewCalls(maxCalls(limits)),
+		calls:   rpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
 		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
@@ -206,13 +207,13 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		r.failure = err
 	}
 	var err error
-	if r.journal, err = journal.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}); err != nil {
+	if r.journal, err = commit.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.instrument(noop.NewMeterProvider(), nil); err != nil {
 		t.Fatal(err)
 	}
-	r.outbox = controlrpc.NewOutbox(r.ctx, r.carry, r.log, r.telemetry.dropped)
+	r.outbox = rpc.NewOutbox(r.ctx, r.carry, r.log, r.telemetry.dropped)
 	g := gossip.DefaultConfig()
 	g.Self, g.Name, g.Roles = r.self, r.name, []string{"coordinator"}
 	if r.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: http.DefaultClient}); err != nil {

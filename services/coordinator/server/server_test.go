@@ -18,7 +18,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 )
@@ -149,8 +149,8 @@ func (r *running) end() {
 }
 
 // api is a client of a coordinator for a region.
-func api(cluster string, self sharding.NodeID, client *http.Client) *controlrpc.Client {
-	return &controlrpc.Client{Cluster: cluster, Self: self, Reach: controlrpc.Via(client, nil), Timeout: 10 * time.Second}
+func api(cluster string, self sharding.NodeID, client *http.Client) *rpc.Client {
+	return &rpc.Client{Cluster: cluster, Self: self, Reach: rpc.Via(client, nil), Timeout: 10 * time.Second}
 }
 
 // call asks as a gateway.
@@ -211,7 +211,7 @@ func (r *running) serving(n int) (term sharding.Term) {
 type fakeRegion struct {
 	self  sharding.NodeID
 	types []sharding.TypeDesc
-	api   *controlrpc.Client
+	api   *rpc.Client
 	mux   *http.ServeMux
 }
 
@@ -235,7 +235,7 @@ func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRe
 		t.Fatal(err)
 	}
 	mux.Handle(a.PathPrefix(), a.Handler())
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, nil, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(rpc.PathPrefix, rpc.Handler("dev", f.self, control.Region, nil, f, slog.New(slog.DiscardHandler)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.Run(ctx) })

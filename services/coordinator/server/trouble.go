@@ -67,7 +67,7 @@ func (t *trouble) remedy() string {
 // takeoverRemedy returns what an operator has to do about facts that cannot be read.
 func takeoverRemedy(err error) string {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) {
-		return `"roost journal check --facts" lists what is damaged, and "roost journal repair facts --dry-run" says what a repair would do (docs/repair.md)`
+		return `"roost journal check --facts" lists what is damaged, and "roost journal repair facts --dry-run" says what a repair would do (docs/running/repair.md)`
 	}
 	return (&trouble{err: err}).remedy()
 }
@@ -111,7 +111,7 @@ func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
 		outputs, facts, bytes := s.core.Held()
-		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
+		s.log.Error("cannot store facts", "hint", "the coordinator decides nothing until it can", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}
 }

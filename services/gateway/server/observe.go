@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -22,7 +23,7 @@ func (s *Server) serveDiagnosis(n *node.Node) {
 	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, observer)
 	n.HandlePeers(inspectionv1.GatewayInspectionPathPrefix, control.Coordinator, slow)
 	n.HandleManagementRead(diagnosisv1.DiagnosisPathPrefix, diagnosisv1.NewDiagnosisServer(diagnosis.Explainer{
-		Cluster: s.cfg.ClusterName, Name: n.Name(), Self: s.self, Role: diagnosis.Gateway, Peers: s.peers, OutOfReach: node.GatewayOutOfReach, Observe: s.observation, Coordinators: s.coordinators,
+		Cluster: s.cfg.ClusterName, Name: n.Name(), Self: s.self, Role: diagnosis.Gateway, Peers: s.peers, OutOfReach: rpc.GatewayOutOfReach, Observe: s.observation, Coordinators: s.coordinators,
 	}.Ready()))
 }
 

@@ -7868,7 +7868,7 @@ func (x *ExamineResponse) GetProcesses() uint32 {
 // Advice is what is unsafe or unwise.
 type Advice struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`           // such as tls-off: docs/operating.md lists all of them
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`           // such as tls-off: docs/running/operating.md lists all of them
 	Severity      string                 `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`   // danger, warning or note
 	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`           // a sentence
 	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`           // what to do

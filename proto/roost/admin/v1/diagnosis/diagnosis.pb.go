@@ -199,7 +199,7 @@ func (x *ExplainResponse) GetFollowed() []*Followed {
 // Finding is something that was found out.
 type Finding struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Cause   string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`                     // one word, such as handler-stuck: docs/operating.md lists all of them
+	Cause   string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`                     // one word, such as handler-stuck: docs/running/operating.md lists all of them
 	Blocks  bool                   `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`                  // commands wait or fail because of it
 	Text    string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`                       // a sentence
 	Next    string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`                       // what to do; empty: nothing
