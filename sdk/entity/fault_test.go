@@ -49,7 +49,7 @@ var evils = map[string]struct {
 // fragile has code of its author everywhere. It fails in the place that its id names.
 type fragile struct{ place string }
 
-// fault is what the code of a fragile fails with.
+// fault is the error of a fragile's code.
 var fault struct {
 	place string
 	err   error
