@@ -9,9 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 )
@@ -33,11 +31,9 @@ func leave(place string) {
 
 type grown struct{}
 
-func (l *leaver) Apply(any) { leave("Apply"); l.n++ }
-
 func (l *leaver) OnStart(*entity.Ctx) error { leave("OnStart"); return nil }
 
-func (l *leaver) OnStop(*entity.Ctx, turn.StopReason) { leave("OnStop") }
+func (l *leaver) OnStop(*entity.Ctx, entity.StopReason) { leave("OnStop") }
 
 func (l *leaver) Size() int { leave("Size"); return 1 }
 
@@ -60,10 +56,10 @@ func leavers() entity.Definition {
 	return entity.Define("Door", create,
 		entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(l *leaver, ctx *entity.Ctx, _ struct{}) (int, error) {
 			leave("handler")
-			err := ctx.Persist(grown{})
-			return l.n, err
+			ctx.Persist(grown{})
+			return l.n, nil
 		}),
-		entity.On(entity.Command[struct{}, int]("Door", "Look").ReadOnly(), func(l *leaver, _ *entity.Ctx, _ struct{}) (int, error) {
+		entity.On(entity.Command[struct{}, int]("Door", "Look", entity.ReadOnly()), func(l *leaver, _ *entity.Ctx, _ struct{}) (int, error) {
 			leave("read-only handler")
 			return l.n, nil
 		}),
@@ -71,16 +67,18 @@ func leavers() entity.Definition {
 		entity.On(entity.Command[struct{}, int]("Door", "Rest"), func(_ *leaver, ctx *entity.Ctx, _ struct{}) (int, error) {
 			ctx.Passivate()
 			return 0, nil
-		})).Events(grown{}).SnapshotEvery(1).Passivate(passivation.Idle(0)).Shards(4)
+		}),
+		entity.Event("grown", func(l *leaver, _ grown) { leave("reducer"); l.n++ }),
+		entity.With[leaver](entity.SnapshotEvery(1), entity.PassivateAfter(0), entity.Shards(4)))
 }
 
 // TestGoexit: runtime.Goexit is the third way out of a function. Wherever the code of an entity takes it, the command is
 // answered, and the region serves this entity and others afterwards.
 func TestGoexit(t *testing.T) {
 	for place, commands := range map[string][]string{
-		"create": {"Knock"}, "handler": {"Knock"}, "read-only handler": {"Look"}, "Apply": {"Knock"}, "MarshalJSON": {"Speak"},
+		"create": {"Knock"}, "handler": {"Knock"}, "read-only handler": {"Look"}, "reducer": {"Knock"}, "MarshalJSON": {"Speak"},
 		"UnmarshalJSON": {"Speak"}, "Size": {"Knock"}, "Snapshot": {"Knock"}, "OnStart": {"Rest", "Look"}, "OnStop": {"Rest", "Look"},
-		"Restore": {"Rest", "Look"}, "Apply, replayed": {"Rest", "Look"}, "a tell": {"Speak"},
+		"Restore": {"Rest", "Look"}, "reducer, replayed": {"Rest", "Look"}, "a tell": {"Speak"},
 	} {
 		for _, inline := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, inline %t", place, inline), func(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
@@ -210,11 +211,7 @@ func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, er
 		missing[name] = true
 	}
 	for _, t := range types {
-		d, err := entity.Describe(t)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+		d := instance.Describe(t)
 		all = append(all, d.Desc.Type)
 		if len(wanted) == 0 || missing[string(d.Desc.Type)] {
 			chosen = append(chosen, t)

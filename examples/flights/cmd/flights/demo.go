@@ -226,7 +226,7 @@ func (d *demo) carry(ctx context.Context) error {
 func (d *demo) verify(ctx context.Context) error {
 	d.progress.say("reading back the totals of %d airports and %d routes", len(d.in.airports), len(d.in.routes))
 	// Another client, with connections that no fault has affected.
-	via, err := client.Dial(d.cluster.Gateways()...)
+	via, err := client.New(d.cluster.Gateways())
 	if err != nil {
 		return err
 	}
