@@ -56,6 +56,7 @@ func TestHouse(t *testing.T) {
 			"scenariotest":   {},
 			"testbin":        {},
 			"errornumber":    {},
+			"adminclient":    {"libs/bounded", "libs/sharding", "proto/..."},
 			"bounded":        {"libs/errornumber"},
 			"loop":           {},
 			"pace":           {},

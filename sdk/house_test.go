@@ -10,12 +10,9 @@ func TestHouse(t *testing.T) {
 	// The same entity core and the same instances run in the region and in entitytest;
 	// a user of the sdk inherits nothing heavier than these.
 	archtest.Check(t, archtest.Rules{
-		May: map[string][]string{"...": {"libs/errornumber", "libs/instance", "libs/passivation", "libs/sharding", "libs/turn", "libs/wakeup", "libs/outbox", "sdk/..."},
-			// For programs that steer a cluster; entities and their callers do without.
-			"adminclient": {"libs/bounded", "libs/sharding", "proto/..."}},
+		May: map[string][]string{"...": {"libs/errornumber", "libs/instance", "libs/passivation", "libs/sharding", "libs/turn", "libs/wakeup", "libs/outbox", "sdk/..."}},
 		Outside: []string{
 			"github.com/google/uuid",
-			"github.com/twitchtv/twirp",
 		},
 		Pure:     []string{"entity"},
 		Undriven: []string{"entity"}, // what the user writes with; turn is the core

@@ -15,9 +15,9 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )

@@ -12,8 +12,8 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )

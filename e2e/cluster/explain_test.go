@@ -22,10 +22,10 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 	"github.com/roost-cluster/roost/libs/testbin"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // TestExplain injects what may keep a command from being executed, and has the processes explain it. Each must name

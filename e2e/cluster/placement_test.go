@@ -13,9 +13,9 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/testbin"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )

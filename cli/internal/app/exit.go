@@ -8,7 +8,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )

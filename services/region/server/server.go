@@ -3,6 +3,8 @@
 //
 //	func main() { server.Main(Counters, Accounts) }
 //
+// [Run] runs a region within another program, or a test.
+//
 // # What this does not do
 //
 // It makes no decisions: the goroutine that steps a core hands it inputs and performs its
@@ -67,6 +69,20 @@ func Main(types ...entity.Definition) {
 		_, err := New(n, &cfg, types...)
 		return err
 	}))
+}
+
+// Run runs a region that hosts the given entity types in this process, until ctx ends: for tests, and for programs
+// that do more than that. Then the region hands its shards off, as Main does when it is stopped, and Run returns
+// nil. It reads no flags, environment and signals: cfg is complete, for example [DefaultConfig] with changes. One
+// process may run several regions, with different ports.
+func Run(ctx context.Context, cfg Config, types ...entity.Definition) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return node.Run(ctx, "region", &cfg, func(n *node.Node) error {
+		_, err := New(n, &cfg, types...)
+		return err
+	})
 }
 
 // Server is one running region: a [Runner] with a network around it.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 )
 

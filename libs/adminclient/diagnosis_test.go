@@ -9,8 +9,8 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // diagnosed answers as one process does.
