@@ -85,7 +85,8 @@ func With[E any](options ...TypeOption) Declaration[E] {
 
 // Volatile is the option of a type whose entities have their state in memory only: best effort, lost when the
 // entity is passivated or its region fails. It is lost when the entity moves, too, unless the type has
-// [KeepOnMoves]. Such a type has no events, reminders and sends.
+// [KeepOnMoves]. Such a type has no events, reminders and sends. What a handler has changed in memory before it
+// fails cannot be undone: then the outcome of its command is [Unknown], or what was changed stays.
 func Volatile() TypeOption { return TypeOption{func(t *instance.Type) { t.Volatile = true }} }
 
 // KeepOnMoves keeps the state of a volatile type's entities when their shard is handed off: when its

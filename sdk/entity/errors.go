@@ -13,27 +13,27 @@ type Code string
 
 // Codes for business errors; see [Errorf].
 const (
-	InvalidArgument    = Code(sharding.InvalidArgument)
-	NotFound           = Code(sharding.NotFound)
-	AlreadyExists      = Code(sharding.AlreadyExists)
-	Aborted            = Code(sharding.Aborted)
-	Unauthenticated    = Code(sharding.Unauthenticated)
-	PermissionDenied   = Code(sharding.PermissionDenied)
-	FailedPrecondition = Code(sharding.FailedPrecondition)
-	OutOfRange         = Code(sharding.OutOfRange)
-	ResourceExhausted  = Code(sharding.ResourceExhausted)
-	Unimplemented      = Code(sharding.Unimplemented)
-	Unavailable        = Code(sharding.Unavailable)
-	DeadlineExceeded   = Code(sharding.DeadlineExceeded)
-	Internal           = Code(sharding.Internal)
+	InvalidArgument    Code = "invalid_argument"
+	NotFound           Code = "not_found"
+	AlreadyExists      Code = "already_exists"
+	Aborted            Code = "aborted"
+	Unauthenticated    Code = "unauthenticated"
+	PermissionDenied   Code = "permission_denied"
+	FailedPrecondition Code = "failed_precondition"
+	OutOfRange         Code = "out_of_range"
+	ResourceExhausted  Code = "resource_exhausted"
+	Unimplemented      Code = "unimplemented"
+	Unavailable        Code = "unavailable"
+	DeadlineExceeded   Code = "deadline_exceeded"
+	Internal           Code = "internal"
 	// DataLoss: the version that hosts the entity cannot read its stored data.
-	DataLoss = Code(sharding.DataLoss)
+	DataLoss Code = "data_loss"
 	// ReplyLost: the command ran, but there was no room for its reply. A repeat with its
 	// key gets the stored reply.
-	ReplyLost = Code(sharding.ReplyLost)
+	ReplyLost Code = "roost_reply_lost"
 	// KeyExpired: the idempotency key is too old to tell whether the command was executed. A
 	// repeat gets the same answer.
-	KeyExpired = Code(sharding.KeyExpired)
+	KeyExpired Code = "roost_key_expired"
 )
 
 // Outcome is the known effect of a command; see [Error].

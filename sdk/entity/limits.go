@@ -1,39 +1,33 @@
 package entity
 
-import (
-	"time"
-
-	"github.com/roost-cluster/roost/libs/instance"
-	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/turn"
-)
+import "time"
 
 // Limits. What exceeds one is refused, and the error names the limit.
 const (
 	// MaxNameLen is the longest name of a type, a command or an event, in bytes.
-	MaxNameLen = sharding.MaxTypeLen
+	MaxNameLen = 128
 	// MaxIDLen is the longest id of an entity, in bytes.
-	MaxIDLen = sharding.MaxIDLen
+	MaxIDLen = 256
 	// MaxKeyLen is the longest idempotency key, in bytes.
-	MaxKeyLen = sharding.MaxCommandIDLen
+	MaxKeyLen = 128
 	// MaxPayload is the longest input and the longest reply of a command, encoded, in bytes.
-	MaxPayload = sharding.MaxPayload
+	MaxPayload = 1 << 20
 	// MaxShards is the largest number of shards of a type.
-	MaxShards = sharding.MaxShards
+	MaxShards = 1 << 16
 	// DefaultShards is the number of shards of a type without [Shards].
-	DefaultShards = sharding.DefaultShards
+	DefaultShards = 1024
 	// MaxSends is the number of commands that a turn may send.
-	MaxSends = instance.MaxSends
+	MaxSends = 1000
 	// MaxReminders is the number of reminders that a turn may set and cancel.
-	MaxReminders = instance.MaxReminders
+	MaxReminders = 1000
 	// MaxReminderNameLen is the longest name of a reminder, in bytes.
-	MaxReminderNameLen = sharding.MaxWakeNameLen
+	MaxReminderNameLen = 256
 	// MaxReminderYear is the last year in which a reminder can be due.
-	MaxReminderYear = instance.MaxReminderYear
+	MaxReminderYear = 9999
 	// MinReminderPeriod is the shortest period of a repeated reminder.
-	MinReminderPeriod time.Duration = instance.MinReminderPeriod
+	MinReminderPeriod = time.Second
 	// MinTimerInterval is the shortest interval of a repeated timer.
-	MinTimerInterval time.Duration = instance.MinTimerInterval
+	MinTimerInterval = time.Millisecond
 	// MaxTrimmedEvery is the largest number of events between two snapshots of a type with [KeepEvents].
-	MaxTrimmedEvery = turn.MaxTrimmedEvery
+	MaxTrimmedEvery = 2500
 )
