@@ -43,7 +43,7 @@ func (c *Command) store(in any) (sharding.Input, error) {
 	}, nil
 }
 
-// CheckInputOf decodes the input of a command for the refusal of what cannot be decoded, see [Command.Check].
+// CheckInputOf decodes the input of a command before its turn, so that a bad one is refused early, see [Command.Check].
 func CheckInputOf[In any](c *Command, env *sharding.Envelope) (any, error) {
 	if c.Answers {
 		return nil, ErrAnswerOnly

@@ -309,7 +309,7 @@ func (i *Instance) RunIn(ctx context.Context, c Context, now time.Time, run *tur
 }
 
 // Exited returns the result of a turn whose [Instance.RunIn] did not return, because the author's code
-// ended its goroutine. c is that of RunIn. The result is the same as after a panic.
+// ended its goroutine. c is the context that RunIn got. The result is the same as after a panic.
 func (i *Instance) Exited(c Context, run *turn.Run) (done turn.TurnDone, failed error) {
 	return i.brokenOff(run), cmp.Or(c.held().wants().broken, ErrGoexit)
 }

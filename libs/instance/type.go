@@ -42,7 +42,7 @@ type Type struct {
 	errs     []error
 }
 
-// Definition is what has a [Type]: it embeds [Defined].
+// Definition is implemented by structs that embed [Defined]: they have a [Type].
 type Definition interface{ defined() *Type }
 
 // Defined makes the struct that embeds it a [Definition].

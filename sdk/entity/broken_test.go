@@ -32,7 +32,7 @@ func TestBrokenTurn(t *testing.T) {
 		var told error
 		def := entity.Define("Box", createBox, entity.On(grow, func(b *box, ctx *entity.Ctx, in input) (int64, error) {
 			ctx.Persist(grown{1})
-			ctx.Persist(input{}) // is no event
+			ctx.Persist(input{}) // not an event
 			ctx.Persist(grown{1})
 			if _, err := ask.Ask(ctx, "x", 1); err != nil {
 				t.Errorf("%s: a read-only ask: %v", name, err)

@@ -50,8 +50,8 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 	}}
 }
 
-// CommandOption is an option of [Command]: [ReadOnly], [Stale], [Stored], [Timeout], [Retry], [MaxAge], and those
-// of stored inputs, [V], [Alias] and [ReadableBy].
+// CommandOption is an option of [Command]: [ReadOnly], [Stale], [Stored], [Timeout], [Retry], [MaxAge], and, for
+// stored inputs, [V], [Alias] and [ReadableBy].
 type CommandOption interface{ setCommand(*instance.Command) }
 
 type commandOption func(*instance.Command)

@@ -31,7 +31,7 @@
 //
 // # State
 //
-// The exported fields of the state are what snapshots store. Fields that are not exported are memory, for a
+// Snapshots store the exported fields of the state. Fields that are not exported are memory, for a
 // connection or a cache that [Starter] or a handler makes again. A type that stores snapshots and keeps such
 // memory implements [Snapshotter], because no snapshot is taken while a field may be lost ([SnapshotEvery]).
 //

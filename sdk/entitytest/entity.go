@@ -37,7 +37,7 @@ func State[E any](k *Kit, of entity.Type[E], id string) *E {
 // Active reports whether the entity is alive.
 func (e Entity) Active() bool { return e.kit.insts[e.addr] != nil }
 
-// notAlive fails the test if the entity is alive: then it would not see what is stored now.
+// notAlive fails the test if the entity is alive: then it would not see data that is stored now.
 func (e Entity) notAlive(what string) {
 	e.kit.t.Helper()
 	if e.Active() {
