@@ -118,7 +118,7 @@ func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) 
 }
 
 // checkSnapshot returns an error if a snapshot lacks a part of the state: fields that are
-// not exported are not in it, and may be set by Apply.
+// not exported are not in it, and may be set by reducers.
 func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
 	hidden := i.typ.state.hidden
 	if hidden == "" || mutant.On("lossy-snapshot") {
