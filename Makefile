@@ -98,8 +98,8 @@ race: ## Run all tests under the race detector (needs a C compiler)
 
 # The code with goroutines: drivers, the link, the journals. The race detector
 # takes many times the time of a test, so that random ones are short there.
-drivers := ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/postgres ./libs/journal/spread ./libs/lease \
-	./libs/gossip/agent ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
+drivers := ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/spread ./libs/lease \
+	./libs/gossip/agent ./services/coordinator/console ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
 
 .PHONY: race-drivers
 race-drivers: ## Run the short tests of drivers, link and journals under the race detector (needs a C compiler)
@@ -122,7 +122,7 @@ sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (B
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/operate ./services/region ./services/region/reads ./services/region/suspects ./sdk/entity
+		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/operate ./services/region ./services/region/suspects ./sdk/entity
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -159,8 +159,8 @@ e2e-alerts: ## Inject the cause of each alert into real processes, and have Prom
 	cd e2e/alerts && GOWORK=off E2E=$(or $(SET),full) go test -count=1 -timeout 30m $(if $(RUN),-run '$(call scenarios,TestAlerts)') -v .
 
 .PHONY: e2e-ui
-e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes those of docs/dashboard.md)
-	cd e2e/ui && GOWORK=off UI_PICTURES=$(if $(PICTURES),$(CURDIR)/docs/dashboard) go test -count=1 -timeout 10m -v .
+e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes those of docs/running/dashboard.md)
+	cd e2e/ui && GOWORK=off UI_PICTURES=$(if $(PICTURES),$(CURDIR)/docs/running/dashboard) go test -count=1 -timeout 10m -v .
 
 .PHONY: chart
 chart: ## Render the Helm chart by Helm's own code, and compare it with deploy/kubernetes, deploy/kubernetes-tls and the binaries
@@ -187,25 +187,25 @@ fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=
 	if [ -z "$$any" ]; then echo "no fuzz target matches RUN=$(RUN): nothing was run"; exit 1; fi
 
 .PHONY: bench
-bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/, or those of the suite)
+bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/inside/, or those of the suite)
 	@exec $(BIN)/bench -bin $(BIN) $(if $(RUN),-run "$(RUN)") $(if $(ROUNDS),-rounds "$(ROUNDS)") $(if $(LENGTH),-length "$(LENGTH)") \
-		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
 
 .PHONY: bench-faults
-bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/, or those of the suite)
+bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/inside/, or those of the suite)
 	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(RUN),-run "$(RUN)") $(if $(KILLS),-kills "$(KILLS)") $(if $(TIMES),-times "$(TIMES)") \
 		$(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(OVERLOAD),-overload "$(OVERLOAD)") \
-		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
 
 .PHONY: bench-scale
-bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entities, ten thousand connections and an hour of load (RUN=suite SOAK=1h RATE= ENTITIES= JSON=file; DOCS=1 rewrites the figures in docs/)
-	@exec $(BIN)/bench -bin $(BIN) -scale $(if $(RUN),-run "$(RUN)") $(if $(SOAK),-soak "$(SOAK)") $(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entities, ten thousand connections and an hour of load (RUN=suite SOAK=1h RATE= ENTITIES= JSON=file; DOCS=1 rewrites the figures in docs/inside/)
+	@exec $(BIN)/bench -bin $(BIN) -scale $(if $(RUN),-run "$(RUN)") $(if $(SOAK),-soak "$(SOAK)") $(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
 
 # The programs of peers are modules of their own outside the workspace, because of what they depend on.
 .PHONY: bench-peers
-bench-peers: $(addprefix $(BIN)/,$(benchmark)) $(addprefix $(BIN)/peers/,$(peers)) ## Measure Roost beside its peers, whose modules are downloaded (RUN=suite ROUNDS= LENGTH= ALSO=programs JSON=file; DOCS=1 rewrites the figures in docs/, or those of the suite)
+bench-peers: $(addprefix $(BIN)/,$(benchmark)) $(addprefix $(BIN)/peers/,$(peers)) ## Measure Roost beside its peers, whose modules are downloaded (RUN=suite ROUNDS= LENGTH= ALSO=programs JSON=file; DOCS=1 rewrites the figures in docs/inside/, or those of the suite)
 	@exec $(BIN)/bench -bin $(BIN) -peers "$(call commas,$(addprefix $(BIN)/peers/,$(peers)) $(ALSO))" -rounds "$(or $(ROUNDS),3)" $(if $(RUN),-run "$(RUN)") \
-		$(if $(LENGTH),-length "$(LENGTH)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+		$(if $(LENGTH),-length "$(LENGTH)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
 
 .PHONY: $(addprefix $(BIN)/peers/,$(peers))
 $(addprefix $(BIN)/peers/,$(peers)): $(BIN)/peers/%:
@@ -259,8 +259,8 @@ check-help: ## Check that make help lists every target
 check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
-	@go vet -tags nextformat ./libs/journal/... ./libs/link
-	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./sdk/entity
+	@go vet -tags nextformat ./libs/journal/... ./libs/journal/sqlite ./libs/journal/postgres/... ./libs/link
+	@go vet -tags mutants ./e2e/... ./libs/... ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease/... ./services/coordinator ./services/region ./sdk/entity
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 
@@ -293,11 +293,11 @@ tidy: ## Tidy the go.mod of every module
 # ---- generated code --------------------------------------------------------
 
 .PHONY: settings
-settings: ## Write docs/settings.md from what --help of the services says
+settings: ## Write docs/running/settings.md from what --help of the services says
 	@WRITE_SETTINGS=1 go test -count=1 -run 'TestSettingsPage$$' ./cli/cmd/roost
 
 .PHONY: errors
-errors: ## Write docs/errors.md from the numbers of libs/errornumber
+errors: ## Write docs/using/errors.md from the numbers of libs/errornumber
 	@WRITE_ERRORS=1 go test -count=1 -run 'TestErrorsPage$$' ./cli/cmd/roost
 
 OUT ?= $(CURDIR)/proto

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestMembershipTable: every row of the table in docs/membership.md names a test,
+// TestMembershipTable: every row of the table in docs/inside/membership.md names a test,
 // or says "not yet", and the tests that it names exist where it says.
 func TestMembershipTable(t *testing.T) {
-	raw, err := os.ReadFile("../docs/membership.md")
+	raw, err := os.ReadFile("../docs/inside/membership.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/adminclient"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // waitLimit bounds waiting for what must happen. It does not judge speed.

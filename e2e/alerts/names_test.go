@@ -17,7 +17,7 @@ import (
 
 const (
 	boardFile = "../../deploy/grafana/roost.json"
-	pageFile  = "../../docs/alerts.md"
+	pageFile  = "../../docs/running/alerts.md"
 )
 
 // board is what the test reads of the board.
@@ -234,15 +234,15 @@ func TestPage(t *testing.T) {
 				t.Errorf("%s has no annotation %s", r.Alert, key)
 			}
 		}
-		if want := "docs/alerts.md#" + strings.ToLower(r.Alert); r.Annotations["what_to_do"] != want {
+		if want := "docs/running/alerts.md#" + strings.ToLower(r.Alert); r.Annotations["what_to_do"] != want {
 			t.Errorf("%s: what_to_do is %q, want %q", r.Alert, r.Annotations["what_to_do"], want)
 		}
 		if !sections[r.Alert] {
-			t.Errorf("docs/alerts.md has no section %s", r.Alert)
+			t.Errorf("docs/running/alerts.md has no section %s", r.Alert)
 		}
 		delete(sections, r.Alert)
 	}
 	for title := range sections {
-		t.Errorf("docs/alerts.md has a section %s, and there is no such alert", title)
+		t.Errorf("docs/running/alerts.md has a section %s, and there is no such alert", title)
 	}
 }

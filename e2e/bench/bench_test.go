@@ -14,7 +14,7 @@ import (
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
 	"github.com/roost-cluster/roost/e2e/bench/report"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // asBaselines makes the test binary serve the baselines.
@@ -84,7 +84,7 @@ func TestHarness(t *testing.T) {
 
 // checkSections checks that the page of the documentation has a place for every section.
 func checkSections(t *testing.T, r *report.Report, kind string) {
-	raw, err := os.ReadFile("../../docs/performance.md")
+	raw, err := os.ReadFile("../../docs/inside/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,13 +136,13 @@ func TestPeers(t *testing.T) {
 	if _, err := Run(context.Background(), o); err == nil {
 		t.Error("Roost's own program fails, and there is a report")
 	}
-	raw, err := os.ReadFile("../../docs/performance.md")
+	raw, err := os.ReadFile("../../docs/inside/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range comparisons {
 		if !strings.Contains(string(raw), "<!-- "+c.section+": begin, written by make bench-peers -->") {
-			t.Errorf("docs/performance.md has no place for %q", c.section)
+			t.Errorf("docs/inside/performance.md has no place for %q", c.section)
 		}
 	}
 }

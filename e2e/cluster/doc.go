@@ -26,7 +26,7 @@
 //   - a member that is declared down logs that and ends, and
 //   - in the end all members have the same view.
 //
-// docs/membership.md has a table of what proves what.
+// docs/inside/membership.md has a table of what proves what.
 //
 // TestMoves drains and restarts regions while clients call volatile entities that keep their
 // state on moves. Every answer must be one more than the one before.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // TestPassivationIsReread: a region puts another strategy into effect when its configuration
@@ -53,7 +53,7 @@ func TestPassivationIsReread(t *testing.T) {
 	}
 	eventually(t, waitLimit, active(10))
 	write("region:\n  passivation:\n    Counter: idle=nonsense\n")
-	eventually(t, waitLimit, func() error { return logHas(region, "what was in effect stays") })
+	eventually(t, waitLimit, func() error { return logHas(region, "keeping old settings") })
 	eventually(t, waitLimit, active(10))
 	write("region:\n  passivation:\n    Counter: idle=100ms\n")
 	eventually(t, waitLimit, active(0))

@@ -14,7 +14,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/adminclient"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"

@@ -23,7 +23,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
 	"github.com/roost-cluster/roost/libs/adminclient"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 const (
@@ -418,7 +418,7 @@ func (c *cluster) settle() {
 func (c *cluster) formed() (times int) {
 	var mu sync.Mutex
 	c.must(each(c.all(coordinator), func(n *node) error {
-		count := strings.Count(n.log("all"), "bootstrap: forms a cluster")
+		count := strings.Count(n.log("all"), "forms a cluster, as the lowest address")
 		mu.Lock()
 		defer mu.Unlock()
 		times += count

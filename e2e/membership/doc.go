@@ -1,7 +1,7 @@
 // Package membership simulates the membership of large clusters: the real core
 // of every node on one goroutine, in virtual time, driven by events so that
 // idle nodes cost little. It measures what the documentation says about size,
-// in rounds, seconds and bytes of the real encoding; docs/membership.md has the
+// in rounds, seconds and bytes of the real encoding; docs/inside/membership.md has the
 // figures.
 //
 //	make sim-membership N=1000

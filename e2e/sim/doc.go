@@ -48,7 +48,7 @@
 // Each core also checks its own invariants, limits of buffers included.
 //
 // In the poisonous climate it is checked, against what has really run and ended: what ends regions is quarantined, after
-// at most as many crashes as docs/repair.md says, and what does not end regions is quarantined only in the cases
+// at most as many crashes as docs/running/repair.md says, and what does not end regions is quarantined only in the cases
 // that it names; a quarantined entity does not run at any owner that gets its shard afterwards, under any
 // coordinator; others are served; and a release ends all of it.
 //

@@ -160,7 +160,7 @@ func (n *regionNode) corePanics(p *poison, what work) {
 	n.w.after(0, n.p.ifAlive(func() { n.endRegion(p, what) }))
 }
 
-// mostEnded is how many regions an entity may end, by docs/repair.md, if nothing else happens.
+// mostEnded is how many regions an entity may end, by docs/running/repair.md, if nothing else happens.
 func (w *World) mostEnded(p *poison) int {
 	if !w.weather.Poison.Alone || p.late {
 		return 1 << 30

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -158,6 +159,9 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
 	cfg.Sends.AgeLimit = cfg.Sends.MaxAge
+	if w.weather.Harsh.Forgets {
+		cfg.Turn.KeyAge = outbox.LongestAge(nanos(smallAge))
+	}
 	if pause := w.weather.SendPause; pause > 0 {
 		cfg.Sends.RetryMin, cfg.Sends.RetryMax, cfg.Sends.AttemptTimeout = nanos(pause), nanos(pause), nanos(sec)
 	}

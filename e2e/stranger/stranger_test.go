@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // patience bounds what a busy machine may need for one command.
@@ -37,13 +37,13 @@ func shell(t *testing.T, dir, command string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestStranger does what docs/own-region.md says for those who have no checkout.
+// TestStranger does what docs/using/own-region.md says for those who have no checkout.
 func TestStranger(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a module and runs processes")
 	}
 	bin := testbin.Build(t, "services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway", "tools/cmd/moduleproxy")
-	page, err := os.ReadFile("../../cli/docs/own-region.md")
+	page, err := os.ReadFile("../../docs/using/own-region.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestStranger(t *testing.T) {
 	said := func(command string) string {
 		t.Helper()
 		if !strings.Contains(string(page), "\n$ "+command+"\n") {
-			t.Errorf("docs/own-region.md does not say %q", command)
+			t.Errorf("docs/using/own-region.md does not say %q", command)
 		}
 		return strings.ReplaceAll(command, "v0.1.0", version)
 	}

@@ -90,7 +90,7 @@ func (q *inquest) entity(p *Party, r *inspectionv1.RegionObservation) {
 	e, name := r.Entity, q.Type+"/"+q.ID
 	repair := fmt.Sprintf("roost journal repair record %s/%s says what is damaged, and what can be done", q.Type, q.ID)
 	if r.Quarantined != "" {
-		q.find(EntityQuarantined, true, 0, fmt.Sprintf("roost entity quarantine says what ran when regions ended; mend that, then roost entity quarantine %s/%s --undo (docs/repair.md)", q.Type, q.ID), "%s refuses the commands of %s: it is quarantined %s", p.Name, name, r.Quarantined)
+		q.find(EntityQuarantined, true, 0, fmt.Sprintf("roost entity quarantine says what ran when regions ended; mend that, then roost entity quarantine %s/%s --undo (docs/running/repair.md)", q.Type, q.ID), "%s refuses the commands of %s: it is quarantined %s", p.Name, name, r.Quarantined)
 	}
 	switch r.Stored {
 	case "damaged":
@@ -140,7 +140,7 @@ func (q *inquest) journalOf(p *Party) {
 	j := p.Said.Journal
 	q.fence(p, j)
 	if j.Warning != "" {
-		q.find(JournalRefuses, true, 0, "do what the text says; the journal continues by itself (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, j.Warning)
+		q.find(JournalRefuses, true, 0, "do what the text says; the journal continues by itself (docs/running/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, j.Warning)
 	}
 	running := ms(max(j.CommittingMs, j.OldestMs))
 	switch {
@@ -149,7 +149,7 @@ func (q *inquest) journalOf(p *Party) {
 	case running >= SlowAfter:
 		q.find(JournalSlow, true, running, "look at the store of the journal: its disk, its locks, and what else writes to it", "the journal of %s has been committing for %s, and %d operations wait%s", p.Name, running, j.Queued, prefixed(": ", j.Failure))
 	case j.Failure != "":
-		q.find(JournalRefuses, true, 0, "do what the text says; the journal continues by itself (docs/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, j.Failure)
+		q.find(JournalRefuses, true, 0, "do what the text says; the journal continues by itself (docs/running/alerts.md, RoostJournalFails)", "the journal of %s: %s", p.Name, j.Failure)
 	case ms(j.SlowestMs) >= SlowAfter:
 		q.find(JournalSlow, false, 0, "look at the store of the journal", "a commit of %s has taken %s in the last seconds", p.Name, ms(j.SlowestMs))
 	}

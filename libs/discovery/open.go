@@ -21,7 +21,7 @@ const packages = "github.com/roost-cluster/roost/libs/discovery/"
 //	kubernetes://namespace/service  the endpoints of a service
 //
 // In the first two a peer may be written "role@host:port". The parameters of the others are in their packages and in
-// docs/discovery.md. A backend registers when its package is imported; package backends/all imports all of them.
+// docs/running/discovery.md. A backend registers when its package is imported; package backends/all imports all of them.
 var Backends = backendurl.NewRegistry[Backend](ErrConfig, map[string]string{
 	"static": packages + "static", "file": packages + "file", "dns": packages + "dns",
 	"etcd": packages + "etcd", "consul": packages + "consul", "kubernetes": packages + "kubernetes",

@@ -129,20 +129,20 @@ var entries = []Entry{
 		Number: OtherVersion, Answers: []Answer{{"unavailable", 503}}, Executed: False, Repeat: Later,
 		Meaning: "the version that serves the entity does not have the command, another version has it",
 		Causes:  "A rollout is in progress, and the entity is still, or again, in a region of a version without the command.",
-		Action:  "Send it again after Retry-After. Send a new command only when roost rollout status says that all regions have it. See docs/rolling-out.md.",
+		Action:  "Send it again after Retry-After. Send a new command only when roost rollout status says that all regions have it. See docs/running/rolling-out.md.",
 	},
 	{
 		Number: Unauthenticated, Answers: []Answer{{"unauthenticated", 401}}, Executed: False, Repeat: Useless,
 		Meaning: "the request has no usable token, API key or certificate",
 		Causes:  "The header Authorization is missing, the token has expired or is for another audience, the API key is unknown or revoked, or the management address needs a token.",
-		Action:  "Send Authorization: Bearer with a valid token or API key; with roost: --token-file. See docs/security.md.",
+		Action:  "Send Authorization: Bearer with a valid token or API key; with roost: --token-file. See docs/running/security.md.",
 	},
 	{
 		Number: PermissionDenied, Answers: []Answer{{"permission_denied", 403}}, Executed: False, Repeat: Useless,
 		Meaning: "the policy, or the role of the certificate or token, forbids the request",
 		Causes: "No rule of auth.policy of the gateway or of the region allows the command to this sender, the command is kept for Roost itself, the " +
 			"certificate of a peer is for another role, or a management token may only read.",
-		Action: "Allow it in the file of auth.policy, or send it as somebody who may. See docs/security.md.",
+		Action: "Allow it in the file of auth.policy, or send it as somebody who may. See docs/running/security.md.",
 	},
 	{
 		Number: RateLimited, Answers: []Answer{{"resource_exhausted", 429}}, Executed: False, Repeat: Later,
@@ -154,7 +154,7 @@ var entries = []Entry{
 		Number: EntityQuarantined, Answers: []Answer{{"failed_precondition", 412}}, Executed: False, Repeat: Useless,
 		Meaning: "the entity is quarantined: its commands ended regions",
 		Causes:  "Regions ended one after the other while the entity ran, or an operator has put it into quarantine.",
-		Action:  "See roost entity quarantine, find the cause, and release the entity with roost entity quarantine --undo. See docs/repair.md.",
+		Action:  "See roost entity quarantine, find the cause, and release the entity with roost entity quarantine --undo. See docs/running/repair.md.",
 	},
 	{
 		Number: NoAnswer, Answers: []Answer{{"deadline_exceeded", 408}}, Executed: Unknown, Repeat: WithKey,

@@ -3,7 +3,7 @@
 // answers have none.
 //
 // Services take their numbers from here, and so does who recognizes one: the Go client, and the command
-// roost errors. docs/errors.md is written from [All] by make errors.
+// roost errors. docs/using/errors.md is written from [All] by make errors.
 //
 // A number keeps its meaning forever: a new meaning gets a new number, and the number of one that is gone is not
 // used again. The numbers from 1001 on are of commands that were definitely not applied, or have another known

@@ -38,7 +38,7 @@ func (c *Command) Encode(in any) ([]byte, sharding.Encoding, error) {
 	if err == nil && enc == sharding.JSON && !c.Input.layout.open && replaced(payload) {
 		err = errors.New("a string in it is not in UTF-8")
 	}
-	return payload, enc, err
+	return payload, enc, settled(err)
 }
 
 // EncodeReply encodes a reply in the wanted encoding, if it has that. The error is for the log: the reply

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/foreign"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -76,7 +77,7 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 	}
 	if s, ok := i.state.(Snapshotter); ok {
 		if err := s.Restore(snapshot); err != nil {
-			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", err), fixSnapshot)
+			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", settled(err)), fixSnapshot)
 		}
 		return nil
 	}
@@ -89,6 +90,7 @@ func (i *Instance) unreadable(what string, err error, fix string) error {
 	if err == nil {
 		return nil
 	}
+	err = settled(err) // a decoder or a step may be the author's
 	if damaged(err) {
 		fix = fixDamage
 	}
@@ -269,16 +271,21 @@ func (i *Instance) RunIn(ctx context.Context, c Context, now time.Time, run *tur
 		if !returned {
 			t.calls.close()
 		}
-		if r := recover(); r != nil {
-			done, failed = i.brokenOff(run), &Panic{Value: r, Stack: string(debug.Stack())}
-			if first := t.wants().broken; first != nil { // the handler went on without an effect that it relied on
-				failed = first
-				if !i.typ.Volatile {
-					done.Reply, _ = failure(ctx, env, first)
-				}
+		if over {
+			return
+		}
+		r, stack, first := recover(), string(debug.Stack()), t.wants().broken
+		// For Exited: this goroutine ends by now, or a method of r ends it.
+		t.change().broken = &Panic{Value: ErrGoexit.Error(), Stack: stack}
+		if r == nil {
+			return
+		}
+		done, failed = i.brokenOff(run), &Panic{Value: foreign.Text(r), Stack: stack}
+		if first != nil { // the handler went on without an effect that it relied on
+			failed = settled(first)
+			if !i.typ.Volatile {
+				done.Reply, _ = failure(ctx, env, failed)
 			}
-		} else if !over {
-			t.change().broken = &Panic{Value: ErrGoexit, Stack: string(debug.Stack())}
 		}
 	}()
 	payload, enc, err := b.Run(i.state, c, env)
@@ -289,11 +296,11 @@ func (i *Instance) RunIn(ctx context.Context, c Context, now time.Time, run *tur
 		err = wants.broken
 	}
 	if err != nil {
-		done.Reply, failed = failure(ctx, env, err)
+		done.Reply, failed = failure(ctx, env, settled(err))
 		done.Spoiled = len(wants.staged) > 0
 		if i.typ.Volatile && !readOnly && failed != nil {
 			// Nothing undoes it, and the entity lives on: to run it again would do it again.
-			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(err)}
+			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(failed)}
 		}
 		over = true
 		return done, failed
@@ -323,14 +330,14 @@ func (i *Instance) brokenOff(run *turn.Run) turn.TurnDone {
 	return done
 }
 
-// Panic is a panic of a handler, or the end of its goroutine: then Value is [ErrGoexit].
+// Panic is a panic of a handler, or the end of its goroutine: then Value is the text of [ErrGoexit].
 type Panic struct {
-	Value any
+	Value string // the text of the value that it panicked with
 	Stack string
 }
 
 // Error returns the value without the stack.
-func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+func (p *Panic) Error() string { return "panic: " + p.Value }
 
 func undone(env *sharding.Envelope) string { return env.Command + undoneText }
 
@@ -409,7 +416,8 @@ func CheckInput(d Definition, env *sharding.Envelope, apart func(func())) (in De
 	var err error
 	check := func() {
 		defer func() { _ = recover() }()
-		value, err = c.Check(env)
+		v, bad := c.Check(env)
+		value, err = v, settled(bad)
 	}
 	if c.Input.layout.ownDecoder {
 		apart(check)
@@ -423,12 +431,14 @@ func CheckInput(d Definition, env *sharding.Envelope, apart func(func())) (in De
 	return Decoded{value}, nil
 }
 
-// recovered turns a panic of user code into an error.
+// recovered turns a panic of user code into an error, and leaves nothing of user code in the error.
 func (i *Instance) recovered(where string, err *error) { i.panicked(recover(), where, err) }
 
 func (i *Instance) panicked(r any, where string, err *error) {
 	if r != nil {
-		slog.Error("an entity panicked", "entity.type", i.typ.Name, "entity.id", i.id, "in", where, "panic", r, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("%s of type %s panicked: %v", where, i.typ.Name, r)
+		why := foreign.Text(r)
+		slog.Error("an entity panicked", "entity.type", i.typ.Name, "entity.id", i.id, "in", where, "panic", why, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s of type %s panicked: %s", where, i.typ.Name, why)
 	}
+	*err = settled(*err)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/foreign"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -159,7 +160,7 @@ func (t *Turn) apply(e *event, ev any) {
 		}
 		if r := recover(); r != nil {
 			wants := t.change()
-			wants.broken = cmp.Or[error](wants.broken, &Panic{Value: fmt.Sprintf("reducer of event %s: %v", e.name, r), Stack: string(debug.Stack())})
+			wants.broken = cmp.Or[error](wants.broken, &Panic{Value: "reducer of event " + e.name + ": " + foreign.Text(r), Stack: string(debug.Stack())})
 			panic(r)
 		}
 	}()

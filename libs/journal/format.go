@@ -3,5 +3,5 @@
 package journal
 
 // Format is the version of the stored format that this package reads and writes: see
-// docs/upgrading.md.
+// docs/running/upgrading.md.
 const Format = 1

@@ -101,7 +101,7 @@ func PlanRepair(e *RawEntity, r *Repair, now time.Time) (RepairPlan, error) {
 		return p, fmt.Errorf("%w: nothing is stored of %s", ErrRepair, e.Entity)
 	}
 	if stray := strays(p.Before); stray != nil && r.Do != DropReminder {
-		return p, fmt.Errorf("%w: numbers of records are damaged (%w), and no repair knows which record is which: restore a backup (docs/backup.md)", ErrRepair, stray)
+		return p, fmt.Errorf("%w: numbers of records are damaged (%w), and no repair knows which record is which: restore a backup (docs/running/backup.md)", ErrRepair, stray)
 	}
 	var err error
 	switch r.Do {
@@ -152,7 +152,7 @@ func (p *RepairPlan) noWorse(e *RawEntity) error {
 		f := &p.After[i]
 		if f.Blocks && !slices.ContainsFunc(p.Before, func(b Finding) bool { return b.Blocks && b.Kind == f.Kind && b.Seq <= f.Seq && f.To <= max(b.To, f.To) }) {
 			if errors.Is(f.Err, ErrTrimmed) {
-				return fmt.Errorf("%w: %w; restore a backup (docs/backup.md), or delete the entity: roost journal repair record %s --delete", ErrRepair, f.Err, e.Entity)
+				return fmt.Errorf("%w: %w; restore a backup (docs/running/backup.md), or delete the entity: roost journal repair record %s --delete", ErrRepair, f.Err, e.Entity)
 			}
 			return fmt.Errorf("%w: the entity could not be loaded afterwards: %w; roost journal repair record %s lists what is damaged", ErrRepair, f.Err, e.Entity)
 		}

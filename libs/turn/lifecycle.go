@@ -3,6 +3,7 @@ package turn
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -46,9 +47,11 @@ func (m *Machine) emitLoad(e *entity) {
 	}
 	m.loads.start(e.inc, e.address())
 	o := Load{
-		Entity: e.address(), Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.keptState(),
-		Wakes: !e.volatile() && e.state != lookup, Background: e.starting && len(e.cmds) == 0,
+		LoadRequest: journal.LoadRequest{
+			Entity: e.address(), Shard: e.shard.id, LookupOnly: e.state == lookup,
+			Wakes: !e.volatile() && e.state != lookup, Background: e.starting && len(e.cmds) == 0,
+		},
+		Epoch: e.shard.epoch, Incarnation: e.inc, Volatile: e.volatile(), Kept: e.keptState(),
 		Bare: e.bare && e.state == loading, Suspect: e.suspect(),
 	}
 	if !o.Volatile {
@@ -212,9 +215,17 @@ func (m *Machine) lookedUp(in LookedUp) {
 // resolveStored answers a command that the journal has stored. A command that is
 // not stored was not applied: it is no longer in doubt.
 func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.Stored) {
+	// The answer to an append can take longer than the journal remembers keys. Then the command may have been
+	// applied and forgotten, for example with its deleted entity, so that it must not run again.
+	forgotten := !found && c.inDoubt && m.cfg.KeyAge > 0 && m.now.Sub(c.finished) >= m.cfg.KeyAge && !mutant.On("doubt-outlives-key")
 	c.inDoubt = false
 	switch {
-	case !found || c.answered:
+	case c.answered:
+	case forgotten:
+		reply := sharding.Doubt(sharding.KeyExpired,
+			"the journal did not answer for so long that the entity may have forgotten whether it has executed the command, and will not execute it now. Find out from the entity's state, and use a new key if the command is still wanted")
+		m.answer(e, c, &reply)
+	case !found:
 	case s.Expired:
 		reply := sharding.Doubt(sharding.KeyExpired,
 			"the idempotency key is too old: the entity does not remember any more whether it has executed the command, and will not execute it now. Find out from the entity's state, and use a new key if the command is still wanted")

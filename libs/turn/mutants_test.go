@@ -9,8 +9,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
-	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -20,13 +20,31 @@ func TestMutants(t *testing.T) {
 		"ask-barrier", "ask-fence", "call-cycle", "ask-chain", "ask-read-only", "ask-unkeyed", "ask-turn", "asks-again", "ask-waiting", "ask-key", "ask-ordinal", "ask-life", "ask-conflict", "ask-doubt", "ask-reserve", "ask-drain", "ask-depth", "ask-ended", "ask-unwanted", "failed-fence", "ask-sent", "ask-builtin", "ask-refused", "ask-final", "send-builtin", "asked-read-only",
 		"delete-mark", "delete-ends", "bare-load", "bare-turn",
 		"keep-events", "untold-snapshot", "snapshot-wrote", "input-wrote",
-		"ended-twice", "again-ends", "again-once", "again-life", "again-pending", "again-doubt", "operator-record", "drop-pending", "drop-told"} {
+		"ended-twice", "again-ends", "again-once", "again-life", "again-pending", "again-doubt", "operator-record", "drop-pending", "drop-told", "doubt-outlives-key"} {
 		mutant.Activate(name)
 		caught := scenariotest.Differing(t, play)
 		mutant.Activate("")
 		if caught == 0 {
 			t.Errorf("mutant %s: no scenario differs", name)
 		}
+	}
+}
+
+// noted only remembers that a test has failed.
+type noted struct {
+	testing.TB
+	failed bool
+}
+
+func (n *noted) Errorf(string, ...any) { n.failed = true }
+
+// TestMutantsOfLoads checks that an entity that is damaged, and is loaded forever, is noticed.
+func TestMutantsOfLoads(t *testing.T) {
+	mutant.Activate("damaged-load")
+	t.Cleanup(func() { mutant.Activate("") })
+	n := noted{TB: t}
+	if notLoaded(&n); !n.failed {
+		t.Error("mutant damaged-load: no test fails")
 	}
 }
 

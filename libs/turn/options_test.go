@@ -18,7 +18,7 @@ func commandOptions() error {
 		Desc:     sharding.TypeDesc{Type: "T", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Do"}, {Name: "Slow"}}},
 		Timeouts: map[string]time.Duration{"Slow": 2 * time.Minute},
 	})
-	cfg.TimerTimeout, cfg.SendAgeLimit = 30*time.Second, 23*time.Hour
+	cfg.TimerTimeout, cfg.KeyAge = 30*time.Second, 23*time.Hour
 	m, now, shard, id := turn.New(cfg), time.Unix(0, 0), sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "x"}
 	var run *turn.Run
 	var answer sharding.Reply

@@ -42,6 +42,7 @@ func newScenario() *scenario {
 	cfg.EntityLoads, cfg.TotalLoads, cfg.RemindersPerEntity = 2, 3, 3
 	cfg.TurnSends, cfg.PendingSends = 3, 5
 	cfg.AsksPerTurn, cfg.WaitingTurns = 3, 5
+	cfg.KeyAge = time.Hour
 	return &scenario{cfg: cfg, m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}, firings: map[string]*turn.Run{}, asks: map[uint64]turn.Incarnation{}}
 }
 

@@ -26,8 +26,8 @@ func (m *Machine) refuseSends(e *entity, c *command, sends []sharding.Send) (ref
 				r := sharding.Reject(sharding.InvalidArgument, "the command was undone: it sends "+name+", which is for operators")
 				return &r, false
 			}
-			if age := sends[i].Options.MaxAge; m.cfg.SendAgeLimit > 0 && age > m.cfg.SendAgeLimit && !mutant.On("send-age-refused") {
-				r := sharding.Reject(sharding.FailedPrecondition, fmt.Sprintf("the command was undone: it sends %s with MaxAge %s, at most %s is allowed, because targets remember keys for region.dedupe_age; shorten MaxAge, or raise region.dedupe_age", sends[i].Input.Command, age, m.cfg.SendAgeLimit))
+			if age := sends[i].Options.MaxAge; m.cfg.KeyAge > 0 && age > m.cfg.KeyAge && !mutant.On("send-age-refused") {
+				r := sharding.Reject(sharding.FailedPrecondition, fmt.Sprintf("the command was undone: it sends %s with MaxAge %s, at most %s is allowed, because targets remember keys for region.dedupe_age; shorten MaxAge, or raise region.dedupe_age", sends[i].Input.Command, age, m.cfg.KeyAge))
 				return &r, false
 			}
 		}

@@ -121,7 +121,7 @@ func PassivateAfter(d time.Duration) TypeOption {
 
 // Passivate sets which entities are stopped to free memory, in the form of region.passivation: by
 // Passivate("lru limit=10000 idle=10m"), those that were idle for 10 minutes, and the least recently used ones
-// while more than 10,000 are alive in a region. docs/memory.md describes all strategies.
+// while more than 10,000 are alive in a region. docs/using/memory.md describes all strategies.
 func Passivate(strategy string) TypeOption {
 	return TypeOption{func(t *instance.Type) {
 		s, err := passivation.Parse(strategy)

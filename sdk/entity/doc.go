@@ -37,7 +37,7 @@
 //
 // Stored data is read strictly: a version of the program reads an event only if it could have stored it. [V] and
 // [From] change an event, and package entitytest finds changes that would make stored data unreadable.
-// docs/schema-evolution.md has the rules.
+// docs/using/schema-evolution.md has the rules.
 //
 // # What this does not do
 //

@@ -67,7 +67,7 @@ type Error struct {
 	// Outcome is Executed for an answer of the entity itself and for ReplyLost, NotApplied if the command
 	// definitely had no effect, and Unknown if it may have had one.
 	Outcome Outcome
-	// Number is the number of an error of Roost itself, for example "ROOST-1005"; docs/errors.md lists them all.
+	// Number is the number of an error of Roost itself, for example "ROOST-1005"; docs/using/errors.md lists them all.
 	// It is set in answers that come through a gateway. It is empty for answers of an entity, and for errors of a
 	// turn's own asks. Branch on it only where Code and Outcome do not tell enough apart.
 	Number string
@@ -127,10 +127,13 @@ func errorOf(r *sharding.Reply) *Error {
 	return e
 }
 
-// failure returns a handler's error as the runtime takes it.
-func failure(err error) error {
+// failure returns a handler's error as the runtime takes it. The methods of an error are the author's code: if one
+// panics, the error stays as it is.
+func failure(err error) (out error) {
+	out = err
+	defer func() { _ = recover() }()
 	var e *Error
-	if !errors.As(err, &e) {
+	if !errors.As(err, &e) || e == nil {
 		return err
 	}
 	f := &instance.Failure{Code: sharding.Code(e.Code), Message: e.Message, Outcome: sharding.Unknown, Err: err}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 )

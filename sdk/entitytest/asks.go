@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // A turn has a goroutine of its own, so that it can wait for what it asks. Only one goroutine runs at a
@@ -69,8 +69,8 @@ func (k *Kit) beginTurn(o *turn.Run) turn.Input {
 
 // reason is the text of an error without its code.
 func reason(err error) string {
-	if e := (*entity.Error)(nil); errors.As(err, &e) {
-		return e.Message
+	if f := (*instance.Failure)(nil); errors.As(err, &f) {
+		return f.Message
 	}
 	return err.Error()
 }

@@ -93,7 +93,7 @@ type Config struct {
 	MaxMovesPerMinute int `key:"allocation.max_moves_per_minute" unit:"shards" range:"0..100000" why:"the time of each voluntary move is remembered for a minute" help:"the most voluntary moves of shards that begin within any minute. A move is voluntary if its reason is balance, load, a pin, a capacity, a zone or roost shard move. 0: not limited" expert:"true"`
 	// Brake is true if the coordinator holds voluntary moves back while commands are slow. Default
 	// true.
-	Brake bool `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/placement.md"`
+	Brake bool `key:"allocation.brake" help:"whether the coordinator holds voluntary moves back while commands are much slower than usual. See docs/running/placement.md"`
 	// BrakeWindow is the length of a window. In a window, the coordinator gathers the latencies
 	// that gateways report; at its end, it judges them. Default 5 s: a window has a few hundred
 	// commands even if there are few users. With two BrakeWindows, moves stop ten to fifteen
@@ -214,7 +214,7 @@ type Config struct {
 	// QuarantineCrashes is the number of crashes of regions after which an entity that ran at each of
 	// them is quarantined. 0: no entity is quarantined automatically. Default 2: one crash may have any
 	// cause.
-	QuarantineCrashes int `key:"coordinator.quarantine_after" unit:"crashes" range:"0.." help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/repair.md"`
+	QuarantineCrashes int `key:"coordinator.quarantine_after" unit:"crashes" range:"0.." help:"number of crashes of regions, with evidence that they were not killed from outside, after which an entity that ran at each of them is quarantined. 0: no entity is quarantined without an operator. See docs/running/repair.md"`
 	// QuarantineWindow is the time within which these crashes count. Default 10 min: a platform may
 	// start a process that has ended several times again only after five minutes.
 	QuarantineWindow time.Duration `key:"coordinator.quarantine_window" range:">0" help:"time within which these crashes count. A suspect is forgotten if no region has ended for this time while it ran" expert:"true"`

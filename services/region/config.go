@@ -86,7 +86,7 @@ type Config struct {
 	// LoadInterval is the time between two reports of the loads of the shards, and between two
 	// measurements of the loads. 0: the region measures nothing. Default 5 s: a move because of
 	// load should be right for minutes.
-	LoadInterval time.Duration `key:"region.load_interval" range:"0..20s" why:"a report counts for a minute, and two may get lost" help:"time between two reports of the load of this region's shards (handler time, memory and so on). Coordinators with allocation.strategy load, and roost cluster status, use the reports. 0: the region neither measures nor reports load. See docs/placement.md" expert:"true"`
+	LoadInterval time.Duration `key:"region.load_interval" range:"0..20s" why:"a report counts for a minute, and two may get lost" help:"time between two reports of the load of this region's shards (handler time, memory and so on). Coordinators with allocation.strategy load, and roost cluster status, use the reports. 0: the region neither measures nor reports load. See docs/running/placement.md" expert:"true"`
 	// LoadHalfLife is the half-life of measurements: in the rates that are reported, a measurement
 	// of this age has half the weight of a new measurement. Default 15 s: a burst of a few seconds
 	// moves nothing, and half a minute shows a lasting change.

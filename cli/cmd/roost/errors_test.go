@@ -70,7 +70,7 @@ of these numbers too, for requests that they refuse.
 
 // TestErrorsPage: the page has every number with its texts.
 func TestErrorsPage(t *testing.T) {
-	file, want := filepath.Join(root, "docs", "errors.md"), errorsPage()
+	file, want := filepath.Join(root, "docs", "using", "errors.md"), errorsPage()
 	if os.Getenv(writeErrors) != "" {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestErrorsPage(t *testing.T) {
 		return
 	}
 	if readFile(t, file) != want {
-		t.Error("docs/errors.md is not what libs/errornumber says; run make errors")
+		t.Error("docs/using/errors.md is not what libs/errornumber says; run make errors")
 	}
 }
 
@@ -224,7 +224,7 @@ repeat      no: the answer stays the same until something is changed
 causes      Regions ended one after the other while the entity ran, or an operator has put it into
             quarantine.
 what to do  See roost entity quarantine, find the cause, and release the entity with roost entity
-            quarantine --undo. See docs/repair.md.
+            quarantine --undo. See docs/running/repair.md.
 `
 	for _, c := range []struct {
 		command string
@@ -249,7 +249,7 @@ what to do  See roost entity quarantine, find the cause, and release the entity 
 	}
 	_, whole, _ := roost(t, "--help")
 	for _, e := range errornumber.All() {
-		for _, m := range regexp.MustCompile(`\broost ([a-z]+)|\bdocs/[a-z-]+\.md`).FindAllStringSubmatch(e.Causes+" "+e.Action, -1) {
+		for _, m := range regexp.MustCompile(`\broost ([a-z]+)|\bdocs/[a-z/-]+\.md`).FindAllStringSubmatch(e.Causes+" "+e.Action, -1) {
 			if m[1] == "" {
 				readFile(t, filepath.Join(root, m[0]))
 			} else if code, out, _ := roost(t, m[1], "--help"); code != 0 || out == whole {

@@ -116,7 +116,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 	if texts < 1000 || relative < 50 {
 		t.Errorf("only %d texts and %d keys of errors were found", texts, relative)
 	}
-	for _, page := range []string{"README.md", "deploy/README.md", "docs/discovery.md", "docs/leases.md", "docs/bootstrap.md", "docs/placement.md", "docs/settings-of-akka.md", "docs/http.md"} {
+	for _, page := range []string{"README.md", "deploy/README.md", "docs/running/discovery.md", "docs/inside/leases.md", "docs/running/bootstrap.md", "docs/running/placement.md", "docs/running/settings-of-akka.md", "docs/using/http.md"} {
 		check(page, readFile(t, filepath.Join(root, page)))
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
-// TestOwnRegion does what docs/own-region.md says for a checkout. What it says without one is
+// TestOwnRegion does what docs/using/own-region.md says for a checkout. What it says without one is
 // tested by e2e/stranger.
 func TestOwnRegion(t *testing.T) {
 	bin := binaries(t)
-	page := readFile(t, "../../docs/own-region.md")
+	page := readFile(t, "../../docs/using/own-region.md")
 	files, consoles := fences(page)
 	if len(consoles) != 4 {
 		t.Fatalf("the page has %d consoles, which this test does not know", len(consoles))
 	}
 	if !strings.Contains(readFile(t, filepath.Join(root, "README.md")), strings.Split(page, "```")[1]) {
-		t.Error("README.md shows another way to a region of one's own than docs/own-region.md")
+		t.Error("README.md shows another way to a region of one's own than docs/using/own-region.md")
 	}
 	checkout, err := filepath.Abs(root)
 	if err != nil {

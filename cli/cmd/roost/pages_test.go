@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,11 +25,8 @@ func TestPagesNameRealCode(t *testing.T) {
 	code := declared(t)
 	span := regexp.MustCompile("`[^`\n]+`")
 	name := regexp.MustCompile(`^([A-Za-z]\w*)\.([A-Za-z]\w*)(?:\.([A-Za-z]\w*))?(?:\(\))?$`)
-	pages, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	decisions, _ := filepath.Glob(filepath.Join(root, "docs", "decisions", "*.md"))
-	pages = append(append(pages, decisions...), filepath.Join(root, "ARCHITECTURE.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "README.md"))
 	names := 0
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		for _, text := range span.FindAllString(readFile(t, page), -1) {
 			m := name.FindStringSubmatch(strings.Trim(text, "`"))
 			if m == nil || keys[strings.Trim(text, "`")] || notKeys[m[1]+"."+m[2]] {
@@ -48,6 +46,46 @@ func TestPagesNameRealCode(t *testing.T) {
 	}
 	if names < 50 {
 		t.Errorf("only %d names were found", names)
+	}
+}
+
+// pages returns the paths of the pages in docs and of those at the root.
+func pages(t *testing.T) []string {
+	t.Helper()
+	pages := []string{filepath.Join(root, "ARCHITECTURE.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "README.md")}
+	found := map[string]int{}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+			found[filepath.Base(filepath.Dir(path))]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, least := range map[string]int{"docs": 2, "using": 10, "running": 15, "inside": 6, "decisions": 10} {
+		if found[folder] < least {
+			t.Errorf("only %d pages are in the folder %s", found[folder], folder)
+		}
+	}
+	return pages
+}
+
+// TestLinks: what a page links to within the project is there.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s":]+)(#[^)\s]*)?\)`)
+	links := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(readFile(t, page), -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if links < 300 {
+		t.Errorf("only %d links were found", links)
 	}
 }
 
@@ -87,7 +125,7 @@ func TestPagesShowExamples(t *testing.T) {
 			code = append(code, unindented(readFile(t, file)))
 		}
 	}
-	for _, page := range []string{"testing.md", "rolling-out.md", "placement.md"} {
+	for _, page := range []string{"using/testing.md", "running/rolling-out.md", "running/placement.md"} {
 		shown := 0
 		for i, part := range strings.Split(readFile(t, filepath.Join(root, "docs", page)), "```") {
 			text, ok := strings.CutPrefix(part, "go\n")

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
-// TestRollingOut does what docs/rolling-out.md says, with real processes. Every command
+// TestRollingOut does what docs/running/rolling-out.md says, with real processes. Every command
 // prints what the page shows; what names a region may differ in numbers, addresses and the
 // width of columns.
 func TestRollingOut(t *testing.T) {
@@ -25,7 +25,7 @@ func TestRollingOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, consoles := fences(readFile(t, filepath.Join(root, "docs/rolling-out.md")))
+	_, consoles := fences(readFile(t, filepath.Join(root, "docs/running/rolling-out.md")))
 	var d *devRun
 	state := t.TempDir()
 	for _, console := range consoles {

@@ -185,7 +185,7 @@ These have defaults that suit nearly all clusters. Change one only if you have m
 
 // TestSettingsPage: the page has every key of the binaries, with its default, unit and text.
 func TestSettingsPage(t *testing.T) {
-	path := filepath.Join(root, "docs", "settings.md")
+	path := filepath.Join(root, "docs", "running", "settings.md")
 	want := settingsPage(t)
 	if os.Getenv(writeSettings) != "" {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -196,11 +196,11 @@ func TestSettingsPage(t *testing.T) {
 	have := strings.Split(readFile(t, path), "\n")
 	for i, line := range strings.Split(want, "\n") {
 		if i >= len(have) || have[i] != line {
-			t.Fatalf("docs/settings.md line %d is not what the binaries say; run make settings. Should be:\n%s", i+1, line)
+			t.Fatalf("docs/running/settings.md line %d is not what the binaries say; run make settings. Should be:\n%s", i+1, line)
 		}
 	}
 	if len(have) != len(strings.Split(want, "\n")) {
-		t.Error("docs/settings.md has more lines than the binaries say; run make settings")
+		t.Error("docs/running/settings.md has more lines than the binaries say; run make settings")
 	}
 }
 
@@ -243,7 +243,7 @@ func TestSettingsOfAkka(t *testing.T) {
 		}
 	}
 	found := 0
-	for _, m := range regexp.MustCompile("`([a-z]+(?:\\.[a-z_]+)+)` \\(([^):]*)[):]").FindAllStringSubmatch(readFile(t, filepath.Join(root, "docs", "settings-of-akka.md")), -1) {
+	for _, m := range regexp.MustCompile("`([a-z]+(?:\\.[a-z_]+)+)` \\(([^):]*)[):]").FindAllStringSubmatch(readFile(t, filepath.Join(root, "docs", "running", "settings-of-akka.md")), -1) {
 		preset, known := presets[m[1]]
 		if !known {
 			continue
@@ -256,7 +256,7 @@ func TestSettingsOfAkka(t *testing.T) {
 			}
 		}
 		if said != preset {
-			t.Errorf("docs/settings-of-akka.md says that the default of %s is %q; it is %q", m[1], said, preset)
+			t.Errorf("docs/running/settings-of-akka.md says that the default of %s is %q; it is %q", m[1], said, preset)
 		}
 	}
 	if found < 20 {

@@ -15,7 +15,7 @@ import (
 
 const certHelp = `Makes a certificate authority, and certificates for the processes of a cluster. Each
 certificate names the role of its process, so that a gateway's cannot be used as a region's
-(docs/security.md). Use it where there is no authority of your company.`
+(docs/running/security.md). Use it where there is no authority of your company.`
 
 const certNewHelp = `Makes a certificate and its private key: NAME.pem and NAME.key in --out. Existing files are
 replaced; the process reads them again by itself.

@@ -24,7 +24,7 @@ of the cluster have as discovery.url, or that of the environment variable ROOST_
   dns://resolver/name?port=25521    etcd://host:2379/path
   consul://host:8500/service        kubernetes://namespace/service
 
-docs/discovery.md has the parameters of each.
+docs/running/discovery.md has the parameters of each.
 
 --test tests the backend step by step: the URL, whether it answers, what it answers, whether
 it reports changes, and whether the peers it lists accept connections. What fails

@@ -21,7 +21,7 @@ func (a *group) quarantineCommand() *cobra.Command {
 		Long: `An entity that ends the process of one region after the other is quarantined: it
 does not run, and its commands are refused (ROOST-1019). Its reminders, its
 remembered start and sends to it wait. The other entities of its shard are served.
-See docs/repair.md.
+See docs/running/repair.md.
 
 Without an entity, it lists the entities that are quarantined, and the suspects: entities
 that ran when regions ended. Suspects run, but in a region no two of them at the same time. A

@@ -26,7 +26,7 @@ EXECUTED   what is known of the command's effects: true, it ran; false, it was d
 REPEAT     whether sending the same command again helps: yes, no, or only with its key, which
            is the idempotency key of the first attempt
 
-Answers of entities have no number. docs/errors.md has the same texts.`,
+Answers of entities have no number. docs/using/errors.md has the same texts.`,
 		Example: "  roost errors\n  roost errors 1019\n  roost errors ROOST-1102 -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -39,7 +39,7 @@ afterwards. Who has repaired the facts, and why, is kept with the facts.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL, or of the
 cluster that "roost dev" runs in --dir. A user of PostgreSQL needs the role roost_service. See
-docs/repair.md.`
+docs/running/repair.md.`
 
 func (a *group) repairFactsCommand() *cobra.Command {
 	var f journalFlags
@@ -187,7 +187,7 @@ func (c checkedFacts) lines() (lines []string) {
 	lines = []string{"The facts of the coordinators are intact."}
 	if c.Damaged {
 		lines = append([]string{"The facts of the coordinators are damaged:"}, factFindings(c.Findings)...)
-		lines = append(lines, `See what a repair would do: roost journal repair facts --dry-run (docs/repair.md).`)
+		lines = append(lines, `See what a repair would do: roost journal repair facts --dry-run (docs/running/repair.md).`)
 	}
 	for _, r := range c.Repairs {
 		lines = append(lines, fmt.Sprintf("  repaired    %s by %s: %s (%s damaged)", r.At.Format(time.RFC3339), r.By, r.Reason, phrase.Plural(r.Damaged, "thing")))

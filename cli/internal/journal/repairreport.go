@@ -80,7 +80,7 @@ func choices(e *journal.RawEntity, found []journal.Finding) []string {
 		}
 	}
 	add(fmt.Sprintf("record %s --delete", entity), "deletes the entity")
-	return append(lines, "  roost journal restore FILE\n              restores a backup of the whole journal (docs/backup.md)")
+	return append(lines, "  roost journal restore FILE\n              restores a backup of the whole journal (docs/running/backup.md)")
 }
 
 // jsonRepair describes what a repair did, or would do.

@@ -30,7 +30,7 @@ process can use the databases until it is run again.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
 or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
-the schema. See docs/backup.md.`
+the schema. See docs/running/backup.md.`
 
 // restoredJournal is the output of restore.
 type restoredJournal struct {

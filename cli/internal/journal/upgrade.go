@@ -25,7 +25,7 @@ this one may store what they cannot read. Run it as the owner of the schema, whe
 this release. There is no way back from it.
 
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. See docs/upgrading.md.`
+or of the cluster that "roost dev" runs in --dir. See docs/running/upgrading.md.`
 
 // exampleOwner is the journal's URL in the examples of commands that need the schema's owner.
 const exampleOwner = "postgres://owner@db/roost"

@@ -162,7 +162,7 @@ spec:
         - {name: journal, mountPath: /etc/roost-journal, readOnly: true}
         {{- end }}
         {{- if eq .role "region" }}
-        - {name: crash, mountPath: /var/lib/roost} # outlives a container that ends: docs/repair.md
+        - {name: crash, mountPath: /var/lib/roost} # outlives a container that ends: docs/running/repair.md
         {{- end }}
         {{- if index .root.Values.tls.secrets .role }}
         - {name: tls, mountPath: /etc/roost-tls, readOnly: true}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/spread"
-	"github.com/roost-cluster/roost/libs/journal/stores"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -22,9 +21,9 @@ type At struct {
 	URL string `key:"url" secret:"url" help:"URL of the journal, which stores the entities and the route table, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
 	// Databases are the others, such as 2=postgres://roost@db2/roost: their numbers and URLs. An entry that does not begin with a
 	// number continues with the one before, whose URL had a comma. See package spread.
-	Databases []string `key:"databases" secret:"true" help:"the databases of the journal beside that of {.url}, with their numbers, such as 2=postgres://roost@db2/roost,3=postgres://roost@db3/roost. All regions and coordinators of a cluster need all of them. See docs/databases.md"`
+	Databases []string `key:"databases" secret:"true" help:"the databases of the journal beside that of {.url}, with their numbers, such as 2=postgres://roost@db2/roost,3=postgres://roost@db3/roost. All regions and coordinators of a cluster need all of them. See docs/running/databases.md"`
 	// Types says in which database a type is put when it is first declared: its number. Others are put into the first one.
-	Types map[string]string `key:"types" help:"by entity type, the number of the database in which the type is put when a region first declares it, such as Order=2. Other types are put into the database of {.url}, which is 1. A type never changes its database. See docs/databases.md"`
+	Types map[string]string `key:"types" help:"by entity type, the number of the database in which the type is put when a region first declares it, such as Order=2. Other types are put into the database of {.url}, which is 1. A type never changes its database. See docs/running/databases.md"`
 }
 
 // others returns the databases other than the first one.
@@ -81,7 +80,7 @@ func (at *At) types(others map[int]string) (map[sharding.EntityType]int, error) 
 func (at *At) Validate() error {
 	var errs []error
 	if at.URL != "" {
-		if _, err := stores.Of(at.URL); err != nil {
+		if _, err := storeOf(at.URL); err != nil {
 			errs = append(errs, fmt.Errorf("journal.url: %w", err))
 		}
 	}
@@ -91,7 +90,7 @@ func (at *At) Validate() error {
 	}
 	errs = append(errs, err)
 	for _, n := range slices.Sorted(maps.Keys(others)) {
-		if _, err := stores.Of(others[n]); err != nil {
+		if _, err := storeOf(others[n]); err != nil {
 			errs = append(errs, fmt.Errorf("journal.databases, %d: %w", n, err))
 		}
 	}

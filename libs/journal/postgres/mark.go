@@ -113,4 +113,4 @@ func (m *marks) check(ctx context.Context, conn *pgx.Conn, opened sharding.Gener
 var errWentBack = fmt.Errorf("%w: the journal went back", journal.ErrBroken)
 
 const backAdvice = "a standby that lagged was promoted, or an older copy of the database was put in place, so acknowledged writes are lost; " +
-	"use synchronous replication, and after a recovery \"roost journal backup\" and \"roost journal restore --replace\" (docs/backup.md)"
+	"use synchronous replication, and after a recovery \"roost journal backup\" and \"roost journal restore --replace\" (docs/running/backup.md)"

@@ -110,7 +110,7 @@ func adopt(ctx context.Context, h journal.Driver, number int, generation shardin
 			return n, false, nil
 		}
 		if used && !mutant.On("spread-used") {
-			return n, false, fmt.Errorf("%w: it does not say that it is database %d, which was used before: it is empty, or was replaced; give the URL of that database, or restore a backup of all of them (docs/backup.md)", journal.ErrIdentity, number)
+			return n, false, fmt.Errorf("%w: it does not say that it is database %d, which was used before: it is empty, or was replaced; give the URL of that database, or restore a backup of all of them (docs/running/backup.md)", journal.ErrIdentity, number)
 		}
 		stored, err := h.List(ctx, journal.ListRequest{Limit: 2})
 		stored = slices.DeleteFunc(stored, func(e sharding.Entity) bool { return e == noteEntity }) // another process was faster
@@ -181,7 +181,7 @@ func (d *Driver) NotifyUpkeep(notify func(error)) {
 	}
 }
 
-// Commit implements [journal.Driver], in one transaction for each database. A [journal.Journal] gives it operations of
+// Commit implements [journal.Driver], in one transaction for each database. A Journal of package commit gives it operations of
 // one database only. If it gets operations of several, their results report the outcome in each database, unless the
 // process must stop.
 func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
@@ -304,7 +304,7 @@ func (d *Driver) place(ctx context.Context, decl journal.Declaration) error {
 		if _, err := f.Merge(decl); err != nil {
 			return none, err
 		}
-		n, err := changeNote(ctx, h, func(n Note) (Note, bool, error) { return n.Place(f.Types, decl.Types, d.types) })
+		n, err := Place(ctx, h, f.Types, decl.Types, d.types)
 		if err == nil {
 			d.note.Store(&n)
 		}

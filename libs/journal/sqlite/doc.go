@@ -34,7 +34,7 @@
 // the header of the file has a mark that only rises (user_version). A commit raises it if the last raise by its process
 // is at least a second ago. A file of its own (path + "-mark") has the highest mark that transactions have seen, and
 // the highest that the main file has without its log. The second one recognizes an older main file under a newer log. A
-// journal that is behind is refused, also after a restart. See docs/repair.md for the bound.
+// journal that is behind is refused, also after a restart. See docs/running/repair.md for the bound.
 //
 // # Layout
 //

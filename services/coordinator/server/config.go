@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -20,7 +20,7 @@ import (
 
 // Config is the configuration of a coordinator process.
 type Config struct {
-	node.Config
+	config.Config
 	member.Settings
 	// Core has the settings of the core. Some of its fields are computed, see [Config.core].
 	Core coordinator.Config
@@ -32,17 +32,17 @@ type Config struct {
 	LeaseRenew time.Duration `key:"lease.renew" range:">0" help:"time between two renewals of the lease" expert:"true"`
 	// Allocation holds the default strategy and the limits of all strategies.
 	Allocation   allocation.Config `key:"allocation"`
-	Types        map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/placement.md"`
+	Types        map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/running/placement.md"`
 	QueryTimeout time.Duration     `key:"coordinator.query_timeout" range:">0..900ms" why:"the command line waits two seconds for an answer, and the coordinator reads the journal meanwhile" help:"time that regions have to answer a question of an operator, such as what keeps failing. The answer to the operator names the regions that did not answer in time" expert:"true"`
-	ShowPayloads bool              `key:"coordinator.show_payloads" help:"whether operators may see what entities store: the payloads of events, and the state of entities, for which region.show_payloads must be set too (roost entity show --payloads, --state). See docs/operating.md"`
-	TryCommands  bool              `key:"coordinator.try_commands" help:"whether operators may send any command to an entity through the coordinator, as the form of the dashboard does. Otherwise only built-in commands, such as that of roost entity delete. These commands have no subject, so regions with auth.policy refuse them. See docs/dashboard.md"`
+	ShowPayloads bool              `key:"coordinator.show_payloads" help:"whether operators may see what entities store: the payloads of events, and the state of entities, for which region.show_payloads must be set too (roost entity show --payloads, --state). See docs/running/operating.md"`
+	TryCommands  bool              `key:"coordinator.try_commands" help:"whether operators may send any command to an entity through the coordinator, as the form of the dashboard does. Otherwise only built-in commands, such as that of roost entity delete. These commands have no subject, so regions with auth.policy refuse them. See docs/running/dashboard.md"`
 	DecisionsMiB int               `key:"coordinator.decisions_mib" unit:"MiB" range:"1..256" why:"roost shard show reads all of them" help:"the largest size of the stored decisions of the coordinators, which roost shard show shows. Beyond this size, the coordinator removes the oldest decisions from the journal" expert:"true"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	return Config{
-		Config:       node.DefaultConfig(":25521"),
+		Config:       config.Default(":25521"),
 		Settings:     member.DefaultSettings(),
 		Core:         coordinator.DefaultConfig(),
 		LeaseTTL:     2 * time.Second,
@@ -125,7 +125,7 @@ func (c *Config) strategyOf(text string) (allocation.Strategy, error) {
 		text = "strategy=" + text
 	}
 	own := c.Allocation
-	if err := node.SetWords(&own, text); err != nil {
+	if err := config.SetWords(&own, text); err != nil {
 		return nil, err
 	}
 	if own.LoadCooldown != c.Allocation.LoadCooldown || own.Weights() != c.Allocation.Weights() {

@@ -16,39 +16,14 @@ func (a admin) Quarantine(ctx context.Context, req *adminv1.QuarantineRequest) (
 	}, req.DryRun)
 }
 
-// Quarantines lists the suspects and the quarantined entities.
-func (a admin) Quarantines(ctx context.Context, req *adminv1.QuarantinesRequest) (*adminv1.QuarantinesResponse, error) {
-	out := &adminv1.QuarantinesResponse{}
-	err := a.s.lookActive(ctx, func() error {
-		for _, q := range a.s.core.Quarantine() {
-			if req.Type == "" || req.Type == string(q.Entity.Type) {
-				out.Entities = append(out.Entities, toQuarantined(&q))
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func toQuarantined(q *coordinator.QuarantineView) *adminv1.QuarantinedEntity {
-	out := &adminv1.QuarantinedEntity{
-		Type: string(q.Entity.Type), Id: string(q.Entity.ID), Index: q.Shard.Index, Region: q.Region, State: q.State.String(),
-		Command: q.Command, Cause: q.Cause, By: q.By, Reason: q.Reason, SinceUnixMs: unixMs(q.At),
-	}
-	for _, c := range q.Crashes {
-		out.Crashes = append(out.Crashes, &adminv1.Crash{Region: c.Region, AtUnixMs: unixMs(c.At)})
-	}
-	return out
-}
-
 // quarantineChanged logs that an entity is a suspect, or quarantined, or not any more.
 func (s *Server) quarantineChanged(f coordinator.QuarantineFact) {
 	args := []any{"entity.type", f.Entity.Type, "entity.id", f.Entity.ID, "by", f.By, "reason", f.Reason}
 	switch f.State {
 	case coordinator.Quarantined:
-		s.log.Error("an entity is quarantined: its commands are refused until it is released (roost entity quarantine --undo)", args...)
+		s.log.Error("an entity is quarantined", append(args, "hint", "its commands are refused until it is released: roost entity quarantine --undo")...)
 	case coordinator.Suspected:
-		s.log.Warn("an entity is suspected of ending regions: it runs, but not beside another suspect", args...)
+		s.log.Warn("an entity is suspected of crashing regions", append(args, "hint", "it runs, but not concurrently with another suspect")...)
 	default:
 		s.log.Info("an entity is not suspected any more", args...)
 	}

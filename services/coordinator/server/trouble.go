@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 const (
@@ -66,7 +67,7 @@ func (t *trouble) remedy() string {
 // takeoverRemedy returns what an operator has to do about facts that cannot be read.
 func takeoverRemedy(err error) string {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) {
-		return `"roost journal check --facts" lists what is damaged, and "roost journal repair facts --dry-run" says what a repair would do (docs/repair.md)`
+		return `"roost journal check --facts" lists what is damaged, and "roost journal repair facts --dry-run" says what a repair would do (docs/running/repair.md)`
 	}
 	return (&trouble{err: err}).remedy()
 }
@@ -98,24 +99,11 @@ func (s *Server) journalReadiness() error {
 	if err := errors.Join(s.journal.Warning(), s.journal.Failure()); err != nil {
 		return node.Warn(err)
 	}
-	if what, ago := s.rowsDeleted(); what != "" {
+	if what, ago := console.RowsDeleted(s.core); what != "" {
 		return node.Warn(fmt.Errorf("rows that this coordinator had stored were deleted from the journal, or an older state of it was restored, as it noticed %s ago: %s. It stepped down and takes over again; find out what else writes to the database of the journal",
 			ago.Round(time.Second), what))
 	}
 	return nil
-}
-
-// deletedShown bounds the time that readiness and "roost cluster doctor" report deleted rows: long enough for an operator to
-// see it after the take-over, which takes seconds.
-const deletedShown = time.Hour
-
-// rowsDeleted describes rows of the coordinators that were deleted from the journal lately; "": none.
-func (s *Server) rowsDeleted() (what string, ago time.Duration) {
-	what, at := s.core.Deleted()
-	if ago = time.Since(at); what == "" || ago > deletedShown {
-		return "", 0
-	}
-	return what, ago
 }
 
 // report logs the trouble, the first time and then now and again.
@@ -123,7 +111,7 @@ func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
 		outputs, facts, bytes := s.core.Held()
-		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
+		s.log.Error("cannot store facts", "hint", "the coordinator decides nothing until it can", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}
 }

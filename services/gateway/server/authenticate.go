@@ -5,19 +5,20 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/auth"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // openAuth opens the files that say who sends a command, and what they may do.
 func (s *Server) openAuth() (err error) {
 	bad := func(err error) {
-		s.log.Error("the old keys and rules stay in effect, because the new ones cannot be used", "error", err)
+		s.log.Error("new keys or rules are unusable, keeping old", "error", err)
 	}
 	if s.auth, err = auth.New(s.cfg.Auth, nil, bad); err != nil {
 		return err
 	}
-	if s.policy, err = auth.OpenPolicy(s.cfg.Auth.Policy, bad); err != nil {
+	if s.policy, err = security.OpenPolicy(s.cfg.Auth.Policy, bad); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	return nil

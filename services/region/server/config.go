@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/router"
@@ -22,7 +22,7 @@ import (
 
 // Config is the configuration of a region process.
 type Config struct {
-	node.Config
+	config.Config
 	member.Settings
 	// Core has the settings of the cores. Some of its fields are computed, see [Config.core].
 	Core region.Config
@@ -34,14 +34,14 @@ type Config struct {
 
 	AppVersion   string            `key:"app.version" help:"version of your entities' code, which roost cluster status shows. Empty: the version that the binary was built with or, if there is none, the version of its main module"`
 	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts. Empty: all types of the binary. With this key, regions that run the same binary can host different types"`
-	Passivation  map[string]string `key:"region.passivation" help:"by entity type, the strategy that decides which entities the region stops to free memory, such as Cart=lru limit=10000 idle=10m,Order=idle=5m. A strategy given here replaces the strategy in the code of the type. A limit in a strategy holds for this region. A change of the configuration file takes effect without a restart. See docs/memory.md"`
-	HeapShare    float64           `key:"region.heap_share" range:"0..1" help:"share (0 to 1) of the memory limit that the live heap may use. The memory limit is GOMEMLIMIT, or 90% of the container's memory limit. If the live heap is larger, the region stops entities to free memory, even if their strategies would keep them. The region never stops entities of a type with the strategy none. 0: the live heap is not limited; without a memory limit, it is not limited either. See docs/memory.md"`
-	Policy       string            `key:"auth.policy" help:"file that says which principals may send which commands to which entities, as the gateways have it. The region checks each command from a gateway again. The file is read again when it changes. Empty: the gateways alone decide. See docs/security.md"`
+	Passivation  map[string]string `key:"region.passivation" help:"by entity type, the strategy that decides which entities the region stops to free memory, such as Cart=lru limit=10000 idle=10m,Order=idle=5m. A strategy given here replaces the strategy in the code of the type. A limit in a strategy holds for this region. A change of the configuration file takes effect without a restart. See docs/using/memory.md"`
+	HeapShare    float64           `key:"region.heap_share" range:"0..1" help:"share (0 to 1) of the memory limit that the live heap may use. The memory limit is GOMEMLIMIT, or 90% of the container's memory limit. If the live heap is larger, the region stops entities to free memory, even if their strategies would keep them. The region never stops entities of a type with the strategy none. 0: the live heap is not limited; without a memory limit, it is not limited either. See docs/using/memory.md"`
+	Policy       string            `key:"auth.policy" help:"file that says which principals may send which commands to which entities, as the gateways have it. The region checks each command from a gateway again. The file is read again when it changes. Empty: the gateways alone decide. See docs/running/security.md"`
 	Labels       map[string]string `key:"region.labels" help:"labels that tell operators and placement about this region, such as disk=ssd. roost cluster status -o json shows the labels"`
 	Inbox        int               `key:"region.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the region's shard cores. Each shard core has an equal part of this limit. While the part of a core is full, the region reads no more commands for that core from its connections" expert:"true"`
-	ShowPayloads bool              `key:"region.show_payloads" help:"whether operators may see the state of entities (roost entity show --state). coordinator.show_payloads must be set too. See docs/operating.md"`
-	CrashDir     string            `key:"region.crash_dir" help:"directory of the files in which the region notes the turns that run. If the process ends without leaving, the next process of the same name reads there which entity may have ended it. The directory should outlive the process, such as an emptyDir volume in Kubernetes. Empty: roost-UID within the system's directory for temporary files. See docs/repair.md" expert:"true"`
-	LastExit     string            `key:"region.last_exit" help:"how the process before this one has ended, from a parent that waits for processes, such as roost dev or systemd (a region in a container is its own parent): exit status 3, signal: killed, exited 3 or killed KILL. A process that was killed from outside has no culprit. Empty: nobody knows. See docs/repair.md" expert:"true"`
+	ShowPayloads bool              `key:"region.show_payloads" help:"whether operators may see the state of entities (roost entity show --state). coordinator.show_payloads must be set too. See docs/running/operating.md"`
+	CrashDir     string            `key:"region.crash_dir" help:"directory of the files in which the region notes the turns that run. If the process ends without leaving, the next process of the same name reads there which entity may have ended it. The directory should outlive the process, such as an emptyDir volume in Kubernetes. Empty: roost-UID within the system's directory for temporary files. See docs/running/repair.md" expert:"true"`
+	LastExit     string            `key:"region.last_exit" help:"how the process before this one has ended, from a parent that waits for processes, such as roost dev or systemd (a region in a container is its own parent): exit status 3, signal: killed, exited 3 or killed KILL. A process that was killed from outside has no culprit. Empty: nobody knows. See docs/running/repair.md" expert:"true"`
 	StopTimeout  time.Duration     `key:"region.stop_timeout" range:">0" help:"time that the stop hook of an entity has" expert:"true"`
 	Failures     int               `key:"region.failure_log" unit:"lines/s" range:"1.." help:"the most log lines per second about failed turns, tells, loads and snapshots. The region leaves out further lines, and the next line says how many were left out" expert:"true"`
 }
@@ -60,7 +60,7 @@ func (c *Config) labels() (list []control.Label) {
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	c := Config{
-		Config:      node.DefaultConfig(":25520"),
+		Config:      config.Default(":25520"),
 		Settings:    member.DefaultSettings(),
 		Core:        region.DefaultConfig(sharding.NodeID{}, ""),
 		Routed:      router.DefaultConfig(),
@@ -85,7 +85,7 @@ func (c *Config) core() region.Config {
 	core.Turn.HeapBytes = heapBytes(c.HeapShare)
 	core.Zone, core.Labels = c.Zone, c.labels()
 	core.Sends.AgeLimit = outbox.LongestAge(c.Stored.DedupeAge)
-	core.Turn.SendAgeLimit = core.Sends.AgeLimit
+	core.Turn.KeyAge = core.Sends.AgeLimit
 	core.FitShardCores()
 	return core
 }

@@ -8,14 +8,14 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/instance"
-	"github.com/roost-cluster/roost/libs/node"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 )
 
 // keptGauges are read from the counts of the shard cores.
-func (s *Runner) keptGauges(meter *node.Instruments) error {
+func (s *Runner) keptGauges(meter *nodetelemetry.Instruments) error {
 	given := meter.Count("roost.region.states.given", "{state}", "states of volatile entities that this region has given to the next owner of their shard")
 	fetched := meter.Count("roost.region.states.fetched", "{state}", "states of volatile entities that this region has fetched from the previous owner of their shard")
 	unfetched := meter.Count("roost.region.states.unfetched", "{state}", "states of volatile entities that this region has dropped, because the next owner did not fetch them in time")
@@ -90,7 +90,7 @@ type lostState struct {
 func (s *shared) stateLost(of sharding.Entity, why string, err error) {
 	s.telemetry.statesLost.Add(s.ctx, 1, lostBecause(of.Type, why))
 	if _, logged := s.lostLogged.LoadOrStore(lostState{of.Type, why}, true); !logged {
-		s.log.Warn("the state of an entity does not move with its shard: the entity begins empty; more of this type and reason are only counted",
+		s.log.Warn("entity state does not move with its shard", "hint", "the entity starts empty; more of this type and reason are only counted",
 			"entity.type", of.Type, "entity.id", of.ID, "reason", why, "error", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 func TestSendAgeLimit(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Stored.DedupeAge = 50 * time.Hour
-	if core := cfg.core(); core.Sends.AgeLimit != 49*time.Hour || core.Turn.SendAgeLimit != 49*time.Hour {
-		t.Errorf("sends may have %s, turns may send with %s", core.Sends.AgeLimit, core.Turn.SendAgeLimit)
+	if core := cfg.core(); core.Sends.AgeLimit != 49*time.Hour || core.Turn.KeyAge != 49*time.Hour {
+		t.Errorf("sends may have %s, turns may send with %s", core.Sends.AgeLimit, core.Turn.KeyAge)
 	}
 }
 

@@ -2,21 +2,19 @@ package server
 
 import (
 	"github.com/roost-cluster/roost/libs/wakeup"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readWakes reads a page of wake-ups, as a load reads an entity.
 func (s *shardLoop) readWakes(o wakeup.Read) {
 	s.queue(job{Work: work{do: func() {
-		page, err := s.journal.Wakes(s.ctx, reads.Wakes(o))
+		page, err := s.journal.Wakes(s.ctx, o.WakesRequest)
 		if err != nil {
-			what := "reminders cannot be read; they fire later"
+			what := "cannot read reminders, firing them later"
 			if o.Remembered {
-				what = "it cannot be read which entities are remembered; they are started later"
+				what = "cannot read remembered entities, starting them later"
 			}
 			s.log.Warn(what, "error", err)
 		}
-		s.put(item{in: region.WakesRead{Page: reads.WakesPage(o, page, err)}})
+		s.put(item{in: wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: err}})
 	}}})
 }

@@ -28,7 +28,7 @@ func TestWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"testdata/p.md", "tools/cmd/words/p.md", "docs/errors.md", "deleted.md"} {
+	for _, name := range []string{"testdata/p.md", "tools/cmd/words/p.md", "docs/using/errors.md", "deleted.md"} {
 		write(name, "Nobody.\n")
 	}
 	write("list.txt", head+"(is|are) how many\t-\tis the number of\t-\t-\t-\t-\nis no\tthere is no\tis not a\t-\t-\t-\t-\nnobody\t-\tno caller\t-\t-\t-\t-\n")

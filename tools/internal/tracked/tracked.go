@@ -11,7 +11,7 @@ import (
 )
 
 // GeneratedPages are written from code, where their words are counted.
-var GeneratedPages = []string{"docs/settings.md", "docs/errors.md", "docs/invariants.md"}
+var GeneratedPages = []string{"docs/running/settings.md", "docs/using/errors.md", "docs/inside/invariants.md"}
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 

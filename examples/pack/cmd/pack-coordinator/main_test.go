@@ -13,7 +13,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/adminclient"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // counters is how many entities there are: about as many shards.
