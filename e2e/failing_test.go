@@ -30,8 +30,6 @@ type opened struct{}
 // stuck says that the shop called broken cannot be started.
 var stuck atomic.Bool
 
-func (*shop) Apply(any) {}
-
 func (*shop) OnStart(ctx *entity.Ctx) error {
 	if ctx.ID() == "broken" && stuck.Load() {
 		return errors.New("the door is stuck")
@@ -40,8 +38,8 @@ func (*shop) OnStart(ctx *entity.Ctx) error {
 }
 
 var (
-	shopClean = entity.Command[string, int]("Shop", "Clean").Stored()
-	shopTake  = entity.Command[string, int]("Shop", "Take").Stored()
+	shopClean = entity.Command[string, int]("Shop", "Clean", entity.Stored())
+	shopTake  = entity.Command[string, int]("Shop", "Take", entity.Stored())
 )
 
 func shops() entity.Definition {
@@ -51,10 +49,12 @@ func shops() entity.Definition {
 			shopTake.Send(ctx, "closed", "a")
 			shopTake.Send(ctx, "closed", "b")
 			shopTake.Send(ctx, "picky", "c")
-			return 0, ctx.Persist(opened{})
+			ctx.Persist(opened{})
+			return 0, nil
 		}),
 		entity.On(entity.Command[string, int]("Shop", "Break"), func(_ *shop, ctx *entity.Ctx, _ string) (int, error) {
-			return 0, ctx.Persist(opened{})
+			ctx.Persist(opened{})
+			return 0, nil
 		}),
 		entity.On(shopClean, func(*shop, *entity.Ctx, string) (int, error) {
 			return 0, errors.New("no water")
@@ -65,7 +65,9 @@ func shops() entity.Definition {
 			}
 			return 0, errors.New("closed")
 		}),
-	).Events(opened{}).Shards(4).Remember()
+		entity.Event("opened", func(*shop, opened) {}),
+		entity.With[shop](entity.Shards(4), entity.Remember()),
+	)
 }
 
 // serve runs a service in this process until stop is called.

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 type cart struct{}
-
-func (*cart) Apply(any) {}
 
 type (
 	itemAdded     struct{ SKU string }
@@ -22,26 +21,22 @@ type (
 	}
 )
 
-// carts is the type with its events as a region registers it.
-func carts(t *testing.T, events ...any) sharding.TypeDesc {
+// carts is the type with its event as a region registers it.
+func carts(t *testing.T, event entity.Declaration[cart]) sharding.TypeDesc {
 	t.Helper()
 	noop := entity.Command[int, int]("Cart", "Noop")
-	d, err := entity.Describe(entity.Define("Cart", func(string) *cart { return &cart{} },
-		entity.On(noop, func(*cart, *entity.Ctx, int) (int, error) { return 0, nil })).Events(events...).Shards(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.Desc
+	return instance.Describe(entity.Define("Cart", func(string) *cart { return &cart{} },
+		entity.On(noop, func(*cart, *entity.Ctx, int) (int, error) { return 0, nil }), event, entity.With[cart](entity.Shards(1)))).Desc
 }
 
 // TestFormsInARollout: where a shard goes when its region leaves, and the only other one
 // runs another version of the entity type.
 func TestFormsInARollout(t *testing.T) {
 	step := entity.From(1, func(old itemAdded) itemAddedMore { return itemAddedMore{SKU: old.SKU} })
-	v1 := carts(t, entity.Event[itemAdded]("item-added"))
-	unversioned := carts(t, entity.Event[itemAddedMore]("item-added"))
-	v2 := carts(t, entity.Event[itemAddedMore]("item-added").V(2, step))
-	readable := carts(t, entity.Event[itemAddedMore]("item-added").V(2, step).ReadableBy(1))
+	v1 := carts(t, entity.Event("item-added", func(*cart, itemAdded) {}))
+	unversioned := carts(t, entity.Event("item-added", func(*cart, itemAddedMore) {}))
+	v2 := carts(t, entity.Event("item-added", func(*cart, itemAddedMore) {}, entity.V(2, step)))
+	readable := carts(t, entity.Event("item-added", func(*cart, itemAddedMore) {}, entity.V(2, step), entity.ReadableBy(1)))
 	for name, c := range map[string]struct {
 		from, to sharding.TypeDesc
 		wrote    bool

@@ -5,8 +5,6 @@ go 1.26.0
 require (
 	github.com/google/uuid v1.6.0
 	github.com/roost-cluster/roost/libs v0.0.0
-	github.com/roost-cluster/roost/proto v0.0.0
-	github.com/twitchtv/twirp v8.1.3+incompatible
 	google.golang.org/protobuf v1.36.12
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 // ErrUnknown is wrapped by errors about a name that no process has.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/test/testbin"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // waitLimit bounds waiting for what must happen. It does not judge speed.

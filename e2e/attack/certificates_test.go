@@ -216,9 +216,7 @@ func impersonation(t *testing.T, r *rig) {
 
 // rotation: all certificates and their authority are replaced under load, without a restart and without an error.
 func rotation(t *testing.T, r *rig) {
-	config := client.DefaultConfig(r.gateway(1))
-	config.HTTP, config.Timeout = r.client, 30*time.Second
-	via, err := client.New(config)
+	via, err := client.New([]string{r.gateway(1)}, client.HTTP(r.client), client.Timeout(30*time.Second))
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var answered, failed atomic.Int64
@@ -227,7 +225,7 @@ func rotation(t *testing.T, r *rig) {
 		load.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				_, err := via.Call(t.Context(), entity.Call{
-					Entity: sharding.Entity{Type: "Counter", ID: sharding.EntityID(fmt.Sprintf("rotation-%d", worker))}, Command: "Add",
+					Type: "Counter", ID: fmt.Sprintf("rotation-%d", worker), Command: "Add",
 					Key: fmt.Sprintf("%d-%d", worker, n), Payload: []byte(`{"delta":1}`),
 				})
 				if err != nil {

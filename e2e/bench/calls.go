@@ -98,11 +98,11 @@ func (r *run) callsHere(l *local, callers int) error {
 		}}, row("the router alone", report.Target{})},
 		l.asks(fmt.Sprint("ask-volatile-", callers), callers, ids, row("volatile", volatile), look),
 		l.asks(fmt.Sprint("ask-read-", callers), callers, accounts, row("durable, read through the fence", report.Target{}), func(ctx *entity.Ctx, id string) error {
-			_, err := entities.BalanceOf.Ask(ctx, ctx.Cluster(), id, in)
+			_, err := entities.BalanceOf.Ask(ctx, id, in)
 			return err
 		}),
 		l.asks(fmt.Sprint("ask-write-", callers), callers, accounts[:len(accounts)/2], row("durable, write", report.Target{}), func(ctx *entity.Ctx, id string) error {
-			_, err := entities.DepositTo.Ask(ctx, ctx.Cluster(), id, in)
+			_, err := entities.DepositTo.Ask(ctx, id, in)
 			return err
 		}),
 	)
@@ -172,7 +172,7 @@ func numbered(prefix string, n int) []string {
 
 // look asks a volatile entity.
 func look(ctx *entity.Ctx, id string) error {
-	_, err := entities.LookAt.Ask(ctx, ctx.Cluster(), id, question())
+	_, err := entities.LookAt.Ask(ctx, id, question())
 	return err
 }
 
@@ -180,8 +180,10 @@ func look(ctx *entity.Ctx, id string) error {
 func (l *local) callers() entity.Definition {
 	type caller struct{}
 	run := func(_ *caller, ctx *entity.Ctx, n int) (int, error) { return 0, l.inTurn[n](ctx) }
-	return entity.DefineVolatile(callerType, func(string) *caller { return &caller{} },
-		entity.On(entity.Command[int, int](callerType, callerRun), run)).Shards(entities.Shards).PassivateAfter(0)
+	return entity.Define(callerType, func(string) *caller { return &caller{} },
+		entity.On(entity.Command[int, int](callerType, callerRun), run),
+		entity.With[caller](entity.Volatile(), entity.Shards(entities.Shards), entity.PassivateAfter(0)),
+	)
 }
 
 // asks is the subject that so many entities ask others, each in one turn.

@@ -11,12 +11,12 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 const (
@@ -182,7 +182,7 @@ func (r *run) replay() error {
 			if err != nil {
 				return measure.Sample{}, err
 			}
-			inst, err := entity.NewInstance(definition, account.ID)
+			inst, err := instance.New(definition, account.ID)
 			if err != nil {
 				return measure.Sample{}, err
 			}
@@ -203,7 +203,7 @@ func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 	if _, err := b.Commit(r.ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}); err != nil {
 		return err
 	}
-	inst, err := entity.NewInstance(entities.Types(entities.Shards)[1], account.ID)
+	inst, err := instance.New(entities.Types(entities.Shards)[1], account.ID)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (r *run) largeFailover() error {
 	if err := fill(ctx, find(c, active).Service, shards, func() (int, error) { return servedShards(ctx, find(c, active)) }); err != nil {
 		return err
 	}
-	gateway, err := client.New(client.DefaultConfig(c.Gateways()...))
+	gateway, err := client.New(c.Gateways())
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (r *run) failover(c *cluster.Cluster, victim string, gateway *client.Client
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := ask.Ask(ctx, gateway, id, entities.Question{Data: "a"})
+		_, err := ask.Call(ctx, gateway, id, entities.Question{Data: "a"})
 		commanded = time.Since(began)
 		done <- err
 	}()

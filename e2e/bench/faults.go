@@ -15,9 +15,9 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -64,7 +64,7 @@ func (r *run) startFaultRun(dir string, change func(*cluster.Options)) (*faultRu
 		return nil, err
 	}
 	f := &faultRun{run: r, cluster: c, admin: adminclient.New(c.Admin()...), journal: filepath.Join(o.Dir, "journal.db")}
-	if f.client, err = client.New(client.DefaultConfig(c.Gateways()...)); err != nil {
+	if f.client, err = client.New(c.Gateways()); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (f *faultRun) load(length time.Duration, inject func() (began time.Time, er
 		go func() {
 			ctx, cancel := context.WithTimeout(f.ctx, deadline)
 			defer cancel()
-			_, err := deposit.Ask(ctx, f.client, id, question)
+			_, err := deposit.Call(ctx, f.client, id, question)
 			a.end, a.failed = time.Now(), err != nil
 			f.mu.Lock()
 			f.commands = append(f.commands, a)

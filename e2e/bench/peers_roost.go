@@ -295,7 +295,7 @@ func (p *replicatedPeer) Ask(_, n int) error {
 }
 
 func (p *replicatedPeer) Call(ctx context.Context, n int) error {
-	_, err := p.ask.Ask(ctx, p.client, peerName(n), entities.Question{Data: "a"})
+	_, err := p.ask.Call(ctx, p.client, peerName(n), entities.Question{Data: "a"})
 	return err
 }
 

@@ -166,7 +166,7 @@ func (r *run) soak() error {
 		defer close(ended)
 		_, _ = measure.Open(r.Sizes.FaultRate, 1<<20, 0, length, func(n int, done func(error)) { // failures are counted
 			go func() {
-				if _, err := deposit.Ask(f.ctx, f.client, "account-"+strconv.Itoa(n%f.Sizes.Entities), entities.Question{Data: "a"}); err != nil {
+				if _, err := deposit.Call(f.ctx, f.client, "account-"+strconv.Itoa(n%f.Sizes.Entities), entities.Question{Data: "a"}); err != nil {
 					failed.Add(1)
 				}
 				asked.Add(1)

@@ -82,7 +82,7 @@ func (f *faultRun) firstCommands(ids []string) (took []time.Duration, lost float
 			ctx, cancel := context.WithTimeout(f.ctx, deadline)
 			defer cancel()
 			began := time.Now()
-			_, err := ask.Ask(ctx, f.client, id, entities.Question{Data: "a"})
+			_, err := ask.Call(ctx, f.client, id, entities.Question{Data: "a"})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

@@ -12,13 +12,13 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-var getList = entity.Command[struct{}, history.Reply]("List", "Get").ReadOnly()
+var getList = entity.Command[struct{}, history.Reply]("List", "Get", entity.ReadOnly())
 
 // calling is a list that is called without a pause, and its longest recent calls.
 type calling struct {
@@ -30,7 +30,7 @@ type calling struct {
 func (c *calling) call(ctx context.Context, via entity.Caller, id string) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		_, err := getList.Ask(ctx, via, id, struct{}{})
+		_, err := getList.Call(ctx, via, id, struct{}{})
 		c.mu.Lock()
 		if ctx.Err() == nil {
 			c.worst = max(c.worst, time.Since(began))
@@ -65,7 +65,7 @@ func playAdopt(t *testing.T, store string, lists, kills int) {
 	o := launcher.Options{Coordinators: 2, Regions: 3, Gateways: 1, Dir: r.dir, Args: map[string][]string{}, StartTimeout: waitLimit, RegionBinary: filepath.Join(binaries(t), version1)}
 	r.setUpJournal(&o)
 	c := start(t, o)
-	via, err := client.Dial(c.Gateways()...)
+	via, err := client.New(c.Gateways())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func playAdopt(t *testing.T, store string, lists, kills int) {
 	callings := make([]calling, lists)
 	for i := range callings {
 		id := fmt.Sprint("l", i)
-		if _, err := getList.Ask(ctx, via, id, struct{}{}); err != nil {
+		if _, err := getList.Call(ctx, via, id, struct{}{}); err != nil {
 			t.Fatal(err)
 		}
 		group.Go(func() { callings[i].call(ctx, via, id) })

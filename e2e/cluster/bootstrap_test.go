@@ -13,7 +13,7 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 // TestBootstrapByFile: coordinators and regions that are given nothing but a file, which is

@@ -22,11 +22,11 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 	"github.com/roost-cluster/roost/libs/test/testbin"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // TestExplain injects what may keep a command from being executed, and has the processes explain it. Each must name

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // TestHistories: under every fault, the histories of the clients are correct.

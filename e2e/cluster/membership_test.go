@@ -12,7 +12,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 // membership is a scenario of faults in an idle cluster of seven members: three coordinators

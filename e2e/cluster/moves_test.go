@@ -12,9 +12,8 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -73,7 +72,7 @@ func (v *visitors) visit(ctx context.Context, id string, last int64) int64 {
 	doubt := int64(0)
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, waitLimit/2)
-		n, err := hit.Ask(call, v.via, id, struct{}{}, entity.NoKey())
+		n, err := hit.Call(call, v.via, id, struct{}{}, entity.NoKey())
 		cancel()
 		v.mu.Lock()
 		v.calls++
@@ -85,7 +84,7 @@ func (v *visitors) visit(ctx context.Context, id string, last int64) int64 {
 			return n
 		}
 		var e *entity.Error
-		if !errors.As(err, &e) || e.Outcome != sharding.Rejected {
+		if !errors.As(err, &e) || e.Outcome != entity.NotApplied {
 			doubt++
 		}
 	}
@@ -99,7 +98,7 @@ func playMoves(t *testing.T, entities, moves int) (void string) {
 		Coordinators: 2, Regions: 3, Gateways: 1, Dir: dir,
 		RegionBinary: filepath.Join(binaries(t), version1), StartTimeout: waitLimit,
 	})
-	via, err := client.Dial(c.Gateways()...)
+	via, err := client.New(c.Gateways())
 	if err != nil {
 		t.Fatal(err)
 	}

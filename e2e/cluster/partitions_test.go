@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // partition cuts the network for a while. Processes that are cut off may be declared down,

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/test/testbin"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -308,7 +308,7 @@ func ofTwoKinds(r *run, o *launcher.Options) {
 // The commands of the type that the added regions host.
 var (
 	counterAdd = entity.Command[counterDelta, counterValue]("Counter", "Add")
-	counterGet = entity.Command[struct{}, counterValue]("Counter", "Get").ReadOnly()
+	counterGet = entity.Command[struct{}, counterValue]("Counter", "Get", entity.ReadOnly())
 )
 
 type counterDelta struct {
@@ -328,7 +328,7 @@ func divideTypes(r *run) {
 		_, err := r.cluster.AddRegion(r.Context())
 		r.must(err)
 	}
-	via, err := client.Dial(r.cluster.Gateways()...)
+	via, err := client.New(r.cluster.Gateways())
 	r.must(err)
 	const counters = 20
 	each := func(call func(ctx context.Context, id string) error) (failed int) {
@@ -348,7 +348,7 @@ func divideTypes(r *run) {
 	}
 	add := func(round string) (failed int) {
 		return each(func(ctx context.Context, id string) error {
-			_, err := counterAdd.Ask(ctx, via, id, counterDelta{1}, entity.Key(round))
+			_, err := counterAdd.Call(ctx, via, id, counterDelta{1}, entity.Key(round))
 			return err
 		})
 	}
@@ -383,7 +383,7 @@ func divideTypes(r *run) {
 		return nil
 	})
 	if n := each(func(ctx context.Context, id string) error {
-		got, err := counterGet.Ask(ctx, via, id, struct{}{})
+		got, err := counterGet.Call(ctx, via, id, struct{}{})
 		if err == nil && got.Value != 2 {
 			r.Errorf("counter %s is %d, want 2", id, got.Value)
 		}
@@ -402,7 +402,7 @@ func colocate(r *run) {
 		_, err := r.cluster.AddRegion(r.Context())
 		r.must(err)
 	}
-	via, err := client.Dial(r.cluster.Gateways()...)
+	via, err := client.New(r.cluster.Gateways())
 	r.must(err)
 	change := entity.Command[struct{}, struct {
 		N int `json:"n"`
@@ -414,7 +414,7 @@ func colocate(r *run) {
 			for o := range orders {
 				id := fmt.Sprintf("customer-%d/order-%d", c, o)
 				eventually(r.T, waitLimit, func() error { // at first there is no such type
-					got, err := change.Ask(r.Context(), via, id, struct{}{}, entity.Key(fmt.Sprint(times)))
+					got, err := change.Call(r.Context(), via, id, struct{}{}, entity.Key(fmt.Sprint(times)))
 					if err == nil && got.N != times {
 						r.Errorf("order %s was changed %d times, want %d", id, got.N, times)
 					}

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // mostCrashes is how many regions a bomb may end: two crashes count, and the first may be over before any

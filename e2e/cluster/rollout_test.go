@@ -14,7 +14,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 // The regions of a rollout, and the shards of both types that they host.

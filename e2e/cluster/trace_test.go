@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -134,15 +133,13 @@ func TestOneTraceThroughAllProcesses(t *testing.T) {
 
 	// The Go client continues with the trace of its caller.
 	const byClient, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-	cfg := client.DefaultConfig(c.Gateways()...)
-	cfg.Trace = func(context.Context) string { return "00-" + byClient + "-" + span + "-01" }
-	caller, err := client.New(cfg)
+	caller, err := client.New(c.Gateways(), client.Trace(func(context.Context) string { return "00-" + byClient + "-" + span + "-01" }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := caller.Call(ctx, entity.Call{Entity: sharding.Entity{Type: "Counter", ID: "c2"}, Command: "Add", Payload: []byte(`{"delta":5}`)}); err != nil {
+	if _, err := caller.Call(ctx, entity.Call{Type: "Counter", ID: "c2", Command: "Add", Payload: []byte(`{"delta":5}`)}); err != nil {
 		t.Fatal(err)
 	}
 	wantTrace(t, col, byClient, span)

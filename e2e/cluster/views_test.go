@@ -11,8 +11,8 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // views has what each member itself reports about the membership.

@@ -22,8 +22,8 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/test/testbin"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 const (

@@ -103,7 +103,7 @@ func (b *browser) entity(admin string) {
 	b.Helper()
 	b.visit(admin + "/ui/#/entity/Counter/" + url.PathEscape(hostile))
 	b.says("Counter/" + hostile)
-	b.says("Added")
+	b.says("added")
 	b.await("the commands of the form", `document.querySelector("select[name=command]")?.options.length === 2`)
 	for i, shown := range []string{`document.querySelector("td pre")?.innerText.includes("Delta")`, `document.body.innerText.includes("State after record")`} {
 		eval[bool](b, fmt.Sprintf(`(document.querySelectorAll("label.check input")[%d].click(), true)`, i))

@@ -43,10 +43,10 @@ var (
 	Transfer = entity.Command[Order, Status]("Account", "Transfer")
 	Close    = entity.Command[Closing, Status]("Account", "Close")
 	Resolve  = entity.Command[Resolution, Status]("Account", "Resolve")
-	Show     = entity.Command[Nothing, Status]("Account", "Show").ReadOnly()
+	Show     = entity.Command[Nothing, Status]("Account", "Show", entity.ReadOnly())
 
 	// Credit is the command that the source of a transfer sends to its target, and settle takes the answer.
-	Credit = entity.Command[Incoming, Nothing]("Account", "Credit").Stored()
+	Credit = entity.Command[Incoming, Nothing]("Account", "Credit", entity.Stored())
 	settle = entity.Command[entity.Answer[Nothing], Nothing]("Account", "Settle")
 )
 
@@ -61,17 +61,27 @@ var Accounts = entity.Define("Account", func(string) *Account { return &Account{
 	entity.On(Show, (*Account).Show),
 	entity.On(Credit, (*Account).Credit),
 	entity.On(settle, (*Account).Settle),
-).Events(
-	entity.Event[Opened]("opened"),
-	entity.Event[Deposited]("deposited"),
-	entity.Event[Withdrawn]("withdrawn"),
-	entity.Event[Debited]("debited"),
-	entity.Event[Credited]("credited"),
-	entity.Event[Settled]("settled"),
-	entity.Event[Refunded]("refunded"),
-	entity.Event[Doubted]("doubted"),
-	entity.Event[Closed]("closed"),
-).SnapshotEvery(snapshotEvery)
+	entity.Event("opened", func(a *Account, e Opened) { a.IsOpen, a.Limit = true, e.Limit }),
+	entity.Event("deposited", func(a *Account, e Deposited) { a.Balance += e.Amount }),
+	entity.Event("withdrawn", func(a *Account, e Withdrawn) { a.Balance -= e.Amount }),
+	entity.Event("debited", func(a *Account, e Debited) {
+		a.Balance -= e.Amount
+		a.Out = append(a.Out, e)
+	}),
+	entity.Event("credited", func(a *Account, e Credited) { a.Balance += e.Amount }),
+	entity.Event("settled", func(a *Account, e Settled) { a.end(e.ID) }),
+	entity.Event("refunded", func(a *Account, e Refunded) {
+		a.end(e.ID)
+		a.Balance += e.Amount
+		a.IsClosing = false // if it was the remaining balance, another account has to get it
+	}),
+	entity.Event("doubted", func(a *Account, e Doubted) {
+		a.Doubtful = append(a.Doubtful, a.end(e.ID))
+		a.IsClosing = false
+	}),
+	entity.Event("closed", func(a *Account, _ Closed) { a.IsClosing = true }),
+	entity.With[Account](entity.SnapshotEvery(snapshotEvery)),
+)
 
 // Terms is the input of Open.
 type Terms struct {
@@ -172,34 +182,6 @@ type Doubted struct{ ID string }
 // Closed records that an account takes no more commands and has sent away its remaining balance.
 type Closed struct{}
 
-// Apply changes the state. Nothing else does.
-func (a *Account) Apply(event any) {
-	switch e := event.(type) {
-	case Opened:
-		a.IsOpen, a.Limit = true, e.Limit
-	case Deposited:
-		a.Balance += e.Amount
-	case Withdrawn:
-		a.Balance -= e.Amount
-	case Debited:
-		a.Balance -= e.Amount
-		a.Out = append(a.Out, e)
-	case Credited:
-		a.Balance += e.Amount
-	case Settled:
-		a.end(e.ID)
-	case Refunded:
-		a.end(e.ID)
-		a.Balance += e.Amount
-		a.IsClosing = false // if it was the remaining balance, another account has to get it
-	case Doubted:
-		a.Doubtful = append(a.Doubtful, a.end(e.ID))
-		a.IsClosing = false
-	case Closed:
-		a.IsClosing = true
-	}
-}
-
 // find returns a transfer without a known end: it is on the way, or in doubt; an operator may have sent it
 // again then.
 func (a *Account) find(id string) (d Debited, unused bool) {
@@ -268,8 +250,8 @@ func (a *Account) Open(ctx *entity.Ctx, in Terms) (Status, error) {
 	if in.Limit < 0 || in.Limit > Most {
 		return Status{}, entity.Errorf(entity.InvalidArgument, "the limit is %d cents; it must be from 0 to %d", in.Limit, int64(Most))
 	}
-	err := ctx.Persist(Opened{Limit: cmp.Or(in.Limit, Most)})
-	return a.status(), err
+	ctx.Persist(Opened{Limit: cmp.Or(in.Limit, Most)})
+	return a.status(), nil
 }
 
 // Deposit adds money from outside.
@@ -277,8 +259,8 @@ func (a *Account) Deposit(ctx *entity.Ctx, in Money) (Status, error) {
 	if err := a.mayTake(in.Amount); err != nil {
 		return Status{}, err
 	}
-	err := ctx.Persist(Deposited(in))
-	return a.status(), err
+	ctx.Persist(Deposited(in))
+	return a.status(), nil
 }
 
 // Withdraw pays money out.
@@ -286,8 +268,8 @@ func (a *Account) Withdraw(ctx *entity.Ctx, in Money) (Status, error) {
 	if err := a.mayGive(in.Amount); err != nil {
 		return Status{}, err
 	}
-	err := ctx.Persist(Withdrawn(in))
-	return a.status(), err
+	ctx.Persist(Withdrawn(in))
+	return a.status(), nil
 }
 
 // Transfer sends money to another account. Debit and credit become durable together: the credit
@@ -310,7 +292,8 @@ func (a *Account) send(ctx *entity.Ctx, d Debited) error {
 		return entity.Errorf(entity.FailedPrecondition, "another transfer of the account, %q, has not been answered yet", d.ID)
 	}
 	Credit.Send(ctx, d.To, Incoming{ID: d.ID, From: ctx.ID(), Amount: d.Amount}, entity.ReplyTo(settle))
-	return ctx.Persist(d)
+	ctx.Persist(d)
+	return nil
 }
 
 // Credit takes money from another account, or refuses it.
@@ -318,7 +301,8 @@ func (a *Account) Credit(ctx *entity.Ctx, in Incoming) (Nothing, error) {
 	if err := a.mayTake(in.Amount); err != nil {
 		return Nothing{}, err
 	}
-	return Nothing{}, ctx.Persist(Credited(in))
+	ctx.Persist(Credited(in))
+	return Nothing{}, nil
 }
 
 // Settle takes the answer of a target. The sent input identifies the transfer. The oldest one would be
@@ -335,22 +319,22 @@ func (a *Account) Settle(ctx *entity.Ctx, answer entity.Answer[Nothing]) (Nothin
 	}
 	switch {
 	case answer.Err == nil:
-		return Nothing{}, a.settled(ctx, d)
-	case answer.Err.Outcome == entity.OutcomeUnknown:
-		return Nothing{}, ctx.Persist(Doubted{ID: d.ID})
+		a.settled(ctx, d)
+	case answer.Err.Outcome == entity.Unknown:
+		ctx.Persist(Doubted{ID: d.ID})
 	default: // refused by the target, or not applied for another reason
-		return Nothing{}, ctx.Persist(Refunded{ID: d.ID, Amount: d.Amount, Reason: answer.Err.Message})
+		ctx.Persist(Refunded{ID: d.ID, Amount: d.Amount, Reason: answer.Err.Message})
 	}
+	return Nothing{}, nil
 }
 
 // settled notes that the target has taken a transfer. If it was what was left, the account ends.
-func (a *Account) settled(ctx *entity.Ctx, d Debited) error {
+func (a *Account) settled(ctx *entity.Ctx, d Debited) {
 	closing := a.IsClosing
-	err := ctx.Persist(Settled{ID: d.ID})
-	if err == nil && closing {
+	ctx.Persist(Settled{ID: d.ID})
+	if closing {
 		ctx.Delete()
 	}
-	return err
 }
 
 // Resolve ends a transfer whose result will not reach the account any more, as the caller has seen it at
@@ -360,16 +344,15 @@ func (a *Account) settled(ctx *entity.Ctx, d Debited) error {
 // (roost entity sends).
 func (a *Account) Resolve(ctx *entity.Ctx, in Resolution) (Status, error) {
 	d, unused := a.find(in.ID)
-	var err error
 	switch {
 	case unused:
 		return Status{}, entity.Errorf(entity.NotFound, "no transfer of the account, %q, is without an end", in.ID)
 	case in.Credited:
-		err = a.settled(ctx, d)
+		a.settled(ctx, d)
 	default:
-		err = ctx.Persist(Refunded{ID: d.ID, Amount: d.Amount, Reason: "resolved: the target has not taken it"})
+		ctx.Persist(Refunded{ID: d.ID, Amount: d.Amount, Reason: "resolved: the target has not taken it"})
 	}
-	return a.status(), err
+	return a.status(), nil
 }
 
 // Close ends the account. It sends the remaining balance to another one; when that has taken it, the
@@ -393,8 +376,8 @@ func (a *Account) Close(ctx *entity.Ctx, in Closing) (Status, error) {
 	if err := a.send(ctx, Debited{ID: in.ID, To: in.To, Amount: a.Balance}); err != nil {
 		return Status{}, err
 	}
-	err := ctx.Persist(Closed{})
-	return a.status(), err
+	ctx.Persist(Closed{})
+	return a.status(), nil
 }
 
 // Show returns the balance and what is on the way.

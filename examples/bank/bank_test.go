@@ -15,20 +15,20 @@ import (
 // rich opens an account with money in it.
 func rich(t *testing.T, k *entitytest.Kit, id string, amount, limit int64) {
 	t.Helper()
-	if _, err := bank.Open.Ask(t.Context(), k, id, bank.Terms{Limit: limit}); err != nil {
+	if _, err := bank.Open.Call(t.Context(), k, id, bank.Terms{Limit: limit}); err != nil {
 		t.Fatal(err)
 	}
 	if amount == 0 {
 		return
 	}
-	if _, err := bank.Deposit.Ask(t.Context(), k, id, bank.Money{Amount: amount}); err != nil {
+	if _, err := bank.Deposit.Call(t.Context(), k, id, bank.Money{Amount: amount}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func want(t *testing.T, k *entitytest.Kit, id string, want bank.Status) {
 	t.Helper()
-	if got, err := bank.Show.Ask(t.Context(), k, id, bank.Nothing{}); err != nil || got != want {
+	if got, err := bank.Show.Call(t.Context(), k, id, bank.Nothing{}); err != nil || got != want {
 		t.Errorf("%s: %+v, %v; want %+v", id, got, err, want)
 	}
 }
@@ -39,13 +39,13 @@ func TestAccount(t *testing.T) {
 		do   func() error
 		code entity.Code
 	}{
-		"deposit into nothing":  {func() error { _, err := bank.Deposit.Ask(t.Context(), k, "x", bank.Money{Amount: 1}); return err }, entity.FailedPrecondition},
-		"withdraw from nothing": {func() error { _, err := bank.Withdraw.Ask(t.Context(), k, "x", bank.Money{Amount: 1}); return err }, entity.FailedPrecondition},
+		"deposit into nothing":  {func() error { _, err := bank.Deposit.Call(t.Context(), k, "x", bank.Money{Amount: 1}); return err }, entity.FailedPrecondition},
+		"withdraw from nothing": {func() error { _, err := bank.Withdraw.Call(t.Context(), k, "x", bank.Money{Amount: 1}); return err }, entity.FailedPrecondition},
 		"close nothing": {func() error {
-			_, err := bank.Close.Ask(t.Context(), k, "x", bank.Closing{ID: "c", To: "bob"})
+			_, err := bank.Close.Call(t.Context(), k, "x", bank.Closing{ID: "c", To: "bob"})
 			return err
 		}, entity.FailedPrecondition},
-		"open with a wrong limit": {func() error { _, err := bank.Open.Ask(t.Context(), k, "x", bank.Terms{Limit: -1}); return err }, entity.InvalidArgument},
+		"open with a wrong limit": {func() error { _, err := bank.Open.Call(t.Context(), k, "x", bank.Terms{Limit: -1}); return err }, entity.InvalidArgument},
 	} { // order-free
 		if err := c.do(); entity.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)
@@ -57,23 +57,23 @@ func TestAccount(t *testing.T) {
 		do   func() error
 		code entity.Code
 	}{
-		{"open again", func() error { _, err := bank.Open.Ask(t.Context(), k, "alice", bank.Terms{}); return err }, entity.FailedPrecondition},
-		{"deposit nothing", func() error { _, err := bank.Deposit.Ask(t.Context(), k, "alice", bank.Money{}); return err }, entity.InvalidArgument},
-		{"deposit too much", func() error { _, err := bank.Deposit.Ask(t.Context(), k, "alice", bank.Money{Amount: 51}); return err }, entity.FailedPrecondition},
+		{"open again", func() error { _, err := bank.Open.Call(t.Context(), k, "alice", bank.Terms{}); return err }, entity.FailedPrecondition},
+		{"deposit nothing", func() error { _, err := bank.Deposit.Call(t.Context(), k, "alice", bank.Money{}); return err }, entity.InvalidArgument},
+		{"deposit too much", func() error { _, err := bank.Deposit.Call(t.Context(), k, "alice", bank.Money{Amount: 51}); return err }, entity.FailedPrecondition},
 		{"withdraw too much", func() error {
-			_, err := bank.Withdraw.Ask(t.Context(), k, "alice", bank.Money{Amount: 101})
+			_, err := bank.Withdraw.Call(t.Context(), k, "alice", bank.Money{Amount: 101})
 			return err
 		}, entity.FailedPrecondition},
 		{"transfer too much", func() error {
-			_, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: "1", To: "bob", Amount: 101})
+			_, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: "1", To: "bob", Amount: 101})
 			return err
 		}, entity.FailedPrecondition},
 		{"transfer to itself", func() error {
-			_, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: "1", To: "alice", Amount: 1})
+			_, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: "1", To: "alice", Amount: 1})
 			return err
 		}, entity.InvalidArgument},
 		{"transfer without a name", func() error {
-			_, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{To: "bob", Amount: 1})
+			_, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{To: "bob", Amount: 1})
 			return err
 		}, entity.InvalidArgument},
 	} {
@@ -82,10 +82,10 @@ func TestAccount(t *testing.T) {
 		}
 	}
 	want(t, k, "alice", bank.Status{Open: true, Balance: 100})
-	if _, err := bank.Withdraw.Ask(t.Context(), k, "alice", bank.Money{Amount: 40}); err != nil {
+	if _, err := bank.Withdraw.Call(t.Context(), k, "alice", bank.Money{Amount: 40}); err != nil {
 		t.Error(err)
 	}
-	k.WantEvents("Account", "alice", bank.Opened{Limit: 150}, bank.Deposited{Amount: 100}, bank.Withdrawn{Amount: 40})
+	k.Entity(bank.Accounts, "alice").WantEvents(bank.Opened{Limit: 150}, bank.Deposited{Amount: 100}, bank.Withdrawn{Amount: 40})
 }
 
 // TestTransfer: money arrives once, although the region dies at each commit of the transfer and
@@ -97,15 +97,15 @@ func TestTransfer(t *testing.T) {
 				k := entitytest.New(t, bank.Accounts)
 				rich(t, k, "alice", 100, 0)
 				rich(t, k, "bob", 0, 0)
-				k.CrashAtCommitOf("Account", at, when)
+				k.Entity(bank.Accounts, at).CrashAtCommit(when)
 				for range 3 { // until its outcome is known, and once more
-					_, _ = bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: "1", To: "bob", Amount: 30}, entity.Key("1"))
+					_, _ = bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: "1", To: "bob", Amount: 30}, entity.Key("1"))
 				}
 				k.Advance(time.Minute)
 				k.DeliverAgain()
 				k.Restart()
-				k.WantEvents("Account", "alice", bank.Opened{Limit: bank.Most}, bank.Deposited{Amount: 100}, bank.Debited{ID: "1", To: "bob", Amount: 30}, bank.Settled{ID: "1"})
-				k.WantEvents("Account", "bob", bank.Opened{Limit: bank.Most}, bank.Credited{ID: "1", From: "alice", Amount: 30})
+				k.Entity(bank.Accounts, "alice").WantEvents(bank.Opened{Limit: bank.Most}, bank.Deposited{Amount: 100}, bank.Debited{ID: "1", To: "bob", Amount: 30}, bank.Settled{ID: "1"})
+				k.Entity(bank.Accounts, "bob").WantEvents(bank.Opened{Limit: bank.Most}, bank.Credited{ID: "1", From: "alice", Amount: 30})
 				want(t, k, "alice", bank.Status{Open: true, Balance: 70})
 				want(t, k, "bob", bank.Status{Open: true, Balance: 30})
 			})
@@ -119,15 +119,15 @@ func TestRefund(t *testing.T) {
 	rich(t, k, "alice", 100, 0)
 	rich(t, k, "bob", 90, 100)
 	for id, to := range []string{"nobody", "bob"} {
-		if _, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: fmt.Sprint(id), To: to, Amount: 30}); err != nil {
+		if _, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: fmt.Sprint(id), To: to, Amount: 30}); err != nil {
 			t.Fatal(err)
 		}
 		k.DeliverAgain()
 		k.Restart()
 	}
 	want(t, k, "alice", bank.Status{Open: true, Balance: 100})
-	k.WantEvents("Account", "bob", bank.Opened{Limit: 100}, bank.Deposited{Amount: 90})
-	events := k.Events("Account", "alice")
+	k.Entity(bank.Accounts, "bob").WantEvents(bank.Opened{Limit: 100}, bank.Deposited{Amount: 90})
+	events := k.Entity(bank.Accounts, "alice").Events()
 	for i, reason := range []string{"not open", "more than the limit"} {
 		if e, ok := events[3+2*i].(bank.Refunded); !ok || e.ID != fmt.Sprint(i) || e.Amount != 30 || !strings.Contains(e.Reason, reason) {
 			t.Errorf("%#v", events[3+2*i])
@@ -142,7 +142,7 @@ func TestClose(t *testing.T) {
 	rich(t, k, "alice", 100, 0)
 	rich(t, k, "bob", 95, 100)
 	ask := func(to string) error {
-		_, err := bank.Close.Ask(t.Context(), k, "alice", bank.Closing{ID: "close to " + to, To: to})
+		_, err := bank.Close.Call(t.Context(), k, "alice", bank.Closing{ID: "close to " + to, To: to})
 		return err
 	}
 	if err := ask("bob"); err != nil { // who does not take it
@@ -150,14 +150,14 @@ func TestClose(t *testing.T) {
 	}
 	want(t, k, "alice", bank.Status{Open: true, Balance: 100})
 	rich(t, k, "chris", 0, 0)
-	k.CrashAtCommitOf("Account", "chris", entitytest.AfterCommit)
+	k.Entity(bank.Accounts, "chris").CrashAtCommit(entitytest.AfterCommit)
 	if err := ask("chris"); err != nil {
 		t.Error(err)
 	}
 	k.Advance(time.Minute)
 	want(t, k, "alice", bank.Status{})
 	want(t, k, "chris", bank.Status{Open: true, Balance: 100})
-	if _, err := bank.Transfer.Ask(t.Context(), k, "bob", bank.Order{ID: "late", To: "alice", Amount: 5}); err != nil {
+	if _, err := bank.Transfer.Call(t.Context(), k, "bob", bank.Order{ID: "late", To: "alice", Amount: 5}); err != nil {
 		t.Error(err)
 	}
 	want(t, k, "bob", bank.Status{Open: true, Balance: 95})
@@ -174,29 +174,29 @@ func TestClose(t *testing.T) {
 func TestOnTheWay(t *testing.T) {
 	k := entitytest.New(t, bank.Accounts)
 	rich(t, k, "alice", 100, 0)
-	k.GivenStored("Account", "broken", "opened", 99, `{}`)
+	k.Entity(bank.Accounts, "broken").GivenStored("opened", 99, `{}`)
 	for _, id := range []string{"1", "2"} {
-		if _, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: id, To: "broken", Amount: 10}); err != nil {
+		if _, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: id, To: "broken", Amount: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: "1", To: "bob", Amount: 10}); entity.CodeOf(err) != entity.FailedPrecondition {
+	if _, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: "1", To: "bob", Amount: 10}); entity.CodeOf(err) != entity.FailedPrecondition {
 		t.Errorf("a second transfer of the same name: %v", err)
 	}
 	k.Advance(time.Hour)
 	want(t, k, "alice", bank.Status{Open: true, Balance: 80, OnTheWay: 20})
-	if s := k.Sends("Account", "alice"); len(s) != 2 || s[0].State != "pending" {
+	if s := k.Entity(bank.Accounts, "alice").Sends(); len(s) != 2 || s[0].State != "pending" {
 		t.Errorf("on the way: %+v", s)
 	}
-	if _, err := bank.Close.Ask(t.Context(), k, "alice", bank.Closing{ID: "c", To: "bob"}); entity.CodeOf(err) != entity.FailedPrecondition {
+	if _, err := bank.Close.Call(t.Context(), k, "alice", bank.Closing{ID: "c", To: "bob"}); entity.CodeOf(err) != entity.FailedPrecondition {
 		t.Errorf("closing an account with money on the way: %v", err)
 	}
 	k.Advance(24 * time.Hour)
-	got, err := bank.Show.Ask(t.Context(), k, "alice", bank.Nothing{})
+	got, err := bank.Show.Call(t.Context(), k, "alice", bank.Nothing{})
 	if err != nil || got.OnTheWay != 0 || got.Balance+got.InDoubt != 100 {
 		t.Errorf("after a day: %+v, %v", got, err)
 	}
-	if got, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: "3", To: "nobody", Amount: 1}); err != nil || got.OnTheWay != 1 {
+	if got, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: "3", To: "nobody", Amount: 1}); err != nil || got.OnTheWay != 1 {
 		t.Errorf("the next one: %+v, %v", got, err)
 	}
 }
@@ -207,26 +207,26 @@ func TestResolve(t *testing.T) {
 	k := entitytest.New(t, bank.Accounts)
 	rich(t, k, "alice", 100, 0)
 	rich(t, k, "bob", 0, 0)
-	k.GivenStored("Account", "broken", "opened", 99, `{}`)
+	k.Entity(bank.Accounts, "broken").GivenStored("opened", 99, `{}`)
 	transfer := func(id string) {
 		t.Helper()
-		if _, err := bank.Transfer.Ask(t.Context(), k, "alice", bank.Order{ID: id, To: "broken", Amount: 10}); err != nil {
+		if _, err := bank.Transfer.Call(t.Context(), k, "alice", bank.Order{ID: id, To: "broken", Amount: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	resolve := func(id string, credited bool) error {
-		_, err := bank.Resolve.Ask(t.Context(), k, "alice", bank.Resolution{ID: id, Credited: credited})
+		_, err := bank.Resolve.Call(t.Context(), k, "alice", bank.Resolution{ID: id, Credited: credited})
 		return err
 	}
 	transfer("came")
 	k.Restart() // so that nobody knows whether it was delivered before
 	transfer("did not")
 	k.Advance(25 * time.Hour)
-	if s, err := bank.Show.Ask(t.Context(), k, "alice", bank.Nothing{}); err != nil || s.InDoubt == 0 || s.InDoubt+s.Balance != 100 {
+	if s, err := bank.Show.Call(t.Context(), k, "alice", bank.Nothing{}); err != nil || s.InDoubt == 0 || s.InDoubt+s.Balance != 100 {
 		t.Fatalf("after a day: %+v, %v", s, err)
 	}
 	closing := bank.Closing{ID: "c", To: "bob"}
-	if _, err := bank.Close.Ask(t.Context(), k, "alice", closing); entity.CodeOf(err) != entity.FailedPrecondition || !strings.Contains(err.Error(), "Resolve") {
+	if _, err := bank.Close.Call(t.Context(), k, "alice", closing); entity.CodeOf(err) != entity.FailedPrecondition || !strings.Contains(err.Error(), "Resolve") {
 		t.Errorf("closing an account with a transfer in doubt: %v", err)
 	}
 	if err := resolve("unheard", true); entity.CodeOf(err) != entity.NotFound {
@@ -239,7 +239,7 @@ func TestResolve(t *testing.T) {
 	if err := resolve("came", false); entity.CodeOf(err) != entity.NotFound {
 		t.Errorf("resolving it a second time: %v", err)
 	}
-	if _, err := bank.Close.Ask(t.Context(), k, "alice", closing); err != nil {
+	if _, err := bank.Close.Call(t.Context(), k, "alice", closing); err != nil {
 		t.Error(err)
 	}
 	want(t, k, "alice", bank.Status{})
@@ -268,13 +268,13 @@ func TestTotal(t *testing.T) {
 		for range 3 {
 			switch {
 			case dice == 0:
-				_, err = bank.Close.Ask(t.Context(), k, from, bank.Closing{ID: key, To: to}, entity.Key(key))
+				_, err = bank.Close.Call(t.Context(), k, from, bank.Closing{ID: key, To: to}, entity.Key(key))
 			case dice < 4:
-				_, err = bank.Open.Ask(t.Context(), k, from, bank.Terms{Limit: each * 2}, entity.Key(key))
+				_, err = bank.Open.Call(t.Context(), k, from, bank.Terms{Limit: each * 2}, entity.Key(key))
 			default:
-				_, err = bank.Transfer.Ask(t.Context(), k, from, bank.Order{ID: key, To: to, Amount: amount}, entity.Key(key))
+				_, err = bank.Transfer.Call(t.Context(), k, from, bank.Order{ID: key, To: to, Amount: amount}, entity.Key(key))
 			}
-			if err == nil || entity.OutcomeOf(err) == entity.OutcomeOK {
+			if err == nil || entity.OutcomeOf(err) == entity.Executed {
 				break
 			}
 		}
@@ -288,7 +288,7 @@ func TestTotal(t *testing.T) {
 	k.Advance(10 * time.Minute)
 	total := int64(0)
 	for i := range accounts {
-		s, err := bank.Show.Ask(t.Context(), k, fmt.Sprint("a", i), bank.Nothing{})
+		s, err := bank.Show.Call(t.Context(), k, fmt.Sprint("a", i), bank.Nothing{})
 		if err != nil || s.OnTheWay+s.InDoubt > 0 {
 			t.Errorf("a%d: %+v, %v", i, s, err)
 		}

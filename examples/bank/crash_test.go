@@ -18,11 +18,11 @@ func TestCrashes(t *testing.T) {
 				k := entitytest.New(t, bank.Accounts)
 				rich(t, k, "alice", 10000, 0)
 				rich(t, k, "bob", 0, 0)
-				k.CrashAtCommitOf("Account", of, when)
+				k.Entity(bank.Accounts, of).CrashAtCommit(when)
 				order := bank.Order{ID: "rent", To: "bob", Amount: 9000}
-				_, err := bank.Transfer.Ask(t.Context(), k, "alice", order, entity.Key("rent"))
-				if err != nil && entity.OutcomeOf(err) == entity.OutcomeUnknown { // as a caller does
-					_, err = bank.Transfer.Ask(t.Context(), k, "alice", order, entity.Key("rent"))
+				_, err := bank.Transfer.Call(t.Context(), k, "alice", order, entity.Key("rent"))
+				if err != nil && entity.OutcomeOf(err) == entity.Unknown { // as a caller does
+					_, err = bank.Transfer.Call(t.Context(), k, "alice", order, entity.Key("rent"))
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -19,8 +19,13 @@ var deaf = entity.Define("Account", func(string) *Account { return &Account{} },
 	entity.On(settle, func(*Account, *entity.Ctx, entity.Answer[Nothing]) (Nothing, error) {
 		return Nothing{}, errors.New("a fault of the program")
 	}),
-).Events(
-	entity.Event[Opened]("opened"), entity.Event[Deposited]("deposited"), entity.Event[Debited]("debited"), entity.Event[Credited]("credited"),
+	entity.Event("opened", func(a *Account, e Opened) { a.IsOpen, a.Limit = true, e.Limit }),
+	entity.Event("deposited", func(a *Account, e Deposited) { a.Balance += e.Amount }),
+	entity.Event("debited", func(a *Account, e Debited) {
+		a.Balance -= e.Amount
+		a.Out = append(a.Out, e)
+	}),
+	entity.Event("credited", func(a *Account, e Credited) { a.Balance += e.Amount }),
 )
 
 // TestAnswerThatNeverComes: the answer to a transfer cannot be taken for its whole time. Those
@@ -33,18 +38,18 @@ func TestAnswerThatNeverComes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(Open.Ask(t.Context(), k, "alice", Terms{}))
-	must(Deposit.Ask(t.Context(), k, "alice", Money{100}))
-	must(Open.Ask(t.Context(), k, "bob", Terms{Limit: 40}))
-	must(Transfer.Ask(t.Context(), k, "alice", Order{ID: "lost", To: "bob", Amount: 30}))
+	must(Open.Call(t.Context(), k, "alice", Terms{}))
+	must(Deposit.Call(t.Context(), k, "alice", Money{100}))
+	must(Open.Call(t.Context(), k, "bob", Terms{Limit: 40}))
+	must(Transfer.Call(t.Context(), k, "alice", Order{ID: "lost", To: "bob", Amount: 30}))
 	k.Advance(25 * time.Hour)
-	if s := k.Sends("Account", "alice"); len(s) != 1 || s[0].State != "in doubt" {
+	if s := k.Entity(Accounts, "alice").Sends(); len(s) != 1 || s[0].State != "in doubt" {
 		t.Fatalf("after a day: %+v", s)
 	}
 	k.Restart(Accounts)
-	must(Transfer.Ask(t.Context(), k, "alice", Order{ID: "refused", To: "bob", Amount: 20}))
-	must(Transfer.Ask(t.Context(), k, "alice", Order{ID: "taken", To: "bob", Amount: 10}))
-	events := k.Events("Account", "alice")
+	must(Transfer.Call(t.Context(), k, "alice", Order{ID: "refused", To: "bob", Amount: 20}))
+	must(Transfer.Call(t.Context(), k, "alice", Order{ID: "taken", To: "bob", Amount: 10}))
+	events := k.Entity(Accounts, "alice").Events()
 	ends := []any{}
 	for _, e := range events {
 		switch e := e.(type) {
@@ -58,12 +63,12 @@ func TestAnswerThatNeverComes(t *testing.T) {
 	if want := []any{Refunded{ID: "refused", Amount: 20}, Settled{"taken"}}; !slices.Equal(ends, want) {
 		t.Errorf("the transfers have ended with %+v, want %+v", ends, want)
 	}
-	got, err := Show.Ask(t.Context(), k, "alice", Nothing{})
+	got, err := Show.Call(t.Context(), k, "alice", Nothing{})
 	if want := (Status{Open: true, Balance: 60, OnTheWay: 30}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	// The account waits for an answer that never comes. Bob has the money.
-	got, err = Resolve.Ask(t.Context(), k, "alice", Resolution{ID: "lost", Credited: true})
+	got, err = Resolve.Call(t.Context(), k, "alice", Resolution{ID: "lost", Credited: true})
 	if want := (Status{Open: true, Balance: 60}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -74,12 +79,12 @@ func TestAnswerThatNeverComes(t *testing.T) {
 func TestResolveWhileClosing(t *testing.T) {
 	for _, credited := range []bool{true, false} {
 		k := entitytest.New(t, Accounts)
-		k.Given("Account", "alice", Opened{Limit: 100}, Deposited{10}, Debited{ID: "c", To: "bob", Amount: 10}, Closed{})
-		got, err := Resolve.Ask(t.Context(), k, "alice", Resolution{ID: "c", Credited: credited})
+		k.Entity(Accounts, "alice").Given(Opened{Limit: 100}, Deposited{10}, Debited{ID: "c", To: "bob", Amount: 10}, Closed{})
+		got, err := Resolve.Call(t.Context(), k, "alice", Resolution{ID: "c", Credited: credited})
 		if err != nil {
 			t.Fatal(err)
 		}
-		now, err := Show.Ask(t.Context(), k, "alice", Nothing{})
+		now, err := Show.Call(t.Context(), k, "alice", Nothing{})
 		if want := (Status{Open: !credited, Balance: got.Balance}); err != nil || now != want || credited != (got.Balance == 0) {
 			t.Errorf("credited %t: %+v, then %+v, %v", credited, got, now, err)
 		}

@@ -29,13 +29,13 @@ type Nothing struct{}
 var (
 	Depart        = entity.Command[Departure, Nothing]("Airport", "Depart")
 	Arrive        = entity.Command[Nothing, Nothing]("Airport", "Arrive")
-	AirportTotals = entity.Command[Nothing, AirportCount]("Airport", "Totals").ReadOnly()
+	AirportTotals = entity.Command[Nothing, AirportCount]("Airport", "Totals", entity.ReadOnly())
 )
 
 // Commands of a route, whose id is made by [RouteID].
 var (
 	Fly         = entity.Command[Leg, Nothing]("Route", "Fly")
-	RouteTotals = entity.Command[Nothing, RouteCount]("Route", "Totals").ReadOnly()
+	RouteTotals = entity.Command[Nothing, RouteCount]("Route", "Totals", entity.ReadOnly())
 )
 
 // Entity types, for the main of a region.
@@ -44,12 +44,23 @@ var (
 		entity.On(Depart, (*Airport).Depart),
 		entity.On(Arrive, (*Airport).Arrive),
 		entity.On(AirportTotals, (*Airport).Totals),
-	).Events(Departed{}, Arrived{}).SnapshotEvery(snapshotEvery)
+		entity.Event("Departed", func(a *Airport, e Departed) {
+			a.Departures++
+			a.DepartureDelayMinutes += e.Delay
+		}),
+		entity.Event("Arrived", func(a *Airport, _ Arrived) { a.Arrivals++ }),
+		entity.With[Airport](entity.SnapshotEvery(snapshotEvery)),
+	)
 
 	Routes = entity.Define("Route", func(string) *Route { return &Route{} },
 		entity.On(Fly, (*Route).Fly),
 		entity.On(RouteTotals, (*Route).Totals),
-	).Events(Flown{}).SnapshotEvery(snapshotEvery)
+		entity.Event("Flown", func(r *Route, e Flown) {
+			r.Flights++
+			r.Miles += e.Miles
+		}),
+		entity.With[Route](entity.SnapshotEvery(snapshotEvery)),
+	)
 )
 
 // RouteID returns the id of the route between two airports, such as "ORD-LAX".
@@ -81,25 +92,16 @@ type Departed struct {
 // Arrived is the event of an arrival.
 type Arrived struct{}
 
-// Apply changes the state. Nothing else does.
-func (a *Airport) Apply(event any) {
-	switch e := event.(type) {
-	case Departed:
-		a.Departures++
-		a.DepartureDelayMinutes += e.Delay
-	case Arrived:
-		a.Arrivals++
-	}
-}
-
 // Depart counts a departure.
 func (a *Airport) Depart(ctx *entity.Ctx, in Departure) (Nothing, error) {
-	return Nothing{}, ctx.Persist(Departed(in))
+	ctx.Persist(Departed(in))
+	return Nothing{}, nil
 }
 
 // Arrive counts an arrival.
 func (a *Airport) Arrive(ctx *entity.Ctx, _ Nothing) (Nothing, error) {
-	return Nothing{}, ctx.Persist(Arrived{})
+	ctx.Persist(Arrived{})
+	return Nothing{}, nil
 }
 
 // Totals returns what the airport has counted.
@@ -124,20 +126,13 @@ type Flown struct {
 	Miles int64 `json:"miles"`
 }
 
-// Apply changes the state. Nothing else does.
-func (r *Route) Apply(event any) {
-	if e, ok := event.(Flown); ok {
-		r.Flights++
-		r.Miles += e.Miles
-	}
-}
-
 // Fly counts a flight. Miles below zero are refused.
 func (r *Route) Fly(ctx *entity.Ctx, in Leg) (Nothing, error) {
 	if in.Miles < 0 {
 		return Nothing{}, entity.Errorf(entity.InvalidArgument, "%d miles: a flight cannot be shorter than 0", in.Miles)
 	}
-	return Nothing{}, ctx.Persist(Flown(in))
+	ctx.Persist(Flown(in))
+	return Nothing{}, nil
 }
 
 // Totals returns what the route has counted.

@@ -19,8 +19,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // Place pins the shards of a type to the regions with a label.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func TestSpread(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// An entity of a type with Type.Remember is remembered from its first record on that has events,
+// An entity of a type with Remember is remembered from its first record on that has events,
 // wake-ups or sends. That record also sets a wake-up of the kind sharding.RememberWake, which stands
 // until a turn removes it (TurnDone.Forgotten). The region that opens the shard reads these wake-ups
 // and brings the entities back to life, each by a StartEntity.

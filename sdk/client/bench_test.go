@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -17,11 +16,11 @@ func BenchmarkCall(b *testing.B) {
 		_, _ = w.Write([]byte("{}\n"))
 	}))
 	defer server.Close()
-	c, err := client.Dial(server.URL)
+	c, err := client.New([]string{server.URL})
 	if err != nil {
 		b.Fatal(err)
 	}
-	call := entity.Call{Entity: sharding.Entity{Type: "Counter", ID: "c1"}, Command: "Add", Payload: []byte(`{"delta":5}`)}
+	call := entity.Call{Type: "Counter", ID: "c1", Command: "Add", Payload: []byte(`{"delta":5}`)}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Call(b.Context(), call); err != nil {

@@ -1,12 +1,12 @@
 // Package client calls entities through gateways.
 //
-//	c, err := client.Dial("http://localhost:8080", "http://localhost:8081")
-//	n, err := Add.Ask(ctx, c, "c1", AddRequest{Delta: 5})
+//	c, err := client.New([]string{"http://localhost:8080", "http://localhost:8081"})
+//	n, err := Add.Call(ctx, c, "c1", AddRequest{Delta: 5})
 //
 // Commands that change state get an idempotency key, generated here unless the caller
 // provides one. If an answer is lost, the client sends the same key again, to another
 // gateway if there is one, until the context ends. Give the context a deadline; without
-// one [Config.Timeout] applies. The deadline that gateways get is earlier by a tenth of the
+// one [Timeout] applies. The deadline that gateways get is earlier by a tenth of the
 // time left, but by at most 100 ms, so that their last answer still arrives.
 //
 // # What this does not do
@@ -43,97 +43,122 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Config is the configuration of a client.
-type Config struct {
-	// Gateways are base URLs, used in turn.
-	Gateways []string
-	// Timeout bounds a call whose context has no deadline. Default 5 s.
-	Timeout time.Duration
-	// RetryMin and RetryMax are the first and the longest pause before a call is sent again.
-	// Each pause is shortened at random, to no less than half. Defaults 20 ms and 500 ms.
-	RetryMin, RetryMax time.Duration
-	// MaxReply is the longest reply that is read, in bytes. Default 8 MiB.
-	MaxReply int64
-	// Trace returns the W3C traceparent of the span in the context of a call, or "". The trace
-	// then continues in the gateway, in the region and in the entity's handler. Default: none,
-	// because this package knows no library for traces. With OpenTelemetry:
-	//
-	//	func(ctx context.Context) string {
-	//		header := propagation.MapCarrier{}
-	//		propagation.TraceContext{}.Inject(ctx, header)
-	//		return header["traceparent"]
-	//	}
-	Trace func(context.Context) string
-	// Token returns the client's credentials: a JSON Web Token or an API key. It is called for every
-	// request, so it should remember a token until it expires. Its error ends the call. Give it only with
-	// https gateways: anyone who reads a token can use it. Default: none.
-	Token func(context.Context) (string, error)
-	// HTTP sends the requests. Default: a client that keeps 256 connections per
-	// gateway. If its transport retries requests, it must send each through a
-	// [http.Transport] with the request's context. Otherwise this package cannot see the
-	// retries, and takes a refusal of the last one for a refusal of all.
-	HTTP *http.Client
+// Option is an option of [New].
+type Option func(*Client)
+
+// Timeout bounds a call whose context has no deadline. Default 5 s.
+func Timeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// Retry sets the first and the longest pause before a call is sent again. Each pause is shortened at random, to
+// no less than half. Defaults 20 ms and 500 ms.
+func Retry(first, longest time.Duration) Option {
+	return func(c *Client) { c.retryMin, c.retryMax = first, longest }
 }
 
-// DefaultConfig returns the configuration with every default; the caller sets Gateways.
-func DefaultConfig(gateways ...string) Config {
-	return Config{
-		Gateways: gateways, Timeout: 5 * time.Second,
-		RetryMin: 20 * time.Millisecond, RetryMax: 500 * time.Millisecond, MaxReply: 8 << 20,
-		HTTP: &http.Client{Transport: &http.Transport{
-			MaxIdleConns: 1024, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
-			DialContext:        (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
-			DisableCompression: true, // gateways compress nothing, and each request would ask for it
-		}, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // gateways do not redirect, and a command must not become a GET
-		}},
-	}
+// MaxReply sets the longest reply that is read, in bytes. Default 8 MiB.
+func MaxReply(bytes int64) Option { return func(c *Client) { c.maxReply = bytes } }
+
+// Trace continues the caller's trace in the gateway, in the region and in the entity's handler: traceparent
+// returns the W3C traceparent of the span in the context of a call, or "". This package knows no library for
+// traces. With OpenTelemetry:
+//
+//	client.Trace(func(ctx context.Context) string {
+//		header := propagation.MapCarrier{}
+//		propagation.TraceContext{}.Inject(ctx, header)
+//		return header["traceparent"]
+//	})
+func Trace(traceparent func(context.Context) string) Option {
+	return func(c *Client) { c.trace = traceparent }
 }
+
+// Token sets the client's credentials: token returns a JSON Web Token or an API key. It is called for every
+// request, so it should remember a token until it expires. Its error ends the call. Give it only with
+// https gateways: anyone who reads a token can use it.
+func Token(token func(context.Context) (string, error)) Option {
+	return func(c *Client) { c.token = token }
+}
+
+// TLS sets the certificates that the client trusts and presents. It has no effect with [HTTP].
+func TLS(config *tls.Config) Option { return func(c *Client) { c.tls = config } }
+
+// HTTP sets the client that sends the requests. Default: one that keeps 256 connections per
+// gateway. If its transport retries requests, it must send each through a
+// [http.Transport] with the request's context. Otherwise this package cannot see the
+// retries, and takes a refusal of the last one for a refusal of all.
+func HTTP(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
 // Client implements [entity.Caller]. It is safe for concurrent use.
 type Client struct {
-	cfg  Config
-	next atomic.Uint64
-	// traced is true if HTTP's transport reports when a request gets a connection (httptrace.ClientTrace).
+	gateways           []string
+	timeout            time.Duration
+	retryMin, retryMax time.Duration
+	maxReply           int64
+	trace              func(context.Context) string          // nil: none
+	token              func(context.Context) (string, error) // nil: none
+	http               *http.Client                          // nil: newHTTP(tls)
+	tls                *tls.Config
+	next               atomic.Uint64
+	// traced is true if the transport of http reports when a request gets a connection (httptrace.ClientTrace).
 	// Then a request that got none was definitely not sent.
 	traced bool
 }
 
-// Dial returns a client with the default configuration. It sends nothing yet.
-func Dial(gateways ...string) (*Client, error) { return New(DefaultConfig(gateways...)) }
-
-// New returns a client. An error names the field with an unusable value.
-func New(cfg Config) (*Client, error) {
-	if len(cfg.Gateways) == 0 {
-		return nil, errors.New("client: Gateways is empty; give at least one base URL such as http://localhost:8080")
+// New returns a client for gateways with the given base URLs, which are used in turn. It sends nothing yet. An
+// error names what is unusable.
+func New(gateways []string, options ...Option) (*Client, error) {
+	c := &Client{
+		gateways: slices.Clone(gateways), timeout: 5 * time.Second,
+		retryMin: 20 * time.Millisecond, retryMax: 500 * time.Millisecond, maxReply: 8 << 20,
 	}
-	cfg.Gateways = slices.Clone(cfg.Gateways)
-	for i, g := range cfg.Gateways {
+	for _, o := range options {
+		o(c)
+	}
+	if c.http == nil {
+		c.http = newHTTP(c.tls)
+	}
+	if len(c.gateways) == 0 {
+		return nil, errors.New("client: no gateways; give at least one base URL such as http://localhost:8080")
+	}
+	for i, g := range c.gateways {
 		u, err := url.Parse(g)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, fmt.Errorf("client: gateway %q is not a base URL such as http://localhost:8080", g)
 		}
-		cfg.Gateways[i] = strings.TrimRight(g, "/")
+		c.gateways[i] = strings.TrimRight(g, "/")
 	}
-	if cfg.Timeout <= 0 || cfg.RetryMin <= 0 || cfg.RetryMax < cfg.RetryMin || cfg.MaxReply <= 0 || cfg.HTTP == nil {
-		return nil, errors.New("client: Timeout, RetryMin, RetryMax (at least RetryMin) and MaxReply must be above 0 and HTTP set; start from DefaultConfig")
+	if c.timeout <= 0 || c.retryMin <= 0 || c.retryMax < c.retryMin || c.maxReply <= 0 {
+		return nil, errors.New("client: Timeout, MaxReply and the pauses of Retry must be above 0, and its longest pause at least the first")
 	}
-	_, traced := cfg.HTTP.Transport.(*http.Transport)
-	return &Client{cfg: cfg, traced: traced || cfg.HTTP.Transport == nil}, nil
+	_, traced := c.http.Transport.(*http.Transport)
+	c.traced = traced || c.http.Transport == nil
+	return c, nil
 }
 
-// Retry describes one retry, for tests and tools.
-type Retry struct {
-	// Failed is the error that caused the retry.
-	Failed error
-	// Attempt counts from 1.
-	Attempt int
+// Close closes the client's idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func newHTTP(t *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: t, MaxIdleConns: 1024, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+		DialContext:        (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+		DisableCompression: true, // gateways compress nothing, and each request would ask for it
+	}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // gateways do not redirect, and a command must not become a GET
+	}}
+}
+
+// Attempt describes an attempt that failed and is repeated, for tests and tools.
+type Attempt struct {
+	// Err is the error of the attempt.
+	Err error
+	// Number counts from 1.
+	Number int
 }
 
 type observerKey struct{}
 
 // WithObserver returns a context whose calls report every retry.
-func WithObserver(ctx context.Context, f func(Retry)) context.Context {
+func WithObserver(ctx context.Context, f func(Attempt)) context.Context {
 	return context.WithValue(ctx, observerKey{}, f)
 }
 
@@ -149,33 +174,34 @@ func answerBy(now, deadline time.Time) time.Time {
 
 // Call implements entity.Caller: it sends the call until it is answered, or its time is over. The Outcome
 // of the error describes the known effects of the command.
-func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
-	names := sharding.Envelope{Entity: call.Entity, Command: call.Command, ID: sharding.CommandID(call.Key), Keyed: call.Key != ""}
+func (c *Client) Call(ctx context.Context, call entity.Call) (entity.Reply, error) {
+	target := sharding.Entity{Type: sharding.EntityType(call.Type), ID: sharding.EntityID(call.ID)}
+	names := sharding.Envelope{Entity: target, Command: call.Command, ID: sharding.CommandID(call.Key), Keyed: call.Key != ""}
 	if err := names.Check(); err != nil {
-		return sharding.Reply{}, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}
+		return entity.Reply{}, &entity.Error{Code: entity.InvalidArgument, Outcome: entity.NotApplied, Message: "not sent: " + err.Error()}
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
 	if call.Key == "" && !call.NoKey && !call.ReadOnly {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return sharding.Reply{}, fmt.Errorf("client: no idempotency key: %w", err)
+			return entity.Reply{}, fmt.Errorf("client: no idempotency key: %w", err)
 		}
 		call.Key = id.String()
 	}
 	deadline, _ := ctx.Deadline()
 	by := answerBy(time.Now(), deadline)
-	observe, _ := ctx.Value(observerKey{}).(func(Retry))
+	observe, _ := ctx.Value(observerKey{}).(func(Attempt))
 	inDoubt := false         // some attempt had an unknown outcome
 	var ranErr *entity.Error // the last error of an attempt in which the command ran
 	misdirected := 0         // consecutive attempts that were misdirected, see attempt
-	pause := c.cfg.RetryMin
+	pause := c.retryMin
 	first := c.next.Add(1)
 	for n := uint64(1); ; n++ {
-		a := c.send(ctx, by, c.cfg.Gateways[(first+n)%uint64(len(c.cfg.Gateways))], &call)
+		a := c.send(ctx, by, c.gateways[(first+n)%uint64(len(c.gateways))], &call)
 		if a.err == nil {
 			return a.reply, nil
 		}
@@ -183,28 +209,28 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		if misdirected++; !a.misdirected {
 			misdirected = 0
 		}
-		again := misdirected < len(c.cfg.Gateways) && // otherwise every URL is a wrong one
-			(err.Outcome == sharding.Rejected && (a.misdirected || retryable(err.Code)) ||
-				err.Outcome == sharding.Unknown && err.Code != entity.KeyExpired && (call.Key != "" || call.ReadOnly) ||
+		again := misdirected < len(c.gateways) && // otherwise every URL is a wrong one
+			(err.Outcome == entity.NotApplied && (a.misdirected || retryable(err.Code)) ||
+				err.Outcome == entity.Unknown && err.Code != entity.KeyExpired && (call.Key != "" || call.ReadOnly) ||
 				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // a gateway asks for a pause only if the reply is stored
-		inDoubt = inDoubt || err.Outcome == sharding.Unknown
+		inDoubt = inDoubt || err.Outcome == entity.Unknown
 		if err.Code == entity.ReplyLost {
 			ranErr = err
 		}
 		wait = max(wait, pause/2+rand.N(pause/2+1))
-		pause = min(2*pause, c.cfg.RetryMax)
+		pause = min(2*pause, c.retryMax)
 		if !again || time.Until(by) <= wait {
-			return sharding.Reply{}, settled(&call, err, ranErr, inDoubt)
+			return entity.Reply{}, settled(&call, err, ranErr, inDoubt)
 		}
 		if observe != nil {
-			observe(Retry{Failed: err, Attempt: int(n)})
+			observe(Attempt{Err: err, Number: int(n)})
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return sharding.Reply{}, settled(&call, err, ranErr, inDoubt)
+			return entity.Reply{}, settled(&call, err, ranErr, inDoubt)
 		}
 	}
 }
@@ -215,13 +241,13 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 // the outcomes were.
 func settled(call *entity.Call, err, ranErr *entity.Error, inDoubt bool) error {
 	switch {
-	case ranErr != nil && err.Outcome != sharding.OK:
+	case ranErr != nil && err.Outcome != entity.Executed:
 		return ranErr
-	case call.ReadOnly && err.Outcome == sharding.Unknown:
-		err.Outcome = sharding.Rejected
+	case call.ReadOnly && err.Outcome == entity.Unknown:
+		err.Outcome = entity.NotApplied
 	case call.ReadOnly:
-	case inDoubt && err.Outcome == sharding.Rejected:
-		err.Outcome = sharding.Unknown
+	case inDoubt && err.Outcome == entity.NotApplied:
+		err.Outcome = entity.Unknown
 	}
 	return err
 }
@@ -242,7 +268,7 @@ func segment(s string) string {
 
 // attempt is the result of sending a call once.
 type attempt struct {
-	reply sharding.Reply
+	reply entity.Reply
 	err   *entity.Error
 	// wait is the pause that a gateway asks for before the next attempt.
 	wait time.Duration
@@ -258,27 +284,27 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	// net/http itself repeats a request with an idempotency key if a connection that it reused closes before the
 	// answer. Other transports and redirects can repeat it, too. The answer is that to the last request; an earlier
 	// one may have taken effect.
-	if a.err != nil && a.err.Outcome == sharding.Rejected && connections.Load() > 1 {
-		a.err.Outcome = sharding.Unknown
+	if a.err != nil && a.err.Outcome == entity.NotApplied && connections.Load() > 1 {
+		a.err.Outcome = entity.Unknown
 	}
 	return a
 }
 
 // exchange sends the request of an attempt and reads its answer. It counts the connections that carried the request.
 func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *entity.Call, connections *atomic.Int32) attempt {
-	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
+	target := base + "/v1/" + segment(call.Type) + "/" + segment(call.ID) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
-		return attempt{err: &entity.Error{Code: entity.DeadlineExceeded, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}}
+		return attempt{err: &entity.Error{Code: entity.DeadlineExceeded, Outcome: entity.NotApplied, Message: "not sent: " + err.Error()}}
 	}
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connections.Add(1) },
 	})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(call.Payload))
 	if err != nil {
-		return attempt{err: &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: err.Error()}}
+		return attempt{err: &entity.Error{Code: entity.InvalidArgument, Outcome: entity.NotApplied, Message: err.Error()}}
 	}
 	req.Header.Set("Content-Type", jsonType)
-	if call.Encoding == sharding.Protobuf {
+	if call.Protobuf {
 		req.Header.Set("Content-Type", protobufType)
 	}
 	if call.Key != "" {
@@ -287,27 +313,27 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 	if call.Tell {
 		req.Header.Set("Roost-Tell", "true")
 	}
-	if c.cfg.Token != nil {
-		token, err := c.cfg.Token(ctx)
+	if c.token != nil {
+		token, err := c.token(ctx)
 		if err != nil {
-			return attempt{err: &entity.Error{Code: entity.Unauthenticated, Outcome: sharding.Rejected, Message: "not sent, because there is no token: " + err.Error()}}
+			return attempt{err: &entity.Error{Code: entity.Unauthenticated, Outcome: entity.NotApplied, Message: "not sent, because there is no token: " + err.Error()}}
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	if c.cfg.Trace != nil {
-		if parent := c.cfg.Trace(ctx); parent != "" {
+	if c.trace != nil {
+		if parent := c.trace(ctx); parent != "" {
 			req.Header.Set("traceparent", parent)
 		}
 	}
 	req.Header.Set("Roost-Timeout", max(time.Until(by).Truncate(time.Millisecond), time.Millisecond).String())
-	res, err := c.cfg.HTTP.Do(req)
+	res, err := c.http.Do(req)
 	if err != nil {
 		return unreachable(base, err, c.traced && connections.Load() == 0)
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, c.maxReply+1))
 	if err != nil {
-		e := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
+		e := &entity.Error{Code: entity.Unavailable, Outcome: entity.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
 		if errors.Is(err, context.DeadlineExceeded) {
 			e.Code = entity.DeadlineExceeded
 		}
@@ -320,13 +346,11 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 		return failure(base, res, body)
 	case len(body) > 0 && media != jsonType && media != protobufType:
 		return notGateway(base, res, body) // for example an HTML page with status 200
-	case int64(len(body)) > c.cfg.MaxReply:
-		return attempt{err: &entity.Error{Code: entity.Internal, Outcome: sharding.OK, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.cfg.MaxReply)}}
+	case int64(len(body)) > c.maxReply:
+		return attempt{err: &entity.Error{Code: entity.Internal, Outcome: entity.Executed, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.maxReply)}}
 	}
-	reply := sharding.Reply{Outcome: sharding.OK, Payload: body}
-	if media == protobufType {
-		reply.Encoding = sharding.Protobuf
-	} else {
+	reply := entity.Reply{Payload: body, Protobuf: media == protobufType}
+	if !reply.Protobuf {
 		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // gateways add it for readability
 	}
 	return attempt{reply: reply}
@@ -345,9 +369,9 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 	if errors.As(err, &request) {
 		err = request.Err // without the whole URL
 	}
-	e := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "no answer from " + base + ": " + err.Error()}
+	e := &entity.Error{Code: entity.Unavailable, Outcome: entity.Unknown, Message: "no answer from " + base + ": " + err.Error()}
 	if nothingSent {
-		e.Outcome = sharding.Rejected
+		e.Outcome = entity.NotApplied
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		e.Code = entity.DeadlineExceeded
@@ -360,7 +384,7 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 		e.Message += "; check whether the base URL should begin with http://"
 	case errors.As(err, &certificate):
 		a.misdirected = true
-		e.Message += "; check the host of the base URL, and which certificates HTTP trusts"
+		e.Message += "; check the host of the base URL, and which certificates the HTTP client trusts"
 	}
 	if a.misdirected {
 		e.Code = entity.Internal
@@ -382,19 +406,19 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg}
 	switch e.Meta["executed"] {
 	case "true":
-		out.Outcome = sharding.OK
+		out.Outcome = entity.Executed
 	case "false":
-		out.Outcome = sharding.Rejected
+		out.Outcome = entity.NotApplied
 	case "unknown":
-		out.Outcome = sharding.Unknown
+		out.Outcome = entity.Unknown
 	default: // only a gateway sets executed
 		return notGateway(base, res, body)
 	}
 	out.Number = e.Meta["error"]
 	switch number := errornumber.Number(e.Meta["error"]); { // the gateway sends codes that an entity can also return
-	case out.Outcome == sharding.OK && number == errornumber.ReplyLost:
+	case out.Outcome == entity.Executed && number == errornumber.ReplyLost:
 		out.Code = entity.ReplyLost
-	case out.Outcome == sharding.Unknown && number == errornumber.KeyExpired:
+	case out.Outcome == entity.Unknown && number == errornumber.KeyExpired:
 		out.Code = entity.KeyExpired
 	}
 	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])
@@ -420,14 +444,14 @@ func notGateway(base string, res *http.Response, body []byte) attempt {
 	if begin := strings.Join(strings.Fields(string(body[:min(len(body), 400)])), " "); begin != "" {
 		message += fmt.Sprintf(", %.100q", begin)
 	}
-	e := &entity.Error{Code: entity.Internal, Outcome: sharding.Unknown, Message: message}
+	e := &entity.Error{Code: entity.Internal, Outcome: entity.Unknown, Message: message}
 	switch s := res.StatusCode; {
 	case s == http.StatusRequestTimeout, s == http.StatusTooManyRequests, s >= 500 && s != http.StatusNotImplemented:
 		e.Code = entity.Unavailable
 		return attempt{err: e}
 	}
 	if strings.HasPrefix(base, "http:") && len(res.Header) == 0 && string(body) == plainRequest {
-		e.Outcome = sharding.Rejected
+		e.Outcome = entity.NotApplied
 		e.Message = "not sent: " + base + " serves TLS; the base URL should begin with https://"
 		return attempt{err: e, misdirected: true}
 	}

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -23,7 +22,7 @@ import (
 
 var (
 	add = entity.Command[int, int]("Counter", "Add")
-	get = entity.Command[struct{}, int]("Counter", "Get").ReadOnly()
+	get = entity.Command[struct{}, int]("Counter", "Get", entity.ReadOnly())
 )
 
 // gateway answers as its script says, one line per request; the last one is
@@ -100,18 +99,13 @@ func expired(w http.ResponseWriter, _ *http.Request) {
 // hangUp breaks the connection without an answer.
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-func dial(t *testing.T, change func(*client.Config), gateways ...string) *client.Client {
+func dial(t *testing.T, options []client.Option, gateways ...string) *client.Client {
 	t.Helper()
-	cfg := client.DefaultConfig(gateways...)
-	cfg.RetryMin, cfg.RetryMax = time.Millisecond, time.Millisecond
-	if change != nil {
-		change(&cfg)
-	}
-	c, err := client.New(cfg)
+	c, err := client.New(gateways, append([]client.Option{client.Retry(time.Millisecond, time.Millisecond)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(cfg.HTTP.CloseIdleConnections)
+	t.Cleanup(c.Close)
 	return c
 }
 
@@ -130,44 +124,44 @@ func TestOutcomes(t *testing.T) {
 	unavailable, unknown := fail(503, "unavailable", "false"), fail(503, "unavailable", "unknown")
 	for name, tc := range map[string]struct {
 		script   []func(http.ResponseWriter, *http.Request)
-		opts     []entity.Option
+		opts     []entity.CallOption
 		read     bool
 		requests int
 		code     entity.Code
-		outcome  sharding.Outcome
+		outcome  entity.Outcome
 	}{
-		"success":                    {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: sharding.OK},
-		"business error":             {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: sharding.OK},
-		"rejected permanently":       {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: sharding.Rejected},
-		"rejected for now":           {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: sharding.OK},
-		"unknown, sent again":        {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: sharding.OK},
-		"unknown, then rejected":     {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: sharding.Unknown},
-		"unknown, key expired":       {script: []func(http.ResponseWriter, *http.Request){unknown, expired, reply("5")}, requests: 2, code: entity.KeyExpired, outcome: sharding.Unknown},
-		"unkeyed unknown":            {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
-		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
-		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},
-		"read-only unknown":          {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: sharding.OK},
-		"reply lost":                 {script: []func(http.ResponseWriter, *http.Request){lost(again), lost(again), reply("5")}, requests: 3, outcome: sharding.OK},
-		"reply lost, then rejected":  {script: []func(http.ResponseWriter, *http.Request){lost(again), fail(400, "invalid_argument", "false")}, requests: 2, code: entity.ReplyLost, outcome: sharding.OK},
-		"reply lost, nothing stored": {script: []func(http.ResponseWriter, *http.Request){lost(""), reply("5")}, requests: 1, code: entity.ReplyLost, outcome: sharding.OK},
-		"unkeyed reply lost":         {script: []func(http.ResponseWriter, *http.Request){lost(again), reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.ReplyLost, outcome: sharding.OK},
-		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
-		"a redirect is not followed": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
-		"reply too long":             {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: sharding.OK},
+		"success":                    {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: entity.Executed},
+		"business error":             {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: entity.Executed},
+		"rejected permanently":       {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: entity.NotApplied},
+		"rejected for now":           {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: entity.Executed},
+		"unknown, sent again":        {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: entity.Executed},
+		"unknown, then rejected":     {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: entity.Unknown},
+		"unknown, key expired":       {script: []func(http.ResponseWriter, *http.Request){unknown, expired, reply("5")}, requests: 2, code: entity.KeyExpired, outcome: entity.Unknown},
+		"unkeyed unknown":            {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 2, outcome: entity.Executed},
+		"read-only unknown":          {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: entity.Executed},
+		"reply lost":                 {script: []func(http.ResponseWriter, *http.Request){lost(again), lost(again), reply("5")}, requests: 3, outcome: entity.Executed},
+		"reply lost, then rejected":  {script: []func(http.ResponseWriter, *http.Request){lost(again), fail(400, "invalid_argument", "false")}, requests: 2, code: entity.ReplyLost, outcome: entity.Executed},
+		"reply lost, nothing stored": {script: []func(http.ResponseWriter, *http.Request){lost(""), reply("5")}, requests: 1, code: entity.ReplyLost, outcome: entity.Executed},
+		"unkeyed reply lost":         {script: []func(http.ResponseWriter, *http.Request){lost(again), reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.ReplyLost, outcome: entity.Executed},
+		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"a redirect is not followed": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: entity.Unknown},
+		"reply too long":             {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: entity.Executed},
 		"error of a proxy too long": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 200), http.StatusBadGateway)
-		}}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
-		"reply is not what it is to be": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: sharding.OK},
+		}}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"reply is not what it is to be": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: entity.Executed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t, tc.script...)
-			c := dial(t, func(cfg *client.Config) { cfg.MaxReply = 100 }, g.URL+"/")
+			c := dial(t, []client.Option{client.MaxReply(100)}, g.URL+"/")
 			var err error
 			var n int
 			if tc.read {
-				n, err = get.Ask(t.Context(), c, "c1", struct{}{}, tc.opts...)
+				n, err = get.Call(t.Context(), c, "c1", struct{}{}, tc.opts...)
 			} else {
-				n, err = add.Ask(t.Context(), c, "c1", 5, tc.opts...)
+				n, err = add.Call(t.Context(), c, "c1", 5, tc.opts...)
 			}
 			if entity.CodeOf(err) != tc.code || entity.OutcomeOf(err) != tc.outcome || err == nil && n != 5 {
 				t.Errorf("got %d, %v (%s)", n, err, entity.OutcomeOf(err))
@@ -193,7 +187,7 @@ func TestErrorNumber(t *testing.T) {
 			w.WriteHeader(http.StatusConflict)
 			_, _ = fmt.Fprintf(w, `{"code":"failed_precondition","msg":"no","meta":{"executed":"false","error":%q}}`, want)
 		})
-		_, err := add.Ask(t.Context(), dial(t, nil, g.URL), "c1", 5)
+		_, err := add.Call(t.Context(), dial(t, nil, g.URL), "c1", 5)
 		var e *entity.Error
 		if !errors.As(err, &e) || e.Number != want || e.Code != entity.FailedPrecondition {
 			t.Errorf("number %q, want %q: %v", e.Number, want, err)
@@ -211,14 +205,14 @@ func TestRefusedConnectionCarriedNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	retries := 0
-	ctx = client.WithObserver(ctx, func(client.Retry) { retries++ })
-	_, err = add.Ask(ctx, dial(t, nil, dead), "c1", 5, entity.NoKey())
-	if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.Unavailable && entity.CodeOf(err) != entity.DeadlineExceeded || retries == 0 {
+	ctx = client.WithObserver(ctx, func(client.Attempt) { retries++ })
+	_, err = add.Call(ctx, dial(t, nil, dead), "c1", 5, entity.NoKey())
+	if entity.OutcomeOf(err) != entity.NotApplied || entity.CodeOf(err) != entity.Unavailable && entity.CodeOf(err) != entity.DeadlineExceeded || retries == 0 {
 		t.Errorf("got %v (%s) after %d retries", err, entity.OutcomeOf(err), retries)
 	}
 	// Another gateway is as good.
 	g := newGateway(t, reply("5"))
-	if n, err := add.Ask(t.Context(), dial(t, nil, dead, g.URL), "c1", 5, entity.NoKey()); n != 5 || err != nil {
+	if n, err := add.Call(t.Context(), dial(t, nil, dead, g.URL), "c1", 5, entity.NoKey()); n != 5 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}
 }
@@ -230,12 +224,12 @@ func TestTheTransportRepeats(t *testing.T) {
 	for name, tc := range map[string]struct {
 		last    func(http.ResponseWriter, *http.Request)
 		stops   bool // no connection can be made after the first one
-		outcome sharding.Outcome
+		outcome entity.Outcome
 	}{
-		"refused":         {last: fail(400, "invalid_argument", "false"), outcome: sharding.Unknown},
-		"refused for now": {last: fail(503, "unavailable", "false"), outcome: sharding.Unknown},
-		"answered":        {last: reply("5"), outcome: sharding.OK},
-		"not reached":     {stops: true, outcome: sharding.Unknown},
+		"refused":         {last: fail(400, "invalid_argument", "false"), outcome: entity.Unknown},
+		"refused for now": {last: fail(503, "unavailable", "false"), outcome: entity.Unknown},
+		"answered":        {last: reply("5"), outcome: entity.Executed},
+		"not reached":     {stops: true, outcome: entity.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var g *gateway
@@ -246,13 +240,13 @@ func TestTheTransportRepeats(t *testing.T) {
 				hangUp(w, r) // it has taken effect
 			}, tc.last)
 			c := dial(t, nil, g.URL)
-			if _, err := add.Ask(t.Context(), c, "c1", 5); err != nil {
+			if _, err := add.Call(t.Context(), c, "c1", 5); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			retries := 0
-			_, err := add.Ask(client.WithObserver(ctx, func(client.Retry) { retries++ }), c, "c1", 5)
+			_, err := add.Call(client.WithObserver(ctx, func(client.Attempt) { retries++ }), c, "c1", 5)
 			if entity.OutcomeOf(err) != tc.outcome {
 				t.Errorf("%v (%s), want %s", err, entity.OutcomeOf(err), tc.outcome)
 			}
@@ -267,8 +261,8 @@ func TestAContextThatIsOver(t *testing.T) {
 	g := newGateway(t, reply("5"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := add.Ask(ctx, dial(t, nil, g.URL), "c1", 5)
-	if entity.OutcomeOf(err) != sharding.Rejected || len(g.keys()) != 0 {
+	_, err := add.Call(ctx, dial(t, nil, g.URL), "c1", 5)
+	if entity.OutcomeOf(err) != entity.NotApplied || len(g.keys()) != 0 {
 		t.Errorf("got %v (%s), %d requests", err, entity.OutcomeOf(err), len(g.keys()))
 	}
 }
@@ -278,17 +272,17 @@ func TestNames(t *testing.T) {
 	g := newGateway(t, reply("5"))
 	c := dial(t, nil, g.URL)
 	for what, err := range map[string]error{
-		"an ask of no id":    second(add.Ask(t.Context(), c, "", 5)),
-		"without key, no id": second(add.Ask(t.Context(), c, "", 5, entity.NoKey())),
+		"an ask of no id":    second(add.Call(t.Context(), c, "", 5)),
+		"without key, no id": second(add.Call(t.Context(), c, "", 5, entity.NoKey())),
 		"a tell to no id":    add.Tell(t.Context(), c, "", 5),
 	} {
-		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != sharding.Rejected {
+		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != entity.NotApplied {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for what, e := range shardingtest.BadNames() {
-		_, err := c.Call(t.Context(), entity.Call{Entity: e.Entity, Command: e.Command, Key: string(e.ID)})
-		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != sharding.Rejected {
+		_, err := c.Call(t.Context(), entity.Call{Type: string(e.Entity.Type), ID: string(e.Entity.ID), Command: e.Command, Key: string(e.ID)})
+		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != entity.NotApplied {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -319,17 +313,17 @@ func TestNotAGateway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t, tc.answer, reply("5"))
-			n, err := add.Ask(t.Context(), dial(t, nil, g.URL), "c1", 5)
+			n, err := add.Call(t.Context(), dial(t, nil, g.URL), "c1", 5)
 			requests := len(g.keys())
 			switch {
 			case tc.says == "" && (n != 5 || err != nil || requests != 2):
 				t.Errorf("got %d, %v after %d requests", n, err, requests)
-			case tc.says != "" && (requests != 1 || entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != sharding.Unknown ||
+			case tc.says != "" && (requests != 1 || entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != entity.Unknown ||
 				!strings.Contains(err.Error(), strings.ReplaceAll(tc.says, "GATEWAY", g.URL))):
 				t.Errorf("got %v (%s) after %d requests, want %s", err, entity.OutcomeOf(err), requests, tc.says)
 			}
 			// One wrong URL among several only costs an attempt.
-			if n, err := add.Ask(t.Context(), dial(t, nil, newGateway(t, tc.answer).URL, newGateway(t, reply("5")).URL), "c1", 5); n != 5 || err != nil {
+			if n, err := add.Call(t.Context(), dial(t, nil, newGateway(t, tc.answer).URL, newGateway(t, reply("5")).URL), "c1", 5); n != 5 || err != nil {
 				t.Errorf("with another gateway: %d, %v", n, err)
 			}
 		})
@@ -346,16 +340,16 @@ func TestWrongScheme(t *testing.T) {
 	t.Cleanup(secure.Close)
 	for url, says := range map[string]string{
 		strings.Replace(plain.URL, "http:", "https:", 1): "should begin with http://",
-		secure.URL: "which certificates HTTP trusts",
+		secure.URL: "which certificates the HTTP client trusts",
 		strings.Replace(secure.URL, "https:", "http:", 1): "should begin with https://",
 	} {
-		ctx := client.WithObserver(t.Context(), func(r client.Retry) { t.Errorf("%s: sent again after %v", url, r.Failed) })
-		_, err := add.Ask(ctx, dial(t, nil, url), "c1", 5)
+		ctx := client.WithObserver(t.Context(), func(r client.Attempt) { t.Errorf("%s: sent again after %v", url, r.Err) })
+		_, err := add.Call(ctx, dial(t, nil, url), "c1", 5)
 		if entity.CodeOf(err) != entity.Internal || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "/v1/") {
 			t.Errorf("%s: %v", url, err)
 		}
 		var failed *entity.Error
-		if !errors.As(err, &failed) || failed.Outcome != sharding.Rejected {
+		if !errors.As(err, &failed) || failed.Outcome != entity.NotApplied {
 			t.Errorf("%s: %v, although nothing was sent", url, err)
 		}
 	}
@@ -390,16 +384,16 @@ func TestTimeoutWithoutAnAnswer(t *testing.T) {
 		})}
 		go func() { _ = server.Serve(l) }()
 		defer func() { _ = server.Close() }()
-		c := dial(t, func(cfg *client.Config) {
-			cfg.Timeout = 30 * time.Millisecond
-			cfg.HTTP.Transport.(*http.Transport).DialContext = l.dial
+		c := dial(t, []client.Option{
+			client.Timeout(30 * time.Millisecond),
+			client.HTTP(&http.Client{Transport: &http.Transport{DialContext: l.dial}}),
 		}, "http://gateway")
-		_, err := add.Ask(t.Context(), c, "c1", 5)
-		if entity.OutcomeOf(err) != sharding.Unknown || entity.CodeOf(err) != entity.DeadlineExceeded {
+		_, err := add.Call(t.Context(), c, "c1", 5)
+		if entity.OutcomeOf(err) != entity.Unknown || entity.CodeOf(err) != entity.DeadlineExceeded {
 			t.Errorf("got %v (%s)", err, entity.OutcomeOf(err))
 		}
-		_, err = get.Ask(t.Context(), c, "c1", struct{}{})
-		if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.DeadlineExceeded || strings.Contains(err.Error(), "may have been applied") {
+		_, err = get.Call(t.Context(), c, "c1", struct{}{})
+		if entity.OutcomeOf(err) != entity.NotApplied || entity.CodeOf(err) != entity.DeadlineExceeded || strings.Contains(err.Error(), "may have been applied") {
 			t.Errorf("a read-only command: %v (%s)", err, entity.OutcomeOf(err))
 		}
 	})
@@ -411,8 +405,7 @@ func TestTheAnswerAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, left := range []time.Duration{200 * time.Millisecond, 5 * time.Second, time.Minute} {
 			requests := 0
-			cfg := client.DefaultConfig("http://gateway")
-			cfg.HTTP = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			c, err := client.New([]string{"http://gateway"}, client.HTTP(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 				requests++
 				told, err := time.ParseDuration(r.Header.Get("Roost-Timeout"))
 				if err != nil {
@@ -427,16 +420,15 @@ func TestTheAnswerAtTheDeadline(t *testing.T) {
 				w := httptest.NewRecorder()
 				fail(408, "deadline_exceeded", "false")(w, r)
 				return w.Result(), nil
-			})}
-			c, err := client.New(cfg)
+			})}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			begin := time.Now()
-			_, err = add.Ask(ctx, c, "c1", 5)
+			_, err = add.Call(ctx, c, "c1", 5)
 			cancel()
-			if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.DeadlineExceeded || err.Error() != "deadline_exceeded: no" || requests != 1 {
+			if entity.OutcomeOf(err) != entity.NotApplied || entity.CodeOf(err) != entity.DeadlineExceeded || err.Error() != "deadline_exceeded: no" || requests != 1 {
 				t.Errorf("%s: got %v (%s) after %s and %d requests", left, err, entity.OutcomeOf(err), time.Since(begin), requests)
 			}
 		}
@@ -452,7 +444,7 @@ func TestRequest(t *testing.T) {
 	c := dial(t, nil, g.URL)
 	ids := []string{"c1", "a/b", "..", ".", "ü ?#%2F", "a/../b"}
 	for _, id := range ids {
-		if _, err := add.Ask(t.Context(), c, id, 5, entity.Key("mine")); err != nil {
+		if _, err := add.Call(t.Context(), c, id, 5, entity.Key("mine")); err != nil {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
@@ -481,14 +473,12 @@ func TestTrace(t *testing.T) {
 	type key struct{}
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	g := newGateway(t, reply("5"))
-	c := dial(t, func(cfg *client.Config) {
-		cfg.Trace = func(ctx context.Context) string {
-			p, _ := ctx.Value(key{}).(string)
-			return p
-		}
-	}, g.URL)
+	c := dial(t, []client.Option{client.Trace(func(ctx context.Context) string {
+		p, _ := ctx.Value(key{}).(string)
+		return p
+	})}, g.URL)
 	for _, ctx := range []context.Context{t.Context(), context.WithValue(t.Context(), key{}, parent)} {
-		if _, err := add.Ask(ctx, c, "c1", 5); err != nil {
+		if _, err := add.Call(ctx, c, "c1", 5); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -504,22 +494,20 @@ func TestTrace(t *testing.T) {
 
 func TestToken(t *testing.T) {
 	g := newGateway(t, reply("5"))
-	cfg := client.DefaultConfig(g.URL)
 	var fails error
-	cfg.Token = func(context.Context) (string, error) { return "roost_abc", fails }
-	c, err := client.New(cfg)
+	c, err := client.New([]string{g.URL}, client.Token(func(context.Context) (string, error) { return "roost_abc", fails }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := add.Ask(t.Context(), c, "a", 1); err != nil {
+	if _, err := add.Call(t.Context(), c, "a", 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := g.requests[0].Header.Get("Authorization"); got != "Bearer roost_abc" {
 		t.Errorf("Authorization is %q", got)
 	}
 	fails = fmt.Errorf("the issuer is away")
-	_, err = add.Ask(t.Context(), c, "a", 1)
-	if failed, ok := err.(*entity.Error); !ok || failed.Code != entity.Unauthenticated || failed.Outcome != sharding.Rejected || !strings.Contains(err.Error(), "the issuer is away") {
+	_, err = add.Call(t.Context(), c, "a", 1)
+	if failed, ok := err.(*entity.Error); !ok || failed.Code != entity.Unauthenticated || failed.Outcome != entity.NotApplied || !strings.Contains(err.Error(), "the issuer is away") {
 		t.Errorf("without a token: %v", err)
 	}
 	if len(g.requests) != 1 {
@@ -529,15 +517,17 @@ func TestToken(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	for _, gateways := range [][]string{nil, {"localhost:8080"}, {"ftp://x"}, {"http://"}, {"http://a", "\x7f"}} {
-		if _, err := client.Dial(gateways...); err == nil {
+		if _, err := client.New(gateways); err == nil {
 			t.Errorf("%q is taken", gateways)
 		}
 	}
-	if _, err := client.New(client.Config{Gateways: []string{"http://a"}}); err == nil {
-		t.Error("a config without times is taken")
+	for _, o := range []client.Option{client.Timeout(0), client.MaxReply(-1), client.Retry(0, time.Second), client.Retry(time.Second, time.Millisecond)} {
+		if _, err := client.New([]string{"http://a"}, o); err == nil {
+			t.Error("an unusable option is taken")
+		}
 	}
 	given := []string{"http://a/"}
-	if _, err := client.New(client.DefaultConfig(given...)); err != nil || given[0] != "http://a/" {
+	if _, err := client.New(given); err != nil || given[0] != "http://a/" {
 		t.Errorf("the caller's list is now %q, %v", given, err)
 	}
 }

@@ -1,177 +1,108 @@
 package entity
 
 import (
-	"context" // pure: handed on
-	"fmt"
 	"reflect" // pure: of types
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Call is one command on its way to an entity, as a Caller sends it.
-type Call struct {
-	Entity  sharding.Entity
-	Command string
-	// Key is the idempotency key, or empty.
-	Key string
-	// NoKey: the Caller must not generate a key.
-	NoKey bool
-	// Step is the name that [Ctx.Cluster] derives the key from, or empty. Only that Caller knows it.
-	Step     string
-	Tell     bool
-	ReadOnly bool
-	Encoding sharding.Encoding
-	Payload  []byte
+// Handle is the typed name of a command: bound to a method by [On], and the way to call it: by [Handle.Call] and
+// [Handle.Tell] from outside, and in handlers by [Handle.Ask], [Handle.Send], [Handle.Remind] and [Handle.After].
+// It never changes.
+type Handle[In, Out any] struct{ cmd instance.Command }
+
+// Command declares a command of an entity type. A handle is only a name with options: a second handle for the
+// same command may have others, for sends that are more urgent.
+func Command[In, Out any](typ, name string, options ...CommandOption) *Handle[In, Out] {
+	h := &Handle[In, Out]{instance.Command{
+		Type: typ, Desc: sharding.CommandDesc{Name: name}, Answers: takesAnswers[In](),
+		Input: instance.NewCodec(sharding.FormOfInput, reflect.TypeFor[In](), name),
+	}}
+	for _, o := range options {
+		o.setCommand(&h.cmd)
+	}
+	return h
 }
 
-// Caller sends calls: package client over a gateway, package entitytest in
-// memory, and [Ctx.Cluster] from within a handler. The error is for failures of the transport; the reply carries the rest.
-type Caller interface {
-	Call(ctx context.Context, c Call) (sharding.Reply, error)
+// Name returns the command's name.
+func (h *Handle[In, Out]) Name() string { return h.cmd.Desc.Name }
+
+// On binds a command to a method, which handles it. An entity handles one command at a time.
+func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, error)) Declaration[E] {
+	return Declaration[E]{add: func(t *instance.Type) {
+		c := new(h.cmd)
+		c.Check = func(env *sharding.Envelope) (any, error) { return instance.CheckInputOf[In](c, env) }
+		c.Run = func(state any, ic instance.Context, env *sharding.Envelope) ([]byte, sharding.Encoding, error) {
+			ctx := enter(ic)
+			in, err := inputOf[In](c, ctx, env)
+			if err != nil {
+				return nil, 0, err
+			}
+			out, err := method(state.(*E), ctx, in)
+			if err != nil {
+				return nil, 0, failure(err)
+			}
+			return instance.EncodeReply(out, env.Encoding)
+		}
+		t.AddCommand(c)
+	}}
 }
 
-// Handle is the typed name of a command: bound to a method by [On], called by
-// Ask and Tell.
-type Handle[In, Out any] struct {
-	typ  string
-	desc sharding.CommandDesc
-	// input describes how inputs are stored. stored is true if they may be.
-	input  *EventType
-	stored bool
-	// options are the options of sends of the command; Timeout also bounds its turns that no caller waits
-	// for.
-	options sharding.SendOptions
-}
+// CommandOption is an option of [Command]: [ReadOnly], [Stale], [Stored], [Timeout], [Retry], [MaxAge], and, for
+// stored inputs, [V], [Alias] and [ReadableBy].
+type CommandOption interface{ setCommand(*instance.Command) }
 
-// Command declares a command of an entity type. A handle must not be changed after it
-// was bound.
-func Command[In, Out any](typ, name string) *Handle[In, Out] {
-	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}, input: newEventType(sharding.FormOfInput, reflect.TypeFor[In](), name)}
-}
+type commandOption func(*instance.Command)
+
+func (o commandOption) setCommand(c *instance.Command) { o(c) }
 
 // ReadOnly declares that the command changes nothing: it is never stored, may be sent with GET, and still
 // reads the newest state.
-func (h *Handle[In, Out]) ReadOnly() *Handle[In, Out] {
-	h.desc.ReadOnly = true
-	return h
+func ReadOnly() CommandOption {
+	return commandOption(func(c *instance.Command) { c.Desc.ReadOnly = true })
 }
 
 // Stale makes the command read-only and able to answer without asking the journal whether its
 // region still owns the entity: faster, but a deposed owner may answer for a
 // while. The answer may be old but never shows what may be undone: it waits until the
 // state that it shows is durable.
-func (h *Handle[In, Out]) Stale() *Handle[In, Out] {
-	h.desc.ReadOnly, h.desc.Stale = true, true
-	return h
+func Stale() CommandOption {
+	return commandOption(func(c *instance.Command) { c.Desc.ReadOnly, c.Desc.Stale = true, true })
 }
 
-// Name returns the command's name.
-func (h *Handle[In, Out]) Name() string { return h.desc.Name }
-
-// Option changes one call.
-type Option func(*Call)
-
-// Key gives the call an idempotency key: the command takes effect at most once
-// for this key and entity, and a repeat gets the first reply.
-func Key(key string) Option { return func(c *Call) { c.Key = key } }
-
-// NoKey sends the call without any key: it is not repeated when its answer is
-// lost.
-func NoKey() Option { return func(c *Call) { c.NoKey = true } }
-
-// Ask sends the command and waits for its reply. Errors are of type *[Error].
-func (h *Handle[In, Out]) Ask(ctx context.Context, via Caller, id string, in In, opts ...Option) (Out, error) {
-	var zero Out
-	reply, err := h.send(ctx, via, id, in, false, opts)
-	if err != nil {
-		return zero, err
-	}
-	out, err := decodeReply[Out](reply.Payload, reply.Encoding)
-	if err != nil {
-		return zero, &Error{Code: Internal, Outcome: sharding.OK,
-			Message: fmt.Sprintf("the reply of %s.%s is not what its handle says: %v", h.typ, h.desc.Name, err)}
-	}
-	return out, nil
+// Stored allows storing inputs of the command: by [Handle.Remind], [Handle.RemindEvery] and [Handle.Send],
+// which fail without it. Then the input's fields are in the schema of the type, like an event's, and each
+// change of them needs [V]. A send is read by the program of its target. If that program and the
+// sender's declare the command each for itself, both do so with Stored.
+func Stored() CommandOption {
+	return commandOption(func(c *instance.Command) { c.Stored = true })
 }
 
-// Tell sends the command without waiting for its reply: it returns when the
-// owner has accepted it, or, with a key, when it is durable.
-func (h *Handle[In, Out]) Tell(ctx context.Context, via Caller, id string, in In, opts ...Option) error {
-	_, err := h.send(ctx, via, id, in, true, opts)
-	return err
+// Timeout sets how long the command may take if no caller waits for it: one attempt of a [Handle.Send], from its
+// beginning; and the command of a timer, of a reminder, or one that takes an answer ([ReplyTo]), from the moment at which
+// it is due. Then the context of the handler ends. A send is tried again. 20 ms to 1 min; without it, region.sends.timeout
+// (10 s) is for sends, and region.firing_timeout (30 s) for the others.
+//
+// An attempt of a send has the Timeout of the sender's handle. A program that sends commands to entities of
+// another program declares it for itself.
+func Timeout(d time.Duration) CommandOption {
+	return commandOption(func(c *instance.Command) { c.Options.Timeout = d })
 }
 
-func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In, tell bool, opts []Option) (sharding.Reply, error) {
-	payload, enc, err := h.encode(in)
-	if err != nil {
-		return sharding.Reply{}, &Error{Code: InvalidArgument, Outcome: sharding.Rejected,
-			Message: fmt.Sprintf("the input of %s.%s cannot be encoded: %v", h.typ, h.desc.Name, err)}
-	}
-	c := Call{
-		Entity:  h.Entity(id),
-		Command: h.desc.Name, Tell: tell, ReadOnly: h.desc.ReadOnly, Encoding: enc, Payload: payload,
-	}
-	for _, o := range opts {
-		o(&c)
-	}
-	reply, err := via.Call(ctx, c)
-	if err != nil {
-		return reply, err
-	}
-	return reply, ReplyError(reply)
+// Retry sets the pauses between two attempts of a [Handle.Send] of the command, and between two attempts to have its answer
+// taken: least after the first failure, and doubled with each further one up to most. A random part of at most half is
+// subtracted. 20 ms to 24 h; without it, region.sends.retry_min (1 s) and region.sends.retry_max (1 min).
+func Retry(least, most time.Duration) CommandOption {
+	return commandOption(func(c *instance.Command) { c.Options.RetryMin, c.Options.RetryMax = least, most })
 }
 
-// After sends the command to the entity itself when d has passed. A timer is
-// identified by its name: setting it again replaces it. Timers are volatile: they
-// die with the incarnation, when the entity is moved (unless its type has
-// [Type.KeepOnMoves]), lost, or stopped by [Ctx.Passivate]. An entity with a pending timer is not idle and is not
-// passivated. Like events, timers count only if the handler succeeds. If the
-// input cannot be encoded, or the type has no such command, the turn fails.
-func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {
-	h.timer(ctx, turn.Timer{Name: name, After: max(d, 1)}, in)
-}
-
-// Every sends the command to the entity itself repeatedly, at intervals of d. A firing
-// is skipped while the previous one is still waiting. The timer keeps the entity from
-// being passivated until it is cancelled. The interval is at least 1 ms; with a shorter one the
-// turn fails.
-func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
-	if d < minTimerInterval {
-		ctx.breakTurn(timerText(name), misused("its interval is %s, must be at least %s", d, minTimerInterval))
-		return
-	}
-	h.timer(ctx, turn.Timer{Name: name, After: d, Every: d}, in)
-}
-
-// minTimerInterval is the shortest interval of a repeated timer: each firing is a turn.
-const minTimerInterval = time.Millisecond
-
-func timerText(name string) string { return fmt.Sprintf("timer %q", shortName(name)) }
-
-func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
-	payload, enc, err := h.encode(in)
-	switch def := ctx.inst.def; {
-	case ctx.calls.ended():
-		err = ErrTurnOver
-	case err != nil:
-		err = fmt.Errorf("the input of %s cannot be encoded: %w", h.desc.Name, err)
-	case h.typ != def.name || def.commands[h.desc.Name] == nil:
-		err = misused("command %s.%s is not one of type %s; a timer is for the entity itself", h.typ, h.desc.Name, def.name)
-	case takesAnswers[In]():
-		err = &misuse{errAnswerOnly}
-	}
-	if err != nil {
-		ctx.breakTurn(timerText(t.Name), err)
-		return
-	}
-	t.Command, t.Payload, t.Encoding = h.desc.Name, payload, enc
-	e := ctx.change()
-	e.timers = append(e.timers, t)
-}
-
-// Entity returns the address of the entity with the given id.
-func (h *Handle[In, Out]) Entity(id string) sharding.Entity {
-	return sharding.Entity{Type: sharding.EntityType(h.typ), ID: sharding.EntityID(id)}
+// MaxAge bounds the time that a [Handle.Send] of the command is retried, from the time at which it was
+// stored. Then it is a dead letter, or its sender gets an answer by [ReplyTo]. At least 20 ms; without it,
+// region.sends.max_age (23 h). A turn that sends with a MaxAge of more than region.dedupe_age (24 h) less
+// an hour is undone and refused as failed_precondition: the target might have forgotten that it has
+// executed the command.
+func MaxAge(d time.Duration) CommandOption {
+	return commandOption(func(c *instance.Command) { c.Options.MaxAge = d })
 }

@@ -1,318 +1,204 @@
 package entity
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"reflect" // pure: of types, and of values that are no maps
-	"slices"
+	"reflect" // pure: of types
+	"runtime" // pure: the place of a call
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/passivation"
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Sourced is implemented by event-sourced entities: Apply is the only place
-// where state changes, live and in replay. It must not fail, and must depend on
-// nothing but the state and the event.
-type Sourced interface{ Apply(event any) }
+// defined and definition hide the runtime's view of a type from authors.
+type (
+	defined    = instance.Defined
+	definition = instance.Definition
+)
 
-// Starter is implemented by entities that act when they are activated, after their
-// state is loaded. The hook may set timers ([Handle.After], [Handle.Every]), whose commands do
-// the rest: it cannot persist, remind, send, ask or delete. An error fails the activation. The context ends when the load has
-// taken too long (30 s); a hook that keeps running is not waited for, but keeps its
-// goroutine. While region.entity_loads (4) hooks of one entity have not returned,
-// commands for it are refused as unavailable.
-type Starter interface{ OnStart(ctx *Ctx) error }
+// Definition is a [Type] of any entity, as a region hosts it.
+type Definition interface{ definition }
 
-// Stopper is implemented by entities that act before they are passivated or handed
-// off. It is not called when the process dies.
-type Stopper interface {
-	OnStop(ctx *Ctx, why turn.StopReason)
+// Type is an entity type with states of type E. It never changes.
+type Type[E any] struct{ defined }
+
+// Name returns the name of the type.
+func (t Type[E]) Name() string { return instance.TypeOf(t).Name }
+
+// Declaration is a part of the definition of a type with states of type E: a command ([On]), a kind of events
+// ([Event]), or options ([With]).
+type Declaration[E any] struct {
+	add     func(*instance.Type)
+	options bool // it is of With
 }
 
-// Sized is implemented by entities that know about how much memory they take, in bytes; 0 is not known.
-// Size is called when the entity has been loaded, and after every turn that succeeds, so it must be quick.
-// A region with little memory then need not wait for the next garbage collection to see that entities have
-// become large.
-type Sized interface{ Size() int }
-
-// Snapshotter is implemented by entities that encode their snapshots themselves.
-// Otherwise a snapshot is the entity's exported fields as JSON.
-type Snapshotter interface {
-	Snapshot() ([]byte, error)
-	Restore([]byte) error
-}
-
-// Definition is an entity type as a region hosts it; made by [Define] and
-// [DefineVolatile].
-type Definition interface{ definition() *definition }
-
-// Type is an entity type under construction. Its methods must not be called once the
-// type is in use.
-type Type[E any] struct{ def *definition }
-
-func (t *Type[E]) definition() *definition { return t.def }
-
-type definition struct {
-	name        string
-	shards      uint32
-	rule        sharding.ShardRule
-	volatile    bool
-	starts      bool // it is a Starter
-	keep        bool // its state, on moves
-	remember    bool
-	passivation passivation.Strategy
-	snapshot    int
-	trims       bool // KeepEvents was called
-	keepEvents  int
-	create      func(id string) any
-	commands    map[string]*binding
-	// commands and events are by name, aliases included; byType by Go type.
-	events map[string]*EventType
-	byType map[reflect.Type]*EventType
-	state  stateForm
-	errs   []error
-}
-
-// binding is a command bound to a method.
-type binding struct {
-	typ   string
-	desc  sharding.CommandDesc
-	input *EventType
-	// stored is true if inputs may be stored, answers if the command takes answers to sends.
-	stored, answers bool
-	options         sharding.SendOptions
-	// run decodes the input, calls the method and encodes the reply. The error is the
-	// handler's; with bad it is about the input.
-	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
-	// check only decodes. The value is nil if nothing was to be decoded.
-	check func(env *sharding.Envelope) (any, error)
-}
-
-// Binding connects a command with a method of E.
-type Binding[E any] struct{ b *binding }
-
-// On binds a command to a method.
-func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, error)) Binding[E] {
-	check := func(env *sharding.Envelope) (any, error) {
-		if takesAnswers[In]() {
-			return nil, errAnswerOnly
-		}
-		if env.Version != 0 { // it was stored, perhaps by another version of the program
-			return nil, nil
-		}
-		return decode[In](env.Payload, env.Encoding, h.input.layout)
-	}
-	desc := h.desc
-	desc.Input = fingerprint(shapeOf(h.input.typ))
-	return Binding[E]{&binding{typ: h.typ, desc: desc, input: h.input, stored: h.stored, answers: takesAnswers[In](), options: h.options, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
-		in, err := inputOf(h, ctx, env)
-		if err != nil {
-			return nil, 0, true, err
-		}
-		out, err := method(state.(*E), ctx, in)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		payload, enc, err := encode(out, env.Encoding)
-		if err != nil {
-			return nil, 0, false, fmt.Errorf("the reply cannot be encoded: %w", err)
-		}
-		if len(payload) > sharding.MaxPayload { // the reply could not be delivered
-			return nil, 0, false, fmt.Errorf("the reply has %d bytes, at most %d are allowed", len(payload), sharding.MaxPayload)
-		}
-		return payload, enc, false, nil
-	}}}
-}
-
-// Define defines an event-sourced type. create returns the empty entity with an id; it
-// must not depend on the process it runs in. Mistakes (two commands with one name, a
-// command of another type) are reported by [Describe].
-func Define[E any, P interface {
-	*E
-	Sourced
-}](name string, create func(id string) *E, on ...Binding[E]) *Type[E] {
-	return define(name, false, create, on)
-}
-
-// DefineVolatile defines a type that has its state in memory only: best effort, lost when
-// the entity is passivated or its region fails. It is lost when the entity moves, too, unless
-// the type has [Type.KeepOnMoves].
-func DefineVolatile[E any](name string, create func(id string) *E, on ...Binding[E]) *Type[E] {
-	return define(name, true, create, on)
-}
-
-func define[E any](name string, volatile bool, create func(id string) *E, on []Binding[E]) *Type[E] {
-	_, starts := any((*E)(nil)).(Starter)
-	d := &definition{
-		name: name, volatile: volatile, starts: starts, shards: sharding.DefaultShards, passivation: passivation.Idle(passivation.DefaultIdle),
-		create:   func(id string) any { return create(id) },
-		commands: map[string]*binding{}, events: map[string]*EventType{}, byType: map[reflect.Type]*EventType{},
-		state: newStateForm(reflect.TypeFor[E]()),
-	}
-	for _, o := range on {
-		d.addCommand(o.b)
-	}
-	return &Type[E]{d}
-}
-
-func (d *definition) addCommand(b *binding) {
-	if err := d.checkBinding(b); err != nil {
-		d.complain(fmt.Errorf("command %s %w", b.desc.Name, err))
-	}
-	if err := b.options.Check(); err != nil {
-		d.complain(fmt.Errorf("command %s: %w", b.desc.Name, err))
-	}
-	if b.stored {
-		if err := b.input.check(); err != nil {
-			d.complain(err)
-		}
-	}
-	for _, name := range b.input.names() {
-		if d.commands[name] != nil {
-			d.complain(fmt.Errorf("command %s is bound twice", name))
-		}
-		d.errs = append(d.errs, sharding.CheckCommand("command of entity type "+d.name, name))
-		d.commands[name] = b
-	}
-}
-
-// checkBinding returns the error in the definition of a command of the type.
-func (d *definition) checkBinding(b *binding) error {
-	versions := b.input.version != 1 || b.input.readableBy != 0 || len(b.input.steps) > 0
-	switch {
-	case b.typ != d.name:
-		return fmt.Errorf("belongs to type %s", b.typ)
-	case b.answers && b.desc.ReadOnly:
-		return errors.New("takes answers to sends, so it cannot be read-only: the send ends when it is stored that the answer was taken")
-	case b.answers && d.volatile:
-		return errors.New("takes answers to sends, and a volatile type cannot send")
-	case b.answers && (b.stored || versions):
-		return errors.New("takes answers to sends, which have no version and are read as replies are: leave out Stored, V and ReadableBy")
-	case !b.stored && (b.options.RetryMax != 0 || b.options.MaxAge != 0):
-		return errors.New("has Retry or MaxAge, which are for sends: add Stored()")
-	case versions && !b.stored:
-		return errors.New("has versions of its input, which are for inputs that are stored: add Stored()")
-	}
-	return nil
-}
-
-// Events declares the events of the type: each by [Event], or by a plain value, which is
-// stored under the name of its Go type as version 1.
-func (t *Type[E]) Events(events ...any) *Type[E] {
-	for _, ev := range events {
-		e, ok := ev.(*EventType)
-		if !ok {
-			typ := reflect.TypeOf(ev)
-			if typ == nil {
-				t.def.complain(errors.New("event nil has no type"))
-				continue
-			}
-			e = newEventType(sharding.FormOfEvent, typ, typeName(typ))
-		}
-		t.def.addEvent(e)
+// Define defines an entity type. create returns the empty entity with an id; it must not depend on the process
+// that it runs in. Define is for variables of packages: it panics, with the file and line of its caller, if there
+// is a mistake in the definition, for example two commands with one name. [New] returns an error.
+func Define[E any](name string, create func(id string) *E, declarations ...Declaration[E]) Type[E] {
+	t, err := New(name, create, declarations...)
+	if err != nil {
+		_, file, line, _ := runtime.Caller(1)
+		panic(fmt.Sprintf("%s:%d: entity.Define: %v", file, line, err))
 	}
 	return t
 }
 
-func (d *definition) addEvent(e *EventType) {
-	if err := e.check(); err != nil {
-		d.complain(err)
+// New defines an entity type as [Define] does. The error names every mistake in the definition.
+func New[E any](name string, create func(id string) *E, declarations ...Declaration[E]) (Type[E], error) {
+	t := instance.NewType(name, reflect.TypeFor[E](), func(id string) any { return create(id) })
+	t.NewContext = func() instance.Context { return new(Ctx) }
+	if _, ok := any((*E)(nil)).(Starter); ok {
+		t.OnStart = func(state any, c instance.Context) error { return state.(Starter).OnStart(enter(c)) }
 	}
-	if d.byType[e.typ] != nil {
-		d.complain(fmt.Errorf("events of type %s are declared twice", e.typ))
-	}
-	d.byType[e.typ] = e
-	for _, name := range e.names() {
-		if d.events[name] != nil {
-			d.complain(fmt.Errorf("event %q is declared twice", name))
+	if _, ok := any((*E)(nil)).(Stopper); ok {
+		t.OnStop = func(state any, c instance.Context, why turn.StopReason) {
+			state.(Stopper).OnStop(enter(c), StopReason(why.String()))
 		}
-		d.events[name] = e
 	}
-}
-
-func (d *definition) complain(err error) {
-	d.errs = append(d.errs, fmt.Errorf("entity type %s: %w", d.name, err))
-}
-
-func typeName(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Name()
-}
-
-// Shards sets the number of shards of the type. It is fixed forever with the
-// type's first use. Default 1024.
-func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
-
-// Passivate sets which entities are stopped to free memory, such as passivation.LRU(10_000):
-// the strategy, and how many may be alive in one region. The region's configuration
-// (region.passivation) can say otherwise. Default: those that have been idle for 2 minutes.
-// No command gets lost: the next one loads the entity again. An entity with a pending timer
-// is neither idle nor counted. A volatile entity loses its state.
-func (t *Type[E]) Passivate(s passivation.Strategy) *Type[E] { t.def.passivation = s; return t }
-
-// PassivateAfter sets how long an entity may be idle before it is stopped to free
-// memory; 0: never. It is short for Passivate(passivation.Idle(d)).
-func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { return t.Passivate(passivation.Idle(d)) }
-
-// SnapshotEvery takes a snapshot after so many events (a keyed command without
-// events counts as one, since it is stored too) or 8 MiB of them, so that loading
-// stays fast: the entity's exported fields as JSON, or what its Snapshot says.
-// Default 0: never. See SnapshotV for what happens when those fields change. No snapshot
-// is cut while fields that are not exported differ from what create has set.
-func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; return t }
-
-// Describe returns the type as the execution core needs it. An error names every
-// mistake in the definition.
-func Describe(t Definition) (turn.Type, error) {
-	d := t.definition()
-	desc := turn.Type{Passivation: d.passivation, SnapshotEvery: d.snapshot, KeepEvents: d.keepEvents, KeepOnMoves: d.keep, NoLoad: d.volatile && !d.starts, Remember: d.remember, Desc: sharding.TypeDesc{
-		Type: sharding.EntityType(d.name), Shards: d.shards, Rule: d.rule, Volatile: d.volatile,
-	}}
-	for name, b := range d.commands { // sorted below
-		command := b.desc
-		command.Name = name
-		desc.Desc.Commands = append(desc.Desc.Commands, command)
-		if b.options.Timeout > 0 {
-			if desc.Timeouts == nil {
-				desc.Timeouts = map[string]time.Duration{}
+	// Options first: checks of commands depend on them.
+	for _, optional := range []bool{true, false} {
+		for _, d := range declarations {
+			if d.options == optional {
+				d.add(t)
 			}
-			desc.Timeouts[name] = b.options.Timeout
 		}
 	}
-	slices.SortFunc(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
-	desc.Desc.Writes, desc.Desc.Reads = d.forms()
-	errs := append(slices.Clone(d.errs), sharding.CheckEntityType("entity type", desc.Desc.Type))
-	if d.shards == 0 || d.shards > sharding.MaxShards {
-		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))
-	}
-	if err := d.checkRemember(); err != nil {
-		errs = append(errs, err)
-	}
-	if err := d.checkKeepEvents(); err != nil {
-		errs = append(errs, err)
-	}
-	if err := d.passivation.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
-	}
-	if d.snapshot < 0 {
-		errs = append(errs, fmt.Errorf("entity type %s: SnapshotEvery is %d, must not be negative; 0 is never", d.name, d.snapshot))
-	}
-	if err := d.state.check(); err != nil {
-		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
-	}
-	if err := d.checkKeep(); err != nil {
-		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
-	}
-	if len(d.commands) == 0 {
-		errs = append(errs, fmt.Errorf("entity type %s: has no commands", d.name))
-	}
-	if d.volatile && (len(d.events) > 0 || d.snapshot > 0) {
-		errs = append(errs, fmt.Errorf("entity type %s: a volatile type has no events and no snapshots", d.name))
-	}
-	return desc, errors.Join(errs...)
+	return Type[E]{instance.Define(t)}, t.Check()
 }
+
+// TypeOption is an option of a type, see [With].
+type TypeOption struct{ set func(*instance.Type) }
+
+// With declares options of the type:
+//
+//	entity.With[Account](entity.SnapshotEvery(100), entity.PassivateAfter(time.Minute))
+func With[E any](options ...TypeOption) Declaration[E] {
+	return Declaration[E]{options: true, add: func(t *instance.Type) {
+		for _, o := range options {
+			o.set(t)
+		}
+	}}
+}
+
+// Volatile is the option of a type whose entities have their state in memory only: best effort, lost when the
+// entity is passivated or its region fails. It is lost when the entity moves, too, unless the type has
+// [KeepOnMoves]. Such a type has no events, reminders and sends. What a handler has changed in memory before it
+// fails cannot be undone: then the outcome of its command is [Unknown], or what was changed stays.
+func Volatile() TypeOption { return TypeOption{func(t *instance.Type) { t.Volatile = true }} }
+
+// KeepOnMoves keeps the state of a volatile type's entities when their shard is handed off: when its
+// region leaves or is drained, or shards are balanced. The next region continues with the state of the
+// entity after its last command and its stop hook, and with its pending timers. The state is kept
+// as a snapshot would be: the exported fields as JSON, or what the method Snapshot returns. If the
+// next region cannot read the state, the entity begins empty. It cannot read a state of another
+// version or of other fields, unless a step of [SnapshotV] reads it. An entity also begins empty after
+// a crash, and after it was passivated.
+func KeepOnMoves() TypeOption { return TypeOption{func(t *instance.Type) { t.KeepOnMoves = true }} }
+
+// Remember restarts the entities of the type without a command: after a move, a crash
+// or a cold start, their state is loaded and their start hook runs. An entity is remembered from
+// the first command on that stores events, reminders or sends; one that is only read, or that
+// only answers, is not. It stays remembered while it is passivated, until it calls [Ctx.Forget]
+// or is deleted. Not for volatile types, which keep nothing.
+//
+// In a cluster that was upgraded, this needs an activated journal (roost journal upgrade --finalize):
+// before that, commands that store something are refused.
+func Remember() TypeOption { return TypeOption{func(t *instance.Type) { t.Remember = true }} }
+
+// Shards sets the number of shards of the type, 1 to [MaxShards]. It is fixed forever with the
+// type's first use. Default [DefaultShards].
+func Shards(n uint32) TypeOption { return TypeOption{func(t *instance.Type) { t.Shards = n }} }
+
+// PassivateAfter sets how long an entity may be idle before it is stopped to free memory; 0: never. Default 2
+// minutes. No command gets lost: the next one loads the entity again. An entity with a pending timer is not
+// idle. A volatile entity loses its state. The region's configuration (region.passivation) overrides it.
+func PassivateAfter(d time.Duration) TypeOption {
+	return TypeOption{func(t *instance.Type) { t.Passivation = passivation.Idle(d) }}
+}
+
+// Passivate sets which entities are stopped to free memory, in the form of region.passivation: by
+// Passivate("lru limit=10000 idle=10m"), those that were idle for 10 minutes, and the least recently used ones
+// while more than 10,000 are alive in a region. docs/using/memory.md describes all strategies.
+func Passivate(strategy string) TypeOption {
+	return TypeOption{func(t *instance.Type) {
+		s, err := passivation.Parse(strategy)
+		if t.Passivation = s; err != nil {
+			t.Complain(fmt.Errorf("Passivate(%q): %w", strategy, err))
+		}
+	}}
+}
+
+// SnapshotEvery takes a snapshot after so many events (a keyed command without events counts as one, since it is
+// stored too) or 8 MiB of them, so that loading stays fast: the entity's exported fields as JSON, or the result
+// of its method Snapshot ([Snapshotter]). Default 0: never. See [SnapshotV] for what happens when those fields
+// change. No snapshot is taken while fields that are not exported differ from what create has set: a reducer
+// may have set them.
+func SnapshotEvery(events int) TypeOption {
+	return TypeOption{func(t *instance.Type) { t.SnapshotEvery = events }}
+}
+
+// SnapshotV sets the version of the type's snapshots, 1 by default. A snapshot of another version, or of
+// other exported fields, is ignored, and the entity is rebuilt from all its events, unless a step reads it.
+// The version must be raised when the same fields get another meaning, when a reducer derives the state from
+// the events in another way, and with every change of a [Snapshotter]'s output.
+func SnapshotV(version int, steps ...Step) TypeOption {
+	return TypeOption{func(t *instance.Type) { t.SetSnapshots(version, unwrap(steps)) }}
+}
+
+// KeepEvents trims the journal: it deletes the events of an entity that a snapshot has made superfluous,
+// except in the newest n records. A record holds the stored result of one command: its events, if it has
+// any, and its reply. Default: all events are kept forever. It is for entities that live long and change
+// often, and whose past is not needed.
+//
+// The price: the snapshot is then the only copy of the state. An entity with trimmed events is never
+// rebuilt from events. A mistake in a reducer that got into the state stays, and the type must go on reading
+// the snapshots that it has stored: a change of the exported fields needs [SnapshotV] with a step. A
+// shard with snapshots that a region does not read is not given to it. So the n records serve people and
+// tools that read the journal, and no recovery.
+//
+// It needs SnapshotEvery, at most [MaxTrimmedEvery]: so many records a snapshot trims at least. What is trimmed
+// stays trimmed. To stop trimming, raise n. If KeepEvents is removed, entities that were trimmed get no
+// snapshots any more, and take longer and longer to load.
+func KeepEvents(n int) TypeOption {
+	return TypeOption{func(t *instance.Type) { t.Trims, t.KeepEvents = true, n }}
+}
+
+// ShardBy selects the part of an id that determines the shard, so that entities that belong together are in
+// one shard, and thus in one region: ids with the same prefix or part. Without it the whole id decides. The
+// rule is fixed forever with the type's first use, as the number of shards is: a type that has entities
+// without a rule, or with another one, needs a new name.
+//
+// Entities of several types are in shards with the same index if the rules select the same text of their
+// ids and the types have the same number of shards. The strategy consistent-hashing keeps such shards in
+// one region.
+//
+// A shard is the unit that moves: all entities with one prefix stay in one shard, however many they are.
+// Choose a part with many more values than there are shards.
+func ShardBy(rule ShardRule) TypeOption {
+	return TypeOption{func(t *instance.Type) {
+		t.Rule.Separator, t.Rule.Part = rule.separator, rule.part
+		if rule.separator == "" {
+			t.Complain(errEmptySeparator)
+		}
+	}}
+}
+
+var errEmptySeparator = errors.New("ShardBy has an empty separator, which divides no id; name one, or leave ShardBy out")
+
+// ShardRule selects the part of an id that determines the shard of an entity, see [ShardBy].
+type ShardRule struct {
+	separator string
+	part      int
+}
+
+// Prefix is the rule of the text before the first separator: by Prefix("/"), "customer-17/order-5"
+// is in the shard of "customer-17". An id without the separator counts whole.
+func Prefix(separator string) ShardRule { return ShardRule{separator, 0} }
+
+// Part is the rule of one of the parts into which a separator divides an id, counted from 0: by
+// Part("-", 1), "eu-17-a" is in the shard of all ids whose second part is "17". An id that does not
+// have so many parts counts whole. Part 0 is the same as [Prefix].
+func Part(separator string, index int) ShardRule { return ShardRule{separator, index} }

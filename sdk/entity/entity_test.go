@@ -3,6 +3,7 @@ package entity_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -25,18 +27,6 @@ type (
 		By int64 `json:"by"`
 	}
 )
-
-func (b *box) Apply(event any) {
-	switch e := event.(type) {
-	case grown:
-		if e.By == 666 {
-			panic("evil event")
-		}
-		b.N += e.By
-	case *wrapperspb.Int64Value:
-		b.N += e.Value
-	}
-}
 
 func (b *box) Snapshot() ([]byte, error) {
 	if b.N == 666 {
@@ -57,7 +47,7 @@ func (b *box) OnStart(ctx *entity.Ctx) error {
 	return nil
 }
 
-func (b *box) OnStop(*entity.Ctx, turn.StopReason) { panic("evil stop") }
+func (b *box) OnStop(*entity.Ctx, entity.StopReason) { panic("evil stop") }
 
 func (b *box) Grow(ctx *entity.Ctx, in input) (int64, error) {
 	switch in.By {
@@ -68,56 +58,85 @@ func (b *box) Grow(ctx *entity.Ctx, in input) (int64, error) {
 	case 15:
 		return 0, entity.Errorf("", "no code")
 	case 16:
-		_ = ctx.Persist(grown{1})
+		ctx.Persist(grown{1})
 		return 0, entity.Errorf(entity.Aborted, "after staging")
 	case 17:
-		return 0, ctx.Persist(nil)
+		ctx.Persist(nil)
+		return 0, nil
 	case 18:
-		return 0, ctx.Persist(input{})
+		ctx.Persist(input{})
+		return 0, nil
 	case 19:
 		panic("evil handler")
 	case 20:
 		badTimer.After(ctx, time.Second, "t", make(chan int))
 		return 0, nil
 	}
-	return b.N, ctx.Persist(grown(in), note{"grew"})
+	ctx.Persist(grown(in), note{"grew"})
+	return b.N, nil
 }
 
-func (b *box) Look(ctx *entity.Ctx, _ struct{}) (int64, error) { return b.N, ctx.Persist(grown{1}) }
+func (b *box) Look(ctx *entity.Ctx, _ struct{}) (int64, error) {
+	ctx.Persist(grown{1})
+	return b.N, nil
+}
 
 func (b *box) Wrapped(ctx *entity.Ctx, in *wrapperspb.Int64Value) (*wrapperspb.Int64Value, error) {
-	return wrapperspb.Int64(b.N + in.GetValue()), ctx.Persist(in)
+	sum := wrapperspb.Int64(b.N + in.GetValue())
+	ctx.Persist(in)
+	return sum, nil
 }
 
 func (b *box) Tall(ctx *entity.Ctx, n int) (string, error) {
-	return strings.Repeat("x", n), ctx.Persist(grown{1})
+	ctx.Persist(grown{1})
+	return strings.Repeat("x", n), nil
 }
 
 func (b *box) Broken(*entity.Ctx, struct{}) (chan int, error) { return make(chan int), nil }
 
 var (
 	grow     = entity.Command[input, int64]("Box", "Grow")
-	look     = entity.Command[struct{}, int64]("Box", "Look").ReadOnly()
+	look     = entity.Command[struct{}, int64]("Box", "Look", entity.ReadOnly())
 	wrapped  = entity.Command[*wrapperspb.Int64Value, *wrapperspb.Int64Value]("Box", "Wrapped")
 	tall     = entity.Command[int, string]("Box", "Tall")
 	broken   = entity.Command[struct{}, chan int]("Box", "Broken")
 	badTimer = entity.Command[chan int, int]("Box", "BadTimer")
 )
 
-func boxes() *entity.Type[box] {
-	return entity.Define("Box", func(id string) *box {
-		if id == "bad" {
-			panic("evil create")
-		}
-		return &box{}
-	}, entity.On(grow, (*box).Grow), entity.On(look, (*box).Look), entity.On(wrapped, (*box).Wrapped), entity.On(broken, (*box).Broken),
-		entity.On(tall, (*box).Tall),
-	).Events(grown{}, entity.Event[note]("Remark"), &wrapperspb.Int64Value{})
+func createBox(id string) *box {
+	if id == "bad" {
+		panic("evil create")
+	}
+	return &box{}
 }
 
-func instance(t *testing.T) *entity.Instance {
+func boxDeclarations(options []entity.TypeOption) []entity.Declaration[box] {
+	return []entity.Declaration[box]{
+		entity.On(grow, (*box).Grow), entity.On(look, (*box).Look), entity.On(wrapped, (*box).Wrapped), entity.On(broken, (*box).Broken),
+		entity.On(tall, (*box).Tall),
+		entity.Event("grown", func(b *box, e grown) {
+			if e.By == 666 {
+				panic("evil event")
+			}
+			b.N += e.By
+		}),
+		entity.Event("Remark", func(*box, note) {}),
+		entity.Event("Int64Value", func(b *box, e *wrapperspb.Int64Value) { b.N += e.Value }),
+		entity.With[box](options...),
+	}
+}
+
+func boxes(options ...entity.TypeOption) entity.Type[box] {
+	return entity.Define("Box", createBox, boxDeclarations(options)...)
+}
+
+func boxMistake(options ...entity.TypeOption) error {
+	return mistake(entity.New("Box", createBox, boxDeclarations(options)...))
+}
+
+func newBox(t *testing.T) *instance.Instance {
 	t.Helper()
-	i, err := entity.NewInstance(boxes(), "b1")
+	i, err := instance.New(boxes(), "b1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +144,7 @@ func instance(t *testing.T) *entity.Instance {
 }
 
 // run runs a command. What only the log is told stands behind the message.
-func run(i *entity.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
+func run(i *instance.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
 	done, failed := i.Run(context.Background(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, ReadOnly: command == "Look"}, nil)
 	if failed != nil {
 		done.Reply.Message += " | " + failed.Error()
@@ -136,8 +155,8 @@ func run(i *entity.Instance, command, payload string, enc sharding.Encoding) tur
 // TestVolatileFailures: what a handler of a volatile type has changed stays, and nobody
 // is told that it was undone. If it returns, that is the answer, and nobody runs it again.
 func TestVolatileFailures(t *testing.T) {
-	boxes := entity.DefineVolatile("Box", func(string) *counter { return &counter{} }, entity.On(add, (*counter).Add), entity.On(read, (*counter).Read))
-	i, err := entity.NewInstance(boxes, "b1")
+	boxes := entity.Define("Box", func(string) *counter { return &counter{} }, entity.On(add, (*counter).Add), entity.On(read, (*counter).Read), entity.With[counter](entity.Volatile()))
+	i, err := instance.New(boxes, "b1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +188,7 @@ type addition struct {
 
 var (
 	add  = entity.Command[addition, int]("Box", "Add")
-	read = entity.Command[struct{}, int]("Box", "Read").ReadOnly()
+	read = entity.Command[struct{}, int]("Box", "Read", entity.ReadOnly())
 )
 
 func (c *counter) Add(_ *entity.Ctx, in addition) (int, error) {
@@ -192,23 +211,23 @@ func TestWhoIsTold(t *testing.T) {
 		`{"by":13}`: "plain", `{"by":19}`: "panic: ", `{"by":20}`: "cannot be encoded", `{"by":14}`: "", `{"bye":1}`: "",
 	} {
 		env := &sharding.Envelope{Command: "Grow", Payload: []byte(payload)}
-		done, failed := instance(t).Run(context.Background(), time.Now(), &turn.Run{Env: env}, nil)
+		done, failed := newBox(t).Run(context.Background(), time.Now(), &turn.Run{Env: env}, nil)
 		switch {
 		case log == "" && failed != nil:
 			t.Errorf("%s: %v", payload, failed)
 		case log != "" && (failed == nil || !strings.Contains(failed.Error(), log) || done.Reply.Message != "Grow failed and was undone"):
 			t.Errorf("%s: the caller is told %q, the log %v", payload, done.Reply.Message, failed)
 		}
-		var p *entity.Panic
+		var p *instance.Panic
 		if errors.As(failed, &p) != (payload == `{"by":19}`) || p != nil && !strings.Contains(p.Stack, "Grow") {
 			t.Errorf("%s: panic %+v", payload, p)
 		}
-		_, refusal := entity.CheckInput(boxes(), env, nil)
+		_, refusal := instance.CheckInput(boxes(), env, nil)
 		if (refusal != nil) != (payload == `{"bye":1}`) || refusal != nil && refusal.Message != done.Reply.Message {
 			t.Errorf("%s: CheckInput: %+v", payload, refusal)
 		}
 	}
-	if _, r := entity.CheckInput(boxes(), &sharding.Envelope{Command: "Nope", Payload: []byte("{")}, nil); r != nil {
+	if _, r := instance.CheckInput(boxes(), &sharding.Envelope{Command: "Nope", Payload: []byte("{")}, nil); r != nil {
 		t.Errorf("an unknown command: %+v", r)
 	}
 }
@@ -216,75 +235,91 @@ func TestWhoIsTold(t *testing.T) {
 // plainly has no start hook.
 type plainly struct{}
 
-func (*plainly) Apply(any) {}
-
 func (*plainly) do(*entity.Ctx, input) (int64, error) { return 0, nil }
 
 func TestDescribe(t *testing.T) {
-	d, err := entity.Describe(boxes().Shards(7).SnapshotEvery(5).PassivateAfter(time.Hour))
-	if err != nil || d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.Passivation.Idle != time.Hour ||
+	d := instance.Describe(boxes(entity.Shards(7), entity.SnapshotEvery(5), entity.PassivateAfter(time.Hour)))
+	if d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.Passivation.Idle != time.Hour ||
 		len(d.Desc.Commands) != 5 || d.Desc.Commands[0].Name != "Broken" || !d.Desc.Commands[2].ReadOnly {
-		t.Errorf("got %+v, %v", d, err)
+		t.Errorf("got %+v", d)
 	}
-	create := func(string) *box { return &box{} }
+	if d := instance.Describe(boxes(entity.Passivate("lru limit=10 idle=1m"))); d.Passivation.String() != passivation.LRU(10).OrIdle(time.Minute).String() {
+		t.Errorf("got %s", d.Passivation)
+	}
+	do := entity.On(entity.Command[input, int64]("Plain", "Do"), (*plainly).do)
+	newPlain := func(string) *plainly { return nil }
 	for _, c := range []struct {
 		def    entity.Definition
 		noLoad bool
 	}{
-		{entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)), false}, // has a start hook
-		{entity.DefineVolatile("Plain", func(string) *plainly { return nil }, entity.On(entity.Command[input, int64]("Plain", "Do"), (*plainly).do)), true},
-		{entity.Define("Plain", func(string) *plainly { return nil }, entity.On(entity.Command[input, int64]("Plain", "Do"), (*plainly).do)), false},
+		{entity.Define("Box", createBox, entity.On(grow, (*box).Grow), entity.With[box](entity.Volatile())), false}, // has a start hook
+		{entity.Define("Plain", newPlain, do, entity.With[plainly](entity.Volatile())), true},
+		{entity.Define("Plain", newPlain, do), false},
 	} {
-		if d, err := entity.Describe(c.def); err != nil || d.NoLoad != c.noLoad {
-			t.Errorf("%+v, %v", d, err)
+		if d := instance.Describe(c.def); d.NoLoad != c.noLoad {
+			t.Errorf("%+v", d)
 		}
 	}
-	for want, def := range map[string]entity.Definition{
-		"bound twice":         entity.Define("Box", create, entity.On(grow, (*box).Grow), entity.On(grow, (*box).Grow)),
-		"belongs to type Box": entity.Define("Other", create, entity.On(grow, (*box).Grow)),
-		"has no commands":     entity.Define("Box", create),
-		"must be letters":     entity.Define("a b", create),
-		"is reserved":         entity.Define("roost.coordinator", create, entity.On(entity.Command[input, int64]("roost.coordinator", "Grow"), (*box).Grow)),
-		"0 shards":            boxes().Shards(0),
-		"70000 shards":        boxes().Shards(70000),
-		"declared twice":      boxes().Events(grown{}),
-		"has no type":         boxes().Events(nil),
-		"no events":           entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)).Events(grown{}),
-		"command of entity":   entity.Define("Box", create, entity.On(entity.Command[input, int64]("Box", "no way"), (*box).Grow)),
-		"idle is -1s":         boxes().PassivateAfter(-time.Second),
-		"limit is -1":         boxes().Passivate(passivation.LRU(-1)),
-		"SnapshotEvery is -1": boxes().SnapshotEvery(-1),
+	bad := func(name string, declarations ...entity.Declaration[box]) error {
+		return mistake(entity.New(name, createBox, declarations...))
+	}
+	twice := entity.Event("grown", func(*box, grown) {})
+	for want, err := range map[string]error{
+		"bound twice":         bad("Box", entity.On(grow, (*box).Grow), entity.On(grow, (*box).Grow)),
+		"belongs to type Box": bad("Other", entity.On(grow, (*box).Grow)),
+		"has no commands":     bad("Box"),
+		"must be letters":     bad("a b"),
+		"is reserved":         bad("roost.coordinator", entity.On(entity.Command[input, int64]("roost.coordinator", "Grow"), (*box).Grow)),
+		"0 shards":            boxMistake(entity.Shards(0)),
+		"70000 shards":        boxMistake(entity.Shards(70000)),
+		"declared twice":      bad("Box", entity.On(grow, (*box).Grow), twice, twice),
+		"no events":           bad("Box", entity.On(grow, (*box).Grow), twice, entity.With[box](entity.Volatile())),
+		"command of entity":   bad("Box", entity.On(entity.Command[input, int64]("Box", "no way"), (*box).Grow)),
+		"idle is -1s":         boxMistake(entity.PassivateAfter(-time.Second)),
+		"limit is -1":         boxMistake(entity.Passivate("lru limit=-1")),
+		"Passivate(\"fifo":    boxMistake(entity.Passivate("fifo limit=1")),
+		"SnapshotEvery is -1": boxMistake(entity.SnapshotEvery(-1)),
 	} {
-		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
 }
 
+// TestDefinePanics: a mistake in a definition is reported with the place of the definition.
+func TestDefinePanics(t *testing.T) {
+	defer func() {
+		if r := fmt.Sprint(recover()); !strings.Contains(r, "entity_test.go:") || !strings.Contains(r, "entity.Define: entity type Box: has no commands") {
+			t.Errorf("panics with %q", r)
+		}
+	}()
+	entity.Define("Box", createBox)
+}
+
 func TestTurns(t *testing.T) {
 	for payload, want := range map[string]struct {
 		outcome sharding.Outcome
-		code    entity.Code
+		code    sharding.Code
 		spoiled bool
 		message string
 	}{
 		`{"by":5}`:          {outcome: sharding.OK},
 		``:                  {outcome: sharding.OK},
-		`{"bye":5}`:         {sharding.Rejected, entity.InvalidArgument, false, "bye"},
-		`{"by":5}{}`:        {sharding.Rejected, entity.InvalidArgument, false, "more after"},
-		`{"by":`:            {sharding.Rejected, entity.InvalidArgument, false, "input of Grow"},
-		`{"by":13}`:         {sharding.Rejected, entity.Internal, false, "plain"},
-		`{"by":14}`:         {sharding.OK, entity.NotFound, false, "business 14"},
-		`{"by":15}`:         {sharding.Rejected, entity.Internal, false, "no code"},
-		`{"by":16}`:         {sharding.OK, entity.Aborted, true, "after staging"},
-		`{"by":17}`:         {sharding.Rejected, entity.Internal, false, "unknown event"},
-		`{"by":18}`:         {sharding.Rejected, entity.Internal, false, "add it to Events"},
-		`{"by":19}`:         {sharding.Rejected, entity.Internal, true, "panic: "},
-		`{"by":20}`:         {sharding.Rejected, entity.Internal, false, "cannot be encoded"},
-		`{"by":666}`:        {sharding.Rejected, entity.Internal, true, "panic: "},
-		"{\"by\":\"five\"}": {sharding.Rejected, entity.InvalidArgument, false, "input of Grow"},
+		`{"bye":5}`:         {sharding.Rejected, sharding.InvalidArgument, false, "bye"},
+		`{"by":5}{}`:        {sharding.Rejected, sharding.InvalidArgument, false, "more after"},
+		`{"by":`:            {sharding.Rejected, sharding.InvalidArgument, false, "input of Grow"},
+		`{"by":13}`:         {sharding.Rejected, sharding.Internal, false, "plain"},
+		`{"by":14}`:         {sharding.OK, sharding.NotFound, false, "business 14"},
+		`{"by":15}`:         {sharding.Rejected, sharding.Internal, false, "no code"},
+		`{"by":16}`:         {sharding.OK, sharding.Aborted, true, "after staging"},
+		`{"by":17}`:         {sharding.Rejected, sharding.Internal, false, "unknown event"},
+		`{"by":18}`:         {sharding.Rejected, sharding.Internal, false, "declare it by entity.Event"},
+		`{"by":19}`:         {sharding.Rejected, sharding.Internal, true, "panic: "},
+		`{"by":20}`:         {sharding.Rejected, sharding.Internal, false, "cannot be encoded"},
+		`{"by":666}`:        {sharding.Rejected, sharding.Internal, true, "panic: "},
+		"{\"by\":\"five\"}": {sharding.Rejected, sharding.InvalidArgument, false, "input of Grow"},
 	} {
-		done := run(instance(t), "Grow", payload, sharding.JSON)
+		done := run(newBox(t), "Grow", payload, sharding.JSON)
 		if done.Reply.Outcome != want.outcome || done.Reply.Code != want.code || done.Spoiled != want.spoiled || !strings.Contains(done.Reply.Message, want.message) {
 			t.Errorf("%s: %+v, spoiled %t", payload, done.Reply, done.Spoiled)
 		}
@@ -292,7 +327,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%s: a failed turn has events", payload)
 		}
 	}
-	i := instance(t)
+	i := newBox(t)
 	if done := run(i, "Look", "", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !strings.Contains(done.Reply.Message, "read-only") {
 		t.Errorf("a read-only command that persists: %+v", done.Reply)
 	}
@@ -306,12 +341,12 @@ func TestTurns(t *testing.T) {
 		!strings.Contains(done.Reply.Message, "the reply has 1048577 bytes, at most 1048576") {
 		t.Errorf("a reply that no link carries: %v, %s, spoiled %t", done.Reply.Outcome, done.Reply.Message, done.Spoiled)
 	}
-	if done := run(i, "Nope", "", sharding.JSON); done.Reply.Code != entity.Unimplemented {
+	if done := run(i, "Nope", "", sharding.JSON); done.Reply.Code != sharding.Unimplemented {
 		t.Errorf("an unknown command: %+v", done.Reply)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if done, _ := i.Run(ctx, time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}}, nil); done.Reply.Code != entity.DeadlineExceeded {
+	if done, _ := i.Run(ctx, time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}}, nil); done.Reply.Code != sharding.DeadlineExceeded {
 		t.Errorf("a turn whose context is over: %+v", done.Reply)
 	}
 }
@@ -324,12 +359,12 @@ func TestProtobuf(t *testing.T) {
 	}{
 		{string(raw), string(raw), sharding.Protobuf}, {`"5"`, `"5"`, sharding.JSON}, {"", "", sharding.Protobuf}, {"", `"0"`, sharding.JSON},
 	} {
-		i := instance(t)
+		i := newBox(t)
 		done := run(i, "Wrapped", tc.payload, tc.enc)
 		if done.Reply.Outcome != sharding.OK || string(done.Reply.Payload) != tc.want || done.Reply.Encoding != tc.enc {
 			t.Errorf("%q: %+v %q", tc.payload, done.Reply, done.Reply.Payload)
 		}
-		again := instance(t)
+		again := newBox(t)
 		if err := again.Replay(done.Events); err != nil || again.State().(*box).N != i.State().(*box).N {
 			t.Errorf("replay of %v: %v", done.Events, err)
 		}
@@ -338,14 +373,14 @@ func TestProtobuf(t *testing.T) {
 		command, payload string
 		enc              sharding.Encoding
 	}{{"Wrapped", "\xff", sharding.Protobuf}, {"Wrapped", "{", sharding.JSON}, {"Grow", string(raw), sharding.Protobuf}} {
-		if done := run(instance(t), tc.command, tc.payload, tc.enc); done.Reply.Code != entity.InvalidArgument {
+		if done := run(newBox(t), tc.command, tc.payload, tc.enc); done.Reply.Code != sharding.InvalidArgument {
 			t.Errorf("%q: %+v", tc.payload, done.Reply)
 		}
 	}
 }
 
 func TestStoredEvents(t *testing.T) {
-	i := instance(t)
+	i := newBox(t)
 	events, err := i.Encode(grown{5}, note{"x"}, wrapperspb.Int64(2))
 	if err != nil || events[1].Name != "Remark" || events[2].Encoding != sharding.Protobuf {
 		t.Fatalf("encoded: %v, %v", events, err)
@@ -365,7 +400,7 @@ func TestStoredEvents(t *testing.T) {
 		"field number 7":         {Name: "Int64Value", Version: 1, Encoding: sharding.Protobuf, Payload: later},
 	} {
 		err := i.Replay([]sharding.Event{ev})
-		if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "event "+ev.Name+" of Box/b1") {
+		if !errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "event "+ev.Name+" of Box/b1") {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
@@ -373,9 +408,9 @@ func TestStoredEvents(t *testing.T) {
 		t.Errorf("state %d", n)
 	}
 	for want, ev := range map[string]sharding.Event{
-		"must stay in Events": {Name: "Gone", Version: 1},
-		"event grown of":      {Name: "grown", Version: 1, Payload: []byte("{")},
-		"Apply of type Box":   {Name: "grown", Version: 1, Payload: []byte(`{"By":666}`)},
+		"must stay declared":                 {Name: "Gone", Version: 1},
+		"event grown of":                     {Name: "grown", Version: 1, Payload: []byte("{")},
+		"reducer of event grown of type Box": {Name: "grown", Version: 1, Payload: []byte(`{"By":666}`)},
 	} {
 		if err := i.Replay([]sharding.Event{ev}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -385,10 +420,10 @@ func TestStoredEvents(t *testing.T) {
 
 // TestPanics: none of the author's code takes the process down.
 func TestPanics(t *testing.T) {
-	if _, err := entity.NewInstance(boxes(), "bad"); err == nil || !strings.Contains(err.Error(), "evil create") {
+	if _, err := instance.New(boxes(), "bad"); err == nil || !strings.Contains(err.Error(), "evil create") {
 		t.Errorf("create: %v", err)
 	}
-	i := instance(t)
+	i := newBox(t)
 	b := i.State().(*box)
 	if err := i.Restore(sharding.SnapshotForm{}, nil); err == nil {
 		t.Error("Restore: no error")
@@ -414,15 +449,15 @@ func TestPanics(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	if entity.CodeOf(nil) != "" || entity.OutcomeOf(nil) != sharding.OK || entity.ReplyError(sharding.Reply{Outcome: sharding.OK}) != nil {
+	if entity.CodeOf(nil) != "" || entity.OutcomeOf(nil) != entity.Executed {
 		t.Error("no error is an error")
 	}
 	err := errors.New("x")
-	if entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != sharding.Unknown {
+	if entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != entity.Unknown {
 		t.Error("an error that says nothing says something")
 	}
-	err = entity.ReplyError(sharding.Doubt(entity.Unavailable, "gone"))
-	if entity.OutcomeOf(err) != sharding.Unknown || !strings.Contains(err.Error(), "may have been applied") {
+	err = &entity.Error{Code: entity.Unavailable, Outcome: entity.Unknown, Message: "gone"}
+	if entity.OutcomeOf(err) != entity.Unknown || !strings.Contains(err.Error(), "may have been applied") {
 		t.Errorf("got %v", err)
 	}
 }

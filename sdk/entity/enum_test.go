@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/typepb"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -48,21 +49,27 @@ type judge struct {
 	seen []any
 }
 
-func (j *judge) Apply(ev any) { j.seen = append(j.seen, ev) }
+// sees declares events of type T that a judge keeps.
+func sees[T any](name string) entity.Declaration[judge] {
+	return entity.Event(name, func(j *judge, e T) { j.seen = append(j.seen, e) })
+}
 
-func judges[E any](state func(string) *judge) *entity.Type[judge] {
+func judges[E any](state func(string) *judge) entity.Type[judge] {
 	return entity.Define("Judge", state,
-		entity.On(entity.Command[judgement, int]("Judge", "Judge").Stored(), func(_ *judge, ctx *entity.Ctx, in judgement) (int, error) {
-			return 0, ctx.Persist(in)
-		})).Events(entity.Event[E]("judged"), entity.Event[*typepb.Field]("field")).SnapshotEvery(1)
+		entity.On(entity.Command[judgement, int]("Judge", "Judge", entity.Stored()), func(_ *judge, ctx *entity.Ctx, in judgement) (int, error) {
+			ctx.Persist(in)
+			return 0, nil
+		}), sees[E]("judged"), sees[*typepb.Field]("field"), entity.With[judge](entity.SnapshotEvery(1)))
 }
 
 // TestEnumsBelongToForms: the values that a type of constants declares, and those of an enum of protobuf, are a part of
 // what is stored: one more is another form, of events, of snapshots and of inputs.
 func TestEnumsBelongToForms(t *testing.T) {
-	s := entity.SchemaOf(judges[judgement](func(string) *judge { return &judge{} }))
-	old := entity.SchemaOf(entity.Define("Judge", func(string) *judge { return &judge{} }).Events(entity.Event[judgementV1]("judged")))
-	i := slices.IndexFunc(s.Events, func(e entity.EventSchema) bool { return e.Name == "judged" })
+	s := instance.SchemaOf(judges[judgement](func(string) *judge { return &judge{} }))
+	old := instance.SchemaOf(entity.Define("Judge", func(string) *judge { return &judge{} },
+		noop[judge]("Judge"), sees[judgementV1]("judged"),
+	))
+	i := slices.IndexFunc(s.Events, func(e instance.EventSchema) bool { return e.Name == "judged" })
 	if now, was := s.Events[i].Shape, old.Events[0].Shape; now == was || !strings.Contains(now, `Status:string enum{"closed","open"}`) || !strings.Contains(now, "Rank:int64 enum{0,1,2}") ||
 		!strings.Contains(was, "Rank:int64 enum{0,1}") || !strings.Contains(now, `map[string enum{"closed","open"}]`) {
 		t.Errorf("%s\n%s", now, was)
@@ -73,7 +80,7 @@ func TestEnumsBelongToForms(t *testing.T) {
 	if lines := s.Commands[0].Input; !slices.Contains(lines, `input.Status value "open"`) || !slices.Contains(lines, "input.Rank value 2") {
 		t.Errorf("input lines: %q", lines)
 	}
-	i = slices.IndexFunc(s.Events, func(e entity.EventSchema) bool { return e.Name == "field" })
+	i = slices.IndexFunc(s.Events, func(e instance.EventSchema) bool { return e.Name == "field" })
 	if shape := s.Events[i].Shape; !strings.Contains(shape, "1:enum{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18}") {
 		t.Errorf("of a message: %s", shape)
 	}
@@ -97,7 +104,7 @@ func unknownValues(t *testing.T) string {
 	} {
 		i := instanceOf(t, typ)
 		err := i.Replay([]sharding.Event{{Name: "judged", Version: 1, ReadableBy: 1, Payload: []byte(payload)}})
-		if want == "" && err != nil || want != "" && (!errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (!errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), want)) {
 			return payload + ": " + errText(err)
 		}
 	}
@@ -105,13 +112,16 @@ func unknownValues(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := instanceOf(t, typ).Replay([]sharding.Event{{Name: "field", Version: 1, ReadableBy: 1, Encoding: sharding.Protobuf, Payload: b}}); !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), "unknown value 99") {
+	if err := instanceOf(t, typ).Replay([]sharding.Event{{Name: "field", Version: 1, ReadableBy: 1, Encoding: sharding.Protobuf, Payload: b}}); !errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), "unknown value 99") {
 		return "a message: " + errText(err)
 	}
 	persist := entity.Define("Judge", func(string) *judge { return &judge{} },
 		entity.On(entity.Command[struct{}, int]("Judge", "Persist"), func(_ *judge, ctx *entity.Ctx, _ struct{}) (int, error) {
-			return 0, ctx.Persist(judgement{Status: "ajar"})
-		})).Events(entity.Event[judgement]("judged"))
+			ctx.Persist(judgement{Status: "ajar"})
+			return 0, nil
+		}),
+		sees[judgement]("judged"),
+	)
 	done, failed := instanceOf(t, persist).Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Persist"}}, nil)
 	if done.Reply.Outcome != sharding.Rejected || !strings.Contains(errText(failed), `"ajar"`) || strings.Contains(errText(failed), "without a new version") {
 		return "persisted: " + errText(failed)
@@ -146,8 +156,12 @@ func TestValuesInOtherForms(t *testing.T) {
 		Levels []level `json:"levels"`
 	}
 	typ := entity.Define("Judge", func(string) *judge { return &judge{} },
-		entity.On(entity.Command[form, int]("Judge", "Take"), func(_ *judge, ctx *entity.Ctx, in form) (int, error) { return 0, ctx.Persist(in) }),
-	).Events(entity.Event[form]("formed"))
+		entity.On(entity.Command[form, int]("Judge", "Take"), func(_ *judge, ctx *entity.Ctx, in form) (int, error) {
+			ctx.Persist(in)
+			return 0, nil
+		}),
+		sees[form]("formed"),
+	)
 	two := rank(2)
 	good, err := json.Marshal(form{By: map[dept]int{"R&D": 1, `"staff"`: 2}, Rank: 2, Maybe: &two, Status: "open", Levels: []level{1, 2}})
 	if err != nil {
@@ -167,10 +181,10 @@ func TestValuesInOtherForms(t *testing.T) {
 			t.Fatalf("%s is not in %s", c.from, good)
 		}
 		err := instanceOf(t, typ).Replay([]sharding.Event{{Name: "formed", Version: 1, ReadableBy: 1, Payload: []byte(payload)}})
-		if want == "" && err != nil || want != "" && (!errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (!errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("stored %s: %s, want %s", payload, errText(err), want)
 		}
-		_, refusal := entity.CheckInput(typ, &sharding.Envelope{Command: "Take", Payload: []byte(payload)}, func(f func()) { f() })
+		_, refusal := instance.CheckInput(typ, &sharding.Envelope{Command: "Take", Payload: []byte(payload)}, func(f func()) { f() })
 		if want == "" && refusal != nil || want != "" && (refusal == nil || !strings.Contains(refusal.Message, want)) {
 			t.Errorf("sent %s: %v, want %s", payload, refusal, want)
 		}
@@ -178,12 +192,12 @@ func TestValuesInOtherForms(t *testing.T) {
 	// Callers may send a list of numbers.
 	for list, want := range map[string]string{"[1,2]": "", "[1,3]": `field "levels[]" is 3`} {
 		payload := strings.Replace(string(good), `"AQI="`, list, 1)
-		_, refusal := entity.CheckInput(typ, &sharding.Envelope{Command: "Take", Payload: []byte(payload)}, func(f func()) { f() })
+		_, refusal := instance.CheckInput(typ, &sharding.Envelope{Command: "Take", Payload: []byte(payload)}, func(f func()) { f() })
 		if want == "" && refusal != nil || want != "" && (refusal == nil || !strings.Contains(refusal.Message, want)) {
 			t.Errorf("sent %s: %v, want %s", payload, refusal, want)
 		}
 	}
-	s := entity.SchemaOf(typ)
+	s := instance.SchemaOf(typ)
 	if shape := s.Events[0].Shape; !strings.Contains(shape, "levels:bytes enum{1,2}") {
 		t.Error(shape)
 	}

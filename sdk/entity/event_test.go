@@ -12,15 +12,14 @@ import (
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// trace keeps what Apply was given.
+// trace keeps what its reducers were given.
 type trace struct{ Seen []any }
-
-func (l *trace) Apply(event any) { l.Seen = append(l.Seen, event) }
 
 type (
 	plainEvent struct {
@@ -56,14 +55,27 @@ func (e halfEvent) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `{"M"
 
 var record = entity.Command[int, int]("Trace", "Record")
 
-func traces(next func() any) *entity.Type[trace] {
+func traces(next func() any) entity.Type[trace] {
 	return entity.Define("Trace", func(string) *trace { return &trace{} },
-		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { return 0, ctx.Persist(next()) }),
-	).Events(plainEvent{}, timedEvent{}, hiddenEvent{}, listEvent{}, pointEvent{}, tagEvent{}, twinEvent{},
-		faceEvent{}, halfEvent{}, refusedEvent{}, &wrapperspb.StringValue{})
+		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) {
+			ctx.Persist(next())
+			return 0, nil
+		}),
+		seen[plainEvent]("plainEvent"),
+		seen[timedEvent]("timedEvent"),
+		seen[hiddenEvent]("hiddenEvent"),
+		seen[listEvent]("listEvent"),
+		seen[pointEvent]("pointEvent"),
+		seen[tagEvent]("tagEvent"),
+		seen[twinEvent]("twinEvent"),
+		seen[faceEvent]("faceEvent"),
+		seen[halfEvent]("halfEvent"),
+		seen[refusedEvent]("refusedEvent"),
+		seen[*wrapperspb.StringValue]("StringValue"),
+	)
 }
 
-// TestLiveIsWhatReplaySees: Apply gets the same values live and in replay,
+// TestLiveIsWhatReplaySees: a reducer gets the same values live and in replay,
 // whatever an event holds.
 func TestLiveIsWhatReplaySees(t *testing.T) {
 	items, n := []string{"a"}, 5
@@ -74,7 +86,7 @@ func TestLiveIsWhatReplaySees(t *testing.T) {
 		hiddenEvent{1, 2}, listEvent{items}, listEvent{[]string{}}, pointEvent{&n}, tagEvent{1, 2}, twinEvent{1, 2},
 		wrapperspb.String("x"), faceEvent{},
 	} {
-		i, err := entity.NewInstance(traces(func() any { return ev }), "t")
+		i, err := instance.New(traces(func() any { return ev }), "t")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +96,7 @@ func TestLiveIsWhatReplaySees(t *testing.T) {
 			continue
 		}
 		items[0], n = "changed by the author", 6
-		again, _ := entity.NewInstance(traces(nil), "t")
+		again, _ := instance.New(traces(nil), "t")
 		if err := again.Replay(done.Events); err != nil {
 			t.Errorf("%T: %v", ev, err)
 		}
@@ -104,7 +116,7 @@ func TestNotReplayable(t *testing.T) {
 		`event halfEvent cannot be read back from "{`: halfEvent{1},
 		"event refusedEvent cannot be encoded":        refusedEvent{zero / zero},
 	} {
-		i, err := entity.NewInstance(traces(func() any { return ev }), "t")
+		i, err := instance.New(traces(func() any { return ev }), "t")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,30 +125,31 @@ func TestNotReplayable(t *testing.T) {
 			t.Errorf("%T: %+v", ev, done)
 		}
 		_, err = i.Encode(ev)
-		if persisted := persist(ev); persisted == nil || !strings.Contains(persisted.Error(), want) {
+		if _, persisted := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Record", Payload: []byte("1")}}, nil); persisted == nil || !strings.Contains(persisted.Error(), want) {
 			t.Errorf("%T: %v (encoded: %v)", ev, persisted, err)
 		}
 	}
 }
 
-// persist gives the error of Persist, which callers are not told.
-func persist(ev any) (err error) {
-	def := entity.Define("Trace", func(string) *trace { return &trace{} },
-		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { err = ctx.Persist(ev); return 0, nil }),
-	).Events(ev)
-	i, _ := entity.NewInstance(def, "t")
-	run(i, "Record", "1", sharding.JSON)
-	return err
+// persist returns the reason why an event cannot be persisted, which callers are not told.
+func persist(s sample) error {
+	i, err := instance.New(entity.Define("Trace", func(string) *trace { return &trace{} },
+		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { ctx.Persist(s.event); return 0, nil }), s.trace), "t")
+	if err != nil {
+		return err
+	}
+	_, failed := i.Run(context.Background(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Record", Payload: []byte("1")}}, nil)
+	return failed
 }
 
 // TestStrictSnapshots: a state that says more than the type knows is not restored.
 func TestStrictSnapshots(t *testing.T) {
-	i, _ := entity.NewInstance(traces(nil), "t")
+	i, _ := instance.New(traces(nil), "t")
 	err := restore(i, `{"Seen":[],"Renamed":1}`)
-	if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), `snapshot of Trace/t`) || !strings.Contains(err.Error(), `"Renamed"`) {
+	if !errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), `snapshot of Trace/t`) || !strings.Contains(err.Error(), `"Renamed"`) {
 		t.Errorf("got %v", err)
 	}
-	if err := restore(i, `{}`); !errors.Is(err, entity.ErrStored) {
+	if err := restore(i, `{}`); !errors.Is(err, instance.ErrStored) {
 		t.Errorf("a field that is missing: %v", err)
 	}
 	if err := restore(i, `{"Seen":null}`); err != nil {
@@ -145,7 +158,7 @@ func TestStrictSnapshots(t *testing.T) {
 }
 
 // restore restores a snapshot of the current form.
-func restore(i *entity.Instance, b string) error {
+func restore(i *instance.Instance, b string) error {
 	form, _, err := i.Snapshot()
 	if err != nil {
 		return err
@@ -154,23 +167,23 @@ func restore(i *entity.Instance, b string) error {
 }
 
 // answering is a caller that always gets the same reply.
-type answering struct{ reply sharding.Reply }
+type answering struct{ reply entity.Reply }
 
-func (a answering) Call(context.Context, entity.Call) (sharding.Reply, error) { return a.reply, nil }
+func (a answering) Call(context.Context, entity.Call) (entity.Reply, error) { return a.reply, nil }
 
 // TestLenientReplies: an entity may be newer than those who call it.
 func TestLenientReplies(t *testing.T) {
 	type told struct{ N int }
 	ask := entity.Command[struct{}, told]("Trace", "Ask")
-	got, err := ask.Ask(t.Context(), answering{sharding.Reply{Outcome: sharding.OK, Payload: []byte(`{"N":5,"More":{"a":1}}`)}}, "t", struct{}{})
+	got, err := ask.Call(t.Context(), answering{entity.Reply{Payload: []byte(`{"N":5,"More":{"a":1}}`)}}, "t", struct{}{})
 	if err != nil || got.N != 5 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	askProto := entity.Command[struct{}, *wrapperspb.Int64Value]("Trace", "AskProto")
-	if _, err := askProto.Ask(t.Context(), answering{sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: []byte{8, 5, 56, 1}}}, "t", struct{}{}); err != nil {
+	if _, err := askProto.Call(t.Context(), answering{entity.Reply{Protobuf: true, Payload: []byte{8, 5, 56, 1}}}, "t", struct{}{}); err != nil {
 		t.Errorf("protobuf: %v", err)
 	}
-	if _, err := ask.Ask(t.Context(), answering{sharding.Reply{Outcome: sharding.OK, Payload: []byte(`{"N":"five"}`)}}, "t", struct{}{}); entity.CodeOf(err) != entity.Internal {
+	if _, err := ask.Call(t.Context(), answering{entity.Reply{Payload: []byte(`{"N":"five"}`)}}, "t", struct{}{}); entity.CodeOf(err) != entity.Internal {
 		t.Errorf("another type: %v", err)
 	}
 }
@@ -180,7 +193,7 @@ func TestNow(t *testing.T) {
 	var told time.Time
 	def := entity.Define("Trace", func(string) *trace { return &trace{} },
 		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { told = ctx.Now(); return 0, nil }))
-	i, err := entity.NewInstance(def, "t")
+	i, err := instance.New(def, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,11 +209,14 @@ func TestNow(t *testing.T) {
 // BenchmarkPersist compares events that are applied as they are with those that
 // are read back first.
 func BenchmarkPersist(b *testing.B) {
-	for _, ev := range []any{grown{5}, plainEvent{N: 5, Text: "a text"}, timedEvent{time.Now()}, listEvent{[]string{"a", "b"}}} {
-		b.Run(fmt.Sprintf("%T", ev), func(b *testing.B) {
+	for _, s := range []sample{sampleOf(grown{5}), sampleOf(plainEvent{N: 5, Text: "a text"}), sampleOf(timedEvent{time.Now()}), sampleOf(listEvent{[]string{"a", "b"}})} {
+		b.Run(fmt.Sprintf("%T", s.event), func(b *testing.B) {
 			def := entity.Define("Box", func(string) *sink { return &sink{} },
-				entity.On(grow, func(_ *sink, ctx *entity.Ctx, _ input) (int64, error) { return 0, ctx.Persist(ev) })).Events(ev)
-			i, err := entity.NewInstance(def, "b")
+				entity.On(grow, func(_ *sink, ctx *entity.Ctx, _ input) (int64, error) {
+					ctx.Persist(s.event)
+					return 0, nil
+				}), s.sink)
+			i, err := instance.New(def, "b")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -218,5 +234,3 @@ func BenchmarkPersist(b *testing.B) {
 }
 
 type sink struct{}
-
-func (*sink) Apply(any) {}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -30,7 +31,7 @@ type (
 	}
 )
 
-func (c *cart) Apply(event any) {
+func (c *cart) apply(event any) {
 	if e, ok := event.(item); ok {
 		if c.Items == nil {
 			c.Items = map[string]int{}
@@ -39,21 +40,27 @@ func (c *cart) Apply(event any) {
 	}
 }
 
-func carts(events ...any) *entity.Type[cart] {
-	noop := entity.Command[int, int]("Cart", "Noop")
-	return entity.Define("Cart", func(string) *cart { return &cart{} },
-		entity.On(noop, func(*cart, *entity.Ctx, int) (int, error) { return 0, nil })).Events(events...)
+func newCart(string) *cart { return &cart{} }
+
+func carts(declarations ...entity.Declaration[cart]) entity.Type[cart] {
+	return entity.Define("Cart", newCart, append(declarations, noop[cart]("Cart"))...)
 }
+
+func cartMistake(declarations ...entity.Declaration[cart]) error {
+	return mistake(entity.New("Cart", newCart, append(declarations, noop[cart]("Cart"))...))
+}
+
+var withCart = entity.With[cart]
 
 var (
 	fromV1  = entity.From(1, func(old itemV1) item { return item{Item: old.SKU, Count: 1} })
 	fromV2  = entity.From(2, func(old itemV2) item { return item{Item: old.SKU, Count: old.Count} })
-	current = entity.Event[item]("item-added").V(3, fromV1, fromV2).Alias("itemV1")
+	current = kind[item]("item-added", entity.V(3, fromV1, fromV2), entity.Alias("itemV1"))
 )
 
-func replay(t *testing.T, def entity.Definition, events ...sharding.Event) (*entity.Instance, error) {
+func replay(t *testing.T, def entity.Definition, events ...sharding.Event) (*instance.Instance, error) {
 	t.Helper()
-	i, err := entity.NewInstance(def, "c")
+	i, err := instance.New(def, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +81,13 @@ func TestOldVersions(t *testing.T) {
 	if err != nil || stored[0].Name != "item-added" || stored[0].Version != 3 || stored[0].ReadableBy != 3 {
 		t.Errorf("stored as %+v, %v", stored, err)
 	}
-	stored, _ = instanceOf(t, carts(entity.Event[item]("item-added").V(3, fromV1, fromV2).ReadableBy(2))).Encode(item{})
+	type gift struct {
+		SKU   string
+		Count int
+		Gift  bool
+	}
+	fromV2 := entity.From(2, func(old itemV2) gift { return gift{SKU: old.SKU, Count: old.Count} })
+	stored, _ = instanceOf(t, carts(kind[gift]("item-added", entity.V(3, fromV2), entity.ReadableBy(2)))).Encode(gift{})
 	if stored[0].ReadableBy != 2 {
 		t.Errorf("stored as %+v", stored)
 	}
@@ -82,18 +95,15 @@ func TestOldVersions(t *testing.T) {
 
 // TestForms: a region reads a stored event if and only if the forms that it registers say so.
 func TestForms(t *testing.T) {
-	v1 := carts(entity.Event[itemV1]("item-added"))
-	v2 := carts(entity.Event[itemV2]("item-added").V(2, entity.From(1, func(itemV1) itemV2 { return itemV2{} })).ReadableBy(1))
-	v3 := carts(entity.Event[item]("item-added").V(3, fromV1, fromV2))
-	renamed := carts(entity.Event[item]("put").V(3, fromV1, fromV2).Alias("item-added"))
-	changed := carts(entity.Event[itemV2]("item-added")) // without a version
+	v1 := carts(kind[itemV1]("item-added"))
+	v2 := carts(kind[itemV2]("item-added", entity.V(2, entity.From(1, func(itemV1) itemV2 { return itemV2{} })), entity.ReadableBy(1)))
+	v3 := carts(kind[item]("item-added", entity.V(3, fromV1, fromV2)))
+	renamed := carts(kind[item]("put", entity.V(3, fromV1, fromV2), entity.Alias("item-added")))
+	changed := carts(kind[itemV2]("item-added")) // without a version
 	types := map[string]entity.Definition{"v1": v1, "v2": v2, "v3": v3, "renamed": renamed, "changed": changed}
 	values := map[string]any{"v1": itemV1{"tea"}, "v2": itemV2{"tea", 2}, "v3": item{"tea", 2}, "renamed": item{"tea", 2}, "changed": itemV2{"tea", 2}}
 	forms := func(def entity.Definition) sharding.TypeDesc {
-		d, err := entity.Describe(def)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := instance.Describe(def)
 		return d.Desc
 	}
 	for writer, value := range values { // order-free
@@ -112,16 +122,15 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
-	volatile, err := entity.Describe(entity.DefineVolatile("V", func(string) *cart { return &cart{} },
-		entity.On(entity.Command[int, int]("V", "Noop"), func(*cart, *entity.Ctx, int) (int, error) { return 0, nil })))
-	if err != nil || len(volatile.Desc.Writes)+len(volatile.Desc.Reads) > 0 {
-		t.Errorf("a volatile type registers %+v, %v", volatile.Desc, err)
+	volatile := instance.Describe(entity.Define("V", newCart, noop[cart]("V"), withCart(entity.Volatile())))
+	if len(volatile.Desc.Writes)+len(volatile.Desc.Reads) > 0 {
+		t.Errorf("a volatile type registers %+v", volatile.Desc)
 	}
 }
 
-func instanceOf(t testing.TB, def entity.Definition) *entity.Instance {
+func instanceOf(t testing.TB, def entity.Definition) *instance.Instance {
 	t.Helper()
-	i, err := entity.NewInstance(def, "c")
+	i, err := instance.New(def, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +146,7 @@ func TestWrongShapes(t *testing.T) {
 }
 
 func wrong(t *testing.T) string {
-	plain := entity.Event[item]("item-added").V(3, fromV2)
+	plain := kind[item]("item-added", entity.V(3, fromV2))
 	for name, c := range map[string]struct {
 		ev   sharding.Event
 		want string
@@ -154,10 +163,10 @@ func wrong(t *testing.T) string {
 		"encoding":      {sharding.Event{Name: "item-added", Version: 3, Encoding: 7, Payload: []byte(`{"item":"a","count":1}`)}, "it has the encoding 7"},
 		"protobuf":      {sharding.Event{Name: "item-added", Version: 3, Encoding: sharding.Protobuf, Payload: []byte(`{"item":"a","count":1}`)}, "was stored as protobuf"},
 		"lacks a field": {sharding.Event{Name: "item-added", Version: 4, ReadableBy: 3, Payload: []byte(`{"item":"a","gift":true}`)}, "without the field \"count\""},
-		"unknown name":  {sharding.Event{Name: "item-gone", Version: 3, Payload: []byte(`{}`)}, "must stay in Events"},
+		"unknown name":  {sharding.Event{Name: "item-gone", Version: 3, Payload: []byte(`{}`)}, "must stay declared"},
 	} {
 		i, err := replay(t, carts(plain), c.ev)
-		if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "Cart/c") {
+		if !errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "Cart/c") {
 			return fmt.Sprintf("%s: %v", name, err)
 		}
 		if len(i.State().(*cart).Items) > 0 {
@@ -176,16 +185,16 @@ func TestLaterVersion(t *testing.T) {
 }
 
 func later(t *testing.T) string {
-	def := carts(entity.Event[item]("item-added"))
+	def := carts(kind[item]("item-added"))
 	ev := sharding.Event{Name: "item-added", Version: 2, ReadableBy: 1, Payload: []byte(`{"item":"tea","count":2,"gift":true}`)}
 	i, err := replay(t, def, ev)
 	if err != nil || i.State().(*cart).Items["tea"] != 2 {
 		return fmt.Sprintf("an event that may be read by version 1: %v, %+v", err, i.State())
 	}
-	if _, _, err := i.Snapshot(); !errors.Is(err, entity.ErrPartlyRead) {
+	if _, _, err := i.Snapshot(); !errors.Is(err, instance.ErrPartlyRead) {
 		return "a snapshot is taken of a state that lacks something"
 	}
-	pb := entity.Event[*wrapperspb.Int64Value]("n")
+	pb := kind[*wrapperspb.Int64Value]("n")
 	if _, err := replay(t, carts(pb), sharding.Event{Name: "n", Version: 2, ReadableBy: 1, Encoding: sharding.Protobuf, Payload: []byte{8, 5, 56, 1}}); err != nil {
 		return "protobuf: " + err.Error()
 	}
@@ -208,7 +217,7 @@ func snapshots(t *testing.T) string {
 		t.Fatal(err)
 	}
 	form, b, err := i.Snapshot()
-	if err != nil || form.Version != 1 || form.Shape == 0 || !entity.ReadsSnapshot(now, form) {
+	if err != nil || form.Version != 1 || form.Shape == 0 || !instance.ReadsSnapshot(now, form) {
 		t.Fatalf("%+v, %v", form, err)
 	}
 	again := instanceOf(t, now)
@@ -217,10 +226,10 @@ func snapshots(t *testing.T) string {
 	}
 	other := form
 	other.Shape++
-	if entity.ReadsSnapshot(now, other) {
+	if instance.ReadsSnapshot(now, other) {
 		return "a snapshot with other fields is read"
 	}
-	if entity.ReadsSnapshot(carts(current).SnapshotV(2), form) {
+	if instance.ReadsSnapshot(carts(current, withCart(entity.SnapshotV(2))), form) {
 		return "a snapshot of an older version is read without a step"
 	}
 	return ""
@@ -236,15 +245,15 @@ func TestSnapshotSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := carts(current).SnapshotV(2, entity.FromSnapshot(1, func(old cartV1, c *cart) { c.Items = old.Things }))
+	now := carts(current, withCart(entity.SnapshotV(2, entity.FromSnapshot(1, func(old cartV1, c *cart) { c.Items = old.Things }))))
 	again := instanceOf(t, now)
-	if !entity.ReadsSnapshot(now, form) {
+	if !instance.ReadsSnapshot(now, form) {
 		t.Fatal("there is a step, and the snapshot is not read")
 	}
 	if err := again.Restore(form, b); err != nil || again.State().(*cart).Items["tea"] != 4 {
 		t.Errorf("restored %+v, %v", again.State(), err)
 	}
-	if err := again.Restore(form, []byte(`{"Things":{},"More":1}`)); !errors.Is(err, entity.ErrStored) {
+	if err := again.Restore(form, []byte(`{"Things":{},"More":1}`)); !errors.Is(err, instance.ErrStored) {
 		t.Errorf("a snapshot that says more than its form: %v", err)
 	}
 }
@@ -257,16 +266,12 @@ type twoCases struct {
 
 type oldCart struct{ Things map[string]int }
 
-func (*oldCart) Apply(any) {}
-
 // purse is an entity with state that no snapshot has.
 type purse struct {
 	ID     string `json:"-"`
 	Coins  int
 	secret int
 }
-
-func (p *purse) Apply(event any) { p.Coins++; p.secret += event.(halved).Secret }
 
 type halved struct{ Secret int }
 
@@ -280,8 +285,10 @@ func TestLossySnapshots(t *testing.T) {
 
 func lossy(t *testing.T) string {
 	def := entity.Define("Purse", func(id string) *purse { return &purse{ID: id} },
-		entity.On(entity.Command[int, int]("Purse", "Noop"), func(*purse, *entity.Ctx, int) (int, error) { return 0, nil })).
-		Events(halved{}).SnapshotEvery(1)
+		entity.On(entity.Command[int, int]("Purse", "Noop"), func(*purse, *entity.Ctx, int) (int, error) { return 0, nil }),
+		entity.Event("halved", func(p *purse, event halved) { p.Coins++; p.secret += event.Secret }),
+		entity.With[purse](entity.SnapshotEvery(1)),
+	)
 	i, err := replay(t, def, sharding.Event{Name: "halved", Version: 1, Payload: []byte(`{"Secret":0}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +299,7 @@ func lossy(t *testing.T) string {
 	if err := i.Replay([]sharding.Event{{Name: "halved", Version: 1, Payload: []byte(`{"Secret":7}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := i.Snapshot(); !errors.Is(err, entity.ErrLossySnapshot) || !strings.Contains(err.Error(), "such as ID") {
+	if _, _, err := i.Snapshot(); !errors.Is(err, instance.ErrLossySnapshot) || !strings.Contains(err.Error(), "such as ID") {
 		return fmt.Sprintf("a snapshot that lacks a part of the state: %v", err)
 	}
 	return ""
@@ -300,31 +307,31 @@ func lossy(t *testing.T) string {
 
 // TestBadDeclarations: mistakes are named before anything is stored.
 func TestBadDeclarations(t *testing.T) {
-	for want, def := range map[string]entity.Definition{
-		"event \"a\" is declared twice":                                         carts(entity.Event[item]("a"), entity.Event[itemV1]("a")),
-		"event \"b\" is declared twice":                                         carts(entity.Event[item]("a").Alias("b"), entity.Event[itemV1]("b")),
-		"events of type entity_test.item are declared twice":                    carts(entity.Event[item]("a"), entity.Event[item]("b")),
-		"event a: version 0, must be 1 to 65535":                                carts(entity.Event[item]("a").V(0)),
-		"event a: version 65536":                                                carts(entity.Event[item]("a").V(65536)),
-		"event a: a step from version 3, must be 1 to 2":                        carts(entity.Event[item]("a").V(3, entity.From(3, func(itemV1) item { return item{} }))),
-		"event a: two steps from version 1":                                     carts(entity.Event[item]("a").V(3, fromV1, fromV1)),
-		"the step from version 1 returns entity_test.item, must return":         carts(entity.Event[itemV2]("a").V(3, fromV1)),
-		"event a: ReadableBy(2), must be 1 to its version 1":                    carts(entity.Event[item]("a").ReadableBy(2)),
-		"event a: ReadableBy(1) needs a step from version 1":                    carts(entity.Event[item]("a").V(2).ReadableBy(1)),
-		"event a: ReadableBy(1): version 1 would not find its field SKU:string": carts(entity.Event[item]("a").V(2, fromV1).ReadableBy(1)),
-		"version 1 would take the field sku for its own":                        carts(entity.Event[twoCases]("a").V(2, entity.From(1, func(itemV1) twoCases { return twoCases{} })).ReadableBy(1)),
-		"fills a entity_test.oldCart, must fill a entity_test.cart":             carts().SnapshotV(2, entity.FromSnapshot(1, func(cartV1, *oldCart) {})),
-		"two steps from snapshots of version 1":                                 carts().SnapshotV(2, entity.FromSnapshot(1, func(cartV1, *cart) {}), entity.FromSnapshot(1, func(cartV1, *cart) {})),
-		"event name is empty":                                                   carts(entity.Event[item]("")),
-		"event nil has no type":                                                 carts(nil),
-		"is a pointer; declare and persist the value":                           carts(entity.Event[*item]("a")),
-		"is an interface":                                                       carts(entity.Event[any]("a")),
-		"a step for snapshots, from version 1; use entity.From":                 carts(entity.Event[item]("a").V(2, entity.FromSnapshot(1, func(cartV1, *cart) {}))),
-		"SnapshotV(0), must be 1 to 65535":                                      carts().SnapshotV(0),
-		"SnapshotV(1) has a step from version 2: use entity.FromSnapshot":       carts().SnapshotV(1, entity.FromSnapshot(2, func(cartV1, *cart) {})),
-		"SnapshotV(2) has a step from version 1: use entity.FromSnapshot, fr":   carts().SnapshotV(2, fromV1),
+	for want, err := range map[string]error{
+		"event \"a\" is declared twice":                                         cartMistake(kind[item]("a"), kind[itemV1]("a")),
+		"event \"b\" is declared twice":                                         cartMistake(kind[item]("a", entity.Alias("b")), kind[itemV1]("b")),
+		"events of type entity_test.item are declared twice":                    cartMistake(kind[item]("a"), kind[item]("b")),
+		"event a: version 0, must be 1 to 65535":                                cartMistake(kind[item]("a", entity.V(0))),
+		"event a: version 65536":                                                cartMistake(kind[item]("a", entity.V(65536))),
+		"event a: a step from version 3, must be 1 to 2":                        cartMistake(kind[item]("a", entity.V(3, entity.From(3, func(itemV1) item { return item{} })))),
+		"event a: two steps from version 1":                                     cartMistake(kind[item]("a", entity.V(3, fromV1, fromV1))),
+		"the step from version 1 returns entity_test.item, must return":         cartMistake(kind[itemV2]("a", entity.V(3, fromV1))),
+		"event a: ReadableBy(2), must be 1 to its version 1":                    cartMistake(kind[item]("a", entity.ReadableBy(2))),
+		"event a: ReadableBy(1) needs a step from version 1":                    cartMistake(kind[item]("a", entity.V(2), entity.ReadableBy(1))),
+		"event a: ReadableBy(1): version 1 would not find its field SKU:string": cartMistake(kind[item]("a", entity.V(2, fromV1), entity.ReadableBy(1))),
+		"version 1 would take the field sku for its own":                        cartMistake(kind[twoCases]("a", entity.V(2, entity.From(1, func(itemV1) twoCases { return twoCases{} })), entity.ReadableBy(1))),
+		"fills a entity_test.oldCart, must fill a entity_test.cart":             cartMistake(withCart(entity.SnapshotV(2, entity.FromSnapshot(1, func(cartV1, *oldCart) {})))),
+		"two steps from snapshots of version 1":                                 cartMistake(withCart(entity.SnapshotV(2, entity.FromSnapshot(1, func(cartV1, *cart) {}), entity.FromSnapshot(1, func(cartV1, *cart) {})))),
+		"event name is empty":                                                   cartMistake(kind[item]("")),
+		"event a has no reducer":                                                cartMistake(entity.Event[cart, item]("a", nil)),
+		"is a pointer; declare and persist the value":                           cartMistake(kind[*item]("a")),
+		"is an interface":                                                       cartMistake(kind[any]("a")),
+		"a step for snapshots, from version 1; use entity.From":                 cartMistake(kind[item]("a", entity.V(2, entity.FromSnapshot(1, func(cartV1, *cart) {})))),
+		"SnapshotV(0), must be 1 to 65535":                                      cartMistake(withCart(entity.SnapshotV(0))),
+		"SnapshotV(1) has a step from version 2: use entity.FromSnapshot":       cartMistake(withCart(entity.SnapshotV(1, entity.FromSnapshot(2, func(cartV1, *cart) {})))),
+		"SnapshotV(2) has a step from version 1: use entity.FromSnapshot, fr":   cartMistake(withCart(entity.SnapshotV(2, fromV1))),
 	} {
-		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
@@ -335,49 +342,43 @@ func TestBadDeclarations(t *testing.T) {
 func TestShapes(t *testing.T) {
 	type inner struct{ A int }
 	type list struct{ Next *list }
-	shape := func(ev any) string {
-		s := entity.SchemaOf(carts(ev))
-		return s.Events[0].Shape
-	}
-	for want, ev := range map[string]any{
-		"{SKU:string}":                  itemV1{},
-		"{count:int64,item:string}":     item{},
-		"{At:time}":                     timedEvent{},
-		"{Open:int64}":                  hiddenEvent{},
-		"{Items:[string]}":              listEvent{},
-		"{To:?int64}":                   pointEvent{},
-		"{Kept:int64}":                  tagEvent{},
-		"{F:any}":                       faceEvent{},
-		"custom(entity_test.halfEvent)": halfEvent{},
-		"{Next:?^list}":                 list{},
-		"{B:bytes,M:map[string]{A:int64},Q:quoted int64}": struct {
+	shape := func(s sample) string { return instance.SchemaOf(carts(s.cart)).Events[0].Shape }
+	for want, s := range map[string]sample{
+		"{SKU:string}":                  sampleOf(itemV1{}),
+		"{count:int64,item:string}":     sampleOf(item{}),
+		"{At:time}":                     sampleOf(timedEvent{}),
+		"{Open:int64}":                  sampleOf(hiddenEvent{}),
+		"{Items:[string]}":              sampleOf(listEvent{}),
+		"{To:?int64}":                   sampleOf(pointEvent{}),
+		"{Kept:int64}":                  sampleOf(tagEvent{}),
+		"{F:any}":                       sampleOf(faceEvent{}),
+		"custom(entity_test.halfEvent)": sampleOf(halfEvent{}),
+		"{Next:?^list}":                 sampleOf(list{}),
+		"{B:bytes,M:map[string]{A:int64},Q:quoted int64}": sampleOf(struct {
 			B []byte
 			M map[string]inner
 			Q int `json:",string"`
-		}{},
-		"{A?:string,B?:?int64,C:time,D?:time}": struct {
+		}{}),
+		"{A?:string,B?:?int64,C:time,D?:time}": sampleOf(struct {
 			A string    `json:",omitempty"`
 			B *int      `json:",omitempty"`
 			C time.Time `json:",omitempty"` // it is never left out
 			D time.Time `json:",omitzero"`
-		}{},
-		"{Z:uint8,…{A:int64}}": struct {
+		}{}),
+		"{Z:uint8,…{A:int64}}": sampleOf(struct {
 			inner
 			Z uint8
-		}{},
-		"google.protobuf.Int64Value{1:int64}": wrapperspb.Int64(1),
+		}{}),
+		"google.protobuf.Int64Value{1:int64}": sampleOf(wrapperspb.Int64(1)),
 	} {
-		if got := shape(entityEvent(ev)); got != want {
-			t.Errorf("%T: %s, want %s", ev, got, want)
+		if got := shape(s); got != want {
+			t.Errorf("%T: %s, want %s", s.event, got, want)
 		}
 	}
-	if a, b := shape(struct{ At time.Time }{}), shape(timedEvent{}); a != b {
+	if a, b := shape(sampleOf(struct{ At time.Time }{})), shape(sampleOf(timedEvent{})); a != b {
 		t.Errorf("the name of the Go type counts: %s, %s", a, b)
 	}
 }
-
-// entityEvent is a sample; types without a name need one to be stored under.
-func entityEvent(ev any) any { return ev }
 
 // TestArrays: an array of another length is another form, and is not cut off or filled up.
 func TestArrays(t *testing.T) {
@@ -388,7 +389,7 @@ func TestArrays(t *testing.T) {
 	type two struct {
 		Deltas [2]int
 	}
-	def := carts(entity.Event[four]("changed"))
+	def := carts(kind[four]("changed"))
 	for payload, good := range map[string]bool{
 		`{"Deltas":[1,2,3,4],"Nested":null}`: true, `{"Deltas":[1,2,3,4],"Nested":[{"Pair":{"a":[1,2]}}]}`: true,
 		`{"Deltas":[1,2,3],"Nested":null}`: false, `{"Deltas":[1,2,3,4,5],"Nested":null}`: false, `{"Deltas":[],"Nested":null}`: false,
@@ -398,7 +399,7 @@ func TestArrays(t *testing.T) {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
-	if a, b := entity.SchemaOf(def).Events[0].Shape, entity.SchemaOf(carts(entity.Event[two]("changed"))).Events[0].Shape; a == b || !strings.Contains(a, "Deltas:[4 int64]") {
+	if a, b := instance.SchemaOf(def).Events[0].Shape, instance.SchemaOf(carts(kind[two]("changed"))).Events[0].Shape; a == b || !strings.Contains(a, "Deltas:[4 int64]") {
 		t.Errorf("shapes %s and %s", a, b)
 	}
 }
@@ -409,8 +410,8 @@ func TestReadableBy(t *testing.T) {
 		SKU  string
 		Gift bool
 	}
-	def := carts(entity.Event[grownItem]("a").V(2, entity.From(1, func(old itemV1) grownItem { return grownItem{SKU: old.SKU} })).ReadableBy(1))
-	if _, err := entity.Describe(def); err != nil {
+	err := cartMistake(kind[grownItem]("a", entity.V(2, entity.From(1, func(old itemV1) grownItem { return grownItem{SKU: old.SKU} })), entity.ReadableBy(1)))
+	if err != nil {
 		t.Error(err)
 	}
 }
@@ -437,15 +438,15 @@ type (
 // TestInputOfCommands: a schema has a line for each field that callers may send, and a
 // description has the fingerprint of all of them.
 func TestInputOfCommands(t *testing.T) {
-	typ := func(on ...entity.Binding[cart]) *entity.Type[cart] {
+	typ := func(on ...entity.Declaration[cart]) entity.Type[cart] {
 		return entity.Define("Box", func(string) *cart { return &cart{} }, on...)
 	}
-	take := func(name string) entity.Binding[cart] {
+	take := func(name string) entity.Declaration[cart] {
 		return entity.On(entity.Command[tagged, int]("Box", name), func(*cart, *entity.Ctx, tagged) (int, error) { return 0, nil })
 	}
-	mail := entity.On(entity.Command[*descriptorpb.FileOptions, int]("Box", "Mail").ReadOnly(), func(*cart, *entity.Ctx, *descriptorpb.FileOptions) (int, error) { return 0, nil })
+	mail := entity.On(entity.Command[*descriptorpb.FileOptions, int]("Box", "Mail", entity.ReadOnly()), func(*cart, *entity.Ctx, *descriptorpb.FileOptions) (int, error) { return 0, nil })
 	def := typ(take("Take"), mail, take("Again"))
-	s := entity.SchemaOf(def)
+	s := instance.SchemaOf(def)
 	if len(s.Commands) != 3 || s.Commands[0].Name != "Again" || !s.Commands[1].ReadOnly || s.Commands[2].GoType != "tagged" {
 		t.Fatalf("%+v", s.Commands)
 	}
@@ -465,10 +466,7 @@ func TestInputOfCommands(t *testing.T) {
 			t.Errorf("%q lacks %q", s.Commands[1].Input, line)
 		}
 	}
-	d, err := entity.Describe(def)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := instance.Describe(def)
 	c := d.Desc.Commands
 	if c[0].Input == 0 || c[0].Input != c[2].Input || c[1].Input == 0 || c[1].Input == c[0].Input {
 		t.Errorf("fingerprints %+v", c)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -77,42 +78,40 @@ func mustPass(place string) {
 	}
 }
 
-func (f *fragile) Apply(any)                           { mustPass("Apply") }
-func (f *fragile) OnStart(*entity.Ctx) error           { return fails("OnStart") }
-func (f *fragile) OnStop(*entity.Ctx, turn.StopReason) { mustPass("OnStop") }
-func (f *fragile) Snapshot() ([]byte, error)           { return nil, fails("Snapshot") }
-func (f *fragile) Restore([]byte) error                { return fails("Restore") }
+func (f *fragile) OnStart(*entity.Ctx) error             { return fails("OnStart") }
+func (f *fragile) OnStop(*entity.Ctx, entity.StopReason) { mustPass("OnStop") }
+func (f *fragile) Snapshot() ([]byte, error)             { return nil, fails("Snapshot") }
+func (f *fragile) Restore([]byte) error                  { return fails("Restore") }
 
-var crack = entity.Command[cracked, int]("Fragile", "Crack").Stored()
+var crack = entity.Command[cracked, int]("Fragile", "Crack", entity.Stored())
 
 func fragiles() entity.Definition {
 	return entity.Define("Fragile", func(string) *fragile { mustPass("create"); return &fragile{} },
 		entity.On(crack, func(_ *fragile, ctx *entity.Ctx, _ cracked) (int, error) {
-			if err := ctx.Persist(cracked{}); err != nil {
-				return 0, err
-			}
+			ctx.Persist(cracked{})
 			crack.After(ctx, time.Second, "t", cracked{})
 			crack.RemindAfter(ctx, time.Minute, "r", cracked{})
 			return 0, fails("handler")
 		}),
-		entity.On(entity.Command[struct{}, int]("Fragile", "Look").ReadOnly(), func(*fragile, *entity.Ctx, struct{}) (int, error) { return 0, fails("read-only handler") }),
+		entity.On(entity.Command[struct{}, int]("Fragile", "Look", entity.ReadOnly()), func(*fragile, *entity.Ctx, struct{}) (int, error) { return 0, fails("read-only handler") }),
 		entity.On(entity.Command[struct{}, cracked]("Fragile", "Say"), func(*fragile, *entity.Ctx, struct{}) (cracked, error) { return cracked{}, nil }),
 		entity.On(entity.Command[struct{}, int]("Fragile", "Hide"), func(_ *fragile, ctx *entity.Ctx, _ struct{}) (int, error) {
 			defer func() { _ = recover() }()
-			_ = ctx.Persist(cracked{})
+			ctx.Persist(cracked{})
 			return 0, nil
-		})).Events(cracked{})
+		}),
+		entity.Event("cracked", func(*fragile, cracked) { mustPass("reducer") }))
 }
 
 // places has, for each place where an author's code runs, what a runtime does that runs it.
 var places = map[string]func(t *testing.T) error{
-	"create":            func(*testing.T) error { _, err := entity.NewInstance(fragiles(), "f"); return err },
+	"create":            func(*testing.T) error { _, err := instance.New(fragiles(), "f"); return err },
 	"handler":           command("Crack"),
 	"read-only handler": command("Look"),
 	"UnmarshalJSON":     command("Crack"),
 	"MarshalJSON":       command("Say"),
 	"an event":          command("Crack"),
-	"Apply":             command("Hide"),
+	"reducer":           command("Hide"),
 	"OnStart": func(t *testing.T) error {
 		_, err := sound(t).Start(t.Context(), time.Now())
 		return err
@@ -124,18 +123,18 @@ var places = map[string]func(t *testing.T) error{
 		return sound(t).Replay([]sharding.Event{{Name: "cracked", Version: 1, Payload: []byte("{}")}})
 	},
 	"a stored input": func(t *testing.T) error {
-		return entity.CheckStored(fragiles(), sharding.Entity{Type: "Fragile", ID: "f"}, &sharding.Input{Command: "Crack", Version: 1, Payload: []byte("{}")})
+		return instance.CheckStored(fragiles(), sharding.Entity{Type: "Fragile", ID: "f"}, &sharding.Input{Command: "Crack", Version: 1, Payload: []byte("{}")})
 	},
 }
 
 // placeOf are the places whose fault is in another one.
-var placeOf = map[string]string{"a replay": "Apply", "an event": "MarshalJSON", "a stored input": "UnmarshalJSON"}
+var placeOf = map[string]string{"a replay": "reducer", "an event": "MarshalJSON", "a stored input": "UnmarshalJSON"}
 
-func sound(t *testing.T) *entity.Instance {
+func sound(t *testing.T) *instance.Instance {
 	was := fault
 	fault.place = ""
 	defer func() { fault = was }()
-	i, err := entity.NewInstance(fragiles(), "f")
+	i, err := instance.New(fragiles(), "f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +148,7 @@ func command(name string) func(t *testing.T) error {
 		if done.Reply.Outcome != sharding.Rejected {
 			t.Errorf("the reply is %+v", done.Reply)
 		}
-		if done.Reply.Code == entity.InvalidArgument {
+		if done.Reply.Code == sharding.InvalidArgument {
 			return errors.New(done.Reply.Message)
 		}
 		return failed
@@ -191,18 +190,19 @@ func TestFaultsKeepOurs(t *testing.T) {
 	defer func() { fault.place, fault.err = "", nil }()
 	fault.place, fault.panic = "handler", false
 	run := &turn.Run{Env: &sharding.Envelope{Command: "Crack", Payload: []byte("{}")}}
-	for _, ours := range []error{entity.ErrTurnOver, entity.ErrPartlyRead, context.Canceled, &entity.Error{Code: entity.Unavailable, Outcome: sharding.Rejected, Message: "later"}} {
+	for _, ours := range []error{instance.ErrTurnOver, instance.ErrPartlyRead, context.Canceled, &entity.Error{Code: entity.Unavailable, Outcome: entity.NotApplied, Message: "later"}} {
 		fault.err = &evilError{func() { panic("boom") }, ours}
 		done, failed := sound(t).Run(t.Context(), time.Now(), run, nil)
-		if !errors.Is(failed, ours) {
+		e, asked := errors.AsType[*instance.Failure](failed)
+		if !asked && !errors.Is(failed, ours) {
 			t.Errorf("%v is lost: %v", ours, failed)
 		}
-		if e, ok := errors.AsType[*entity.Error](failed); ok && (e.Code != entity.Unavailable || done.Reply.Code != e.Code) {
+		if _, ok := ours.(*entity.Error); ok != asked || asked && (e.Code != sharding.Unavailable || done.Reply.Code != e.Code) {
 			t.Errorf("%+v, %+v", e, done.Reply)
 		}
 	}
 	fault.err = &evilError{func() { panic("boom") }, entity.Errorf(entity.NotFound, "no such thing")}
-	if done, failed := sound(t).Run(t.Context(), time.Now(), run, nil); failed != nil || done.Reply.Code != entity.NotFound || done.Reply.Outcome != sharding.OK {
+	if done, failed := sound(t).Run(t.Context(), time.Now(), run, nil); failed != nil || done.Reply.Code != sharding.NotFound || done.Reply.Outcome != sharding.OK {
 		t.Errorf("a wrapped answer: %+v, %v", done.Reply, failed)
 	}
 }
@@ -217,12 +217,12 @@ func TestFaultsEndTheGoroutine(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			i.RunIn(t.Context(), c, time.Now(), run, entity.Decoded{}, nil)
+			i.RunIn(t.Context(), c, time.Now(), run, instance.Decoded{}, nil)
 			t.Error("RunIn returns")
 		}()
 		<-ended
 		done, failed := i.Exited(c, run)
-		if p, ok := errors.AsType[*entity.Panic](failed); !ok || p.Value != entity.ErrGoexit.Error() || !strings.Contains(p.Stack, "fragiles") && !strings.Contains(p.Stack, "evilError") || done.Reply.Outcome != sharding.Rejected {
+		if p, ok := errors.AsType[*instance.Panic](failed); !ok || p.Value != instance.ErrGoexit.Error() || !strings.Contains(p.Stack, "fragiles") && !strings.Contains(p.Stack, "evilError") || done.Reply.Outcome != sharding.Rejected {
 			t.Errorf("panic %t: %+v, %v", panics, done.Reply, failed)
 		}
 	}
@@ -233,7 +233,7 @@ func TestFaultsEndTheGoroutine(t *testing.T) {
 		go func() { defer close(ended); f() }()
 		<-ended
 	}
-	if _, refusal := entity.CheckInput(fragiles(), &sharding.Envelope{Command: "Crack", Payload: []byte("{}")}, apart); refusal != nil {
+	if _, refusal := instance.CheckInput(fragiles(), &sharding.Envelope{Command: "Crack", Payload: []byte("{}")}, apart); refusal != nil {
 		t.Errorf("CheckInput: %+v", refusal)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -13,8 +14,6 @@ import (
 
 // binder is a type whose commands have been renamed, and whose inputs have changed.
 type binder struct{ got []page }
-
-func (*binder) Apply(any) {}
 
 func file(b *binder, _ *entity.Ctx, in page) (string, error) {
 	b.got = append(b.got, in)
@@ -25,34 +24,40 @@ func answered(*binder, *entity.Ctx, entity.Answer[string]) (string, error) { ret
 
 var fromPageV1 = entity.From(1, func(old pageV1) page { return page{old.Text, "en"} })
 
-func binders(on ...entity.Binding[binder]) *entity.Type[binder] {
-	return entity.Define("Binder", func(string) *binder { return &binder{} }, on...)
+func newBinder(string) *binder { return &binder{} }
+
+func binders(on ...entity.Declaration[binder]) entity.Type[binder] {
+	return entity.Define("Binder", newBinder, on...)
 }
 
-func fileAs(name string) *entity.Handle[page, string] {
-	return entity.Command[page, string]("Binder", name)
+func binderMistake(on ...entity.Declaration[binder]) error {
+	return mistake(entity.New("Binder", newBinder, on...))
 }
 
-func answerAs(name string) *entity.Handle[entity.Answer[string], string] {
-	return entity.Command[entity.Answer[string], string]("Binder", name)
+func fileAs(name string, options ...entity.CommandOption) *entity.Handle[page, string] {
+	return entity.Command[page, string]("Binder", name, options...)
+}
+
+func answerAs(name string, options ...entity.CommandOption) *entity.Handle[entity.Answer[string], string] {
+	return entity.Command[entity.Answer[string], string]("Binder", name, options...)
 }
 
 // TestInputMistakes: a declaration that cannot work is refused when the type is defined.
 func TestInputMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
-		def  entity.Definition
+		err  error
 		want string
 	}{
-		"versions, and nothing is stored": {binders(entity.On(fileAs("File").V(2, fromPageV1), file)), "add Stored()"},
-		"a step from nowhere":             {binders(entity.On(fileAs("File").Stored().V(2, entity.From(2, func(pageV1) page { return page{} })), file)), "input File: a step from version 2"},
-		"answers with versions":           {binders(entity.On(answerAs("Got").V(2), answered)), "leave out Stored"},
-		"answers that are stored":         {binders(entity.On(answerAs("Got").Stored(), answered)), "leave out Stored"},
-		"a name of another":               {binders(entity.On(fileAs("File"), file), entity.On(fileAs("Put").Alias("File"), file)), "command File is bound twice"},
-		"a name of Roost":                 {binders(entity.On(fileAs("File").Alias("roost.delete"), file)), "kept for Roost"},
-		"a pointer":                       {binders(entity.On(entity.Command[*page, string]("Binder", "File").Stored(), func(*binder, *entity.Ctx, *page) (string, error) { return "", nil })), "is a pointer"},
+		"versions, and nothing is stored": {binderMistake(entity.On(fileAs("File", entity.V(2, fromPageV1)), file)), "add Stored()"},
+		"a step from nowhere":             {binderMistake(entity.On(fileAs("File", entity.Stored(), entity.V(2, entity.From(2, func(pageV1) page { return page{} }))), file)), "input File: a step from version 2"},
+		"answers with versions":           {binderMistake(entity.On(answerAs("Got", entity.V(2)), answered)), "leave out Stored"},
+		"answers that are stored":         {binderMistake(entity.On(answerAs("Got", entity.Stored()), answered)), "leave out Stored"},
+		"a name of another":               {binderMistake(entity.On(fileAs("File"), file), entity.On(fileAs("Put", entity.Alias("File")), file)), "command File is bound twice"},
+		"a name of Roost":                 {binderMistake(entity.On(fileAs("File", entity.Alias("roost.delete")), file)), "kept for Roost"},
+		"a pointer":                       {binderMistake(entity.On(entity.Command[*page, string]("Binder", "File", entity.Stored()), func(*binder, *entity.Ctx, *page) (string, error) { return "", nil })), "is a pointer"},
 	} {
-		if _, err := entity.Describe(c.def); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "entity type Binder") {
-			t.Errorf("%s: %v", name, err)
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) || !strings.Contains(c.err.Error(), "entity type Binder") {
+			t.Errorf("%s: %v", name, c.err)
 		}
 	}
 }
@@ -62,10 +67,7 @@ func TestInputMistakes(t *testing.T) {
 func TestInputForms(t *testing.T) {
 	forms := func(def entity.Definition) (writes, reads []sharding.Form, commands string) {
 		t.Helper()
-		d, err := entity.Describe(def)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := instance.Describe(def)
 		for _, f := range d.Desc.Reads {
 			if f.Kind == sharding.FormOfInput {
 				reads = append(reads, f)
@@ -76,13 +78,13 @@ func TestInputForms(t *testing.T) {
 		}
 		return d.Desc.Writes, reads, commands
 	}
-	v1, _, _ := forms(binders(entity.On(entity.Command[pageV1, string]("Binder", "File").Stored(), func(*binder, *entity.Ctx, pageV1) (string, error) { return "", nil }), entity.On(answerAs("Got"), answered)))
+	v1, _, _ := forms(binders(entity.On(entity.Command[pageV1, string]("Binder", "File", entity.Stored()), func(*binder, *entity.Ctx, pageV1) (string, error) { return "", nil }), entity.On(answerAs("Got"), answered)))
 	if len(v1) != 2 || v1[0].Name != "File" || v1[0].Version != 1 || v1[1].Name != "Got" || v1[0].Kind != sharding.FormOfInput || v1[0].Shape == 0 {
 		t.Errorf("version 1 stores %v", v1)
 	}
-	of := entity.Command[entity.Answer[int], string]("Binder", "Take").Alias("Got")
+	of := entity.Command[entity.Answer[int], string]("Binder", "Take", entity.Alias("Got"))
 	writes, reads, commands := forms(binders(
-		entity.On(fileAs("Put").Stored().V(2, fromPageV1).Alias("File"), file), entity.On(of, func(*binder, *entity.Ctx, entity.Answer[int]) (string, error) { return "", nil }),
+		entity.On(fileAs("Put", entity.Stored(), entity.V(2, fromPageV1), entity.Alias("File")), file), entity.On(of, func(*binder, *entity.Ctx, entity.Answer[int]) (string, error) { return "", nil }),
 		entity.On(fileAs("Plain"), file),
 	))
 	if len(writes) != 2 || writes[0].Name != "Put" || writes[0].Version != 2 || writes[1].Name != "Take" || len(reads) != 6 || commands != "File Got Plain Put Take " {
@@ -93,7 +95,7 @@ func TestInputForms(t *testing.T) {
 			t.Errorf("version 2 does not read %v", f)
 		}
 	}
-	if _, reads, _ := forms(entity.DefineVolatile("Binder", func(string) *binder { return &binder{} }, entity.On(fileAs("File").Stored(), file))); len(reads) > 0 {
+	if _, reads, _ := forms(entity.Define("Binder", func(string) *binder { return &binder{} }, entity.On(fileAs("File", entity.Stored()), file), entity.With[binder](entity.Volatile()))); len(reads) > 0 {
 		t.Errorf("a volatile type reads %v, and nothing is stored in its shards", reads)
 	}
 }
@@ -102,12 +104,12 @@ func TestInputForms(t *testing.T) {
 // the present one.
 func TestInputAlias(t *testing.T) {
 	var seen string
-	put := fileAs("Put").Stored().V(2, fromPageV1).Alias("File")
+	put := fileAs("Put", entity.Stored(), entity.V(2, fromPageV1), entity.Alias("File"))
 	def := binders(entity.On(put, func(b *binder, ctx *entity.Ctx, in page) (string, error) {
 		seen = ctx.Command()
 		return file(b, ctx, in)
 	}))
-	inst, err := entity.NewInstance(def, "b")
+	inst, err := instance.New(def, "b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestInputAlias(t *testing.T) {
 	if got := inst.State().(*binder).got; len(got) != 3 || !slices.Contains(got, page{"s", "en"}) || !slices.Contains(got, page{"r", "en"}) || !slices.Contains(got, page{"c", ""}) {
 		t.Errorf("got %v", got)
 	}
-	if in, err := put.Sent(entity.Answer[string]{From: sharding.Entity{Type: "Binder", ID: "b"}, Command: "File"}); err == nil || !strings.Contains(err.Error(), "has no version") {
+	if in, err := put.Sent(entity.Answer[string]{Type: "Binder", ID: "b", Command: "File"}); err == nil || !strings.Contains(err.Error(), "has no version") {
 		t.Errorf("%v, %v: it is an answer to what was sent under the old name", in, err)
 	}
 }
@@ -136,8 +138,8 @@ func TestInputAlias(t *testing.T) {
 // TestCheckStored: what a type does not read of stored inputs is said without running anything.
 func TestCheckStored(t *testing.T) {
 	of := sharding.Entity{Type: "Binder", ID: "b"}
-	evil := entity.Command[page, string]("Binder", "Evil").Stored().V(2, entity.From(1, func(pageV1) page { panic("evil") }))
-	def := binders(entity.On(fileAs("Put").Stored().V(2, fromPageV1).Alias("File"), file), entity.On(fileAs("Plain"), file), entity.On(answerAs("Got"), answered), entity.On(evil, file))
+	evil := entity.Command[page, string]("Binder", "Evil", entity.Stored(), entity.V(2, entity.From(1, func(pageV1) page { panic("evil") })))
+	def := binders(entity.On(fileAs("Put", entity.Stored(), entity.V(2, fromPageV1), entity.Alias("File")), file), entity.On(fileAs("Plain"), file), entity.On(answerAs("Got"), answered), entity.On(evil, file))
 	for name, c := range map[string]struct {
 		in   sharding.Input
 		want string // empty: it is read
@@ -151,23 +153,23 @@ func TestCheckStored(t *testing.T) {
 		"a bad step":  {sharding.Input{Command: "Evil", Version: 1, Payload: []byte(`{"Text":"a"}`)}, "panicked: evil"},
 		"for answers": {sharding.Input{Command: "Got", Version: 1}, "Stored()"},
 	} {
-		err := entity.CheckStored(def, of, &c.in)
+		err := instance.CheckStored(def, of, &c.in)
 		text := ""
 		if err != nil {
 			text = err.Error()
 		}
-		if s, ok := err.(*entity.StoredError); ok {
+		if s, ok := err.(*instance.StoredError); ok {
 			text = s.Fix
 		}
 		if (err == nil) != (c.want == "") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %v; %s", name, err, text)
 		}
 	}
-	if err := entity.CheckTakesAnswers(def, of, "Got"); err != nil {
+	if err := instance.CheckTakesAnswers(def, of, "Got"); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{"Put", "Gone"} {
-		if err := entity.CheckTakesAnswers(def, of, name); err == nil || !strings.Contains(err.Error(), "takes no answers") {
+		if err := instance.CheckTakesAnswers(def, of, name); err == nil || !strings.Contains(err.Error(), "takes no answers") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -185,7 +187,7 @@ func TestInputNotStored(t *testing.T) {
 			t.Errorf("%s: %v", name, failed)
 		}
 	}
-	inst, err := entity.NewInstance(binders(entity.On(fileAs("File"), file)), "b")
+	inst, err := instance.New(binders(entity.On(fileAs("File"), file)), "b")
 	if err != nil {
 		t.Fatal(err)
 	}

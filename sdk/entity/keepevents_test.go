@@ -4,23 +4,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 func TestKeepEvents(t *testing.T) {
-	if d, err := entity.Describe(boxes().SnapshotEvery(2500).KeepEvents(3)); err != nil || d.KeepEvents != 3 {
-		t.Errorf("%+v, %v", d, err)
+	if d := instance.Describe(boxes(entity.SnapshotEvery(2500), entity.KeepEvents(3))); d.KeepEvents != 3 {
+		t.Errorf("%+v", d)
 	}
-	volatile := entity.DefineVolatile("Notebook", func(string) *notebook { return nil }, entity.On(actNow, (*notebook).act))
-	for want, def := range map[string]entity.Definition{
-		"a volatile type stores no events":          volatile.KeepEvents(3),
-		"KeepEvents(0), must be at least 1":         boxes().SnapshotEvery(5).KeepEvents(0),
-		"KeepEvents(-1), must be at least 1":        boxes().SnapshotEvery(5).KeepEvents(-1),
-		"KeepEvents needs snapshots":                boxes().KeepEvents(3),
-		"SnapshotEvery is 2501, at most 2500 with ": boxes().SnapshotEvery(2501).KeepEvents(3),
+	volatile := entity.With[notebook](entity.Volatile(), entity.KeepEvents(3))
+	for want, err := range map[string]error{
+		"a volatile type stores no events":          mistake(entity.New("Notebook", func(string) *notebook { return nil }, entity.On(actNow, (*notebook).act), volatile)),
+		"KeepEvents(0), must be at least 1":         boxMistake(entity.SnapshotEvery(5), entity.KeepEvents(0)),
+		"KeepEvents(-1), must be at least 1":        boxMistake(entity.SnapshotEvery(5), entity.KeepEvents(-1)),
+		"KeepEvents needs snapshots":                boxMistake(entity.KeepEvents(3)),
+		"SnapshotEvery is 2501, at most 2500 with ": boxMistake(entity.SnapshotEvery(2501), entity.KeepEvents(3)),
 	} { // order-free
-		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
@@ -30,10 +31,7 @@ func TestKeepEvents(t *testing.T) {
 // every type which ones it reads. What is said is what ReadsSnapshot says.
 func TestFormsOfSnapshots(t *testing.T) {
 	of := func(def entity.Definition) (writes, reads []sharding.Form) {
-		d, err := entity.Describe(def)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := instance.Describe(def)
 		for _, f := range d.Desc.Writes {
 			if f.Kind == sharding.FormOfSnapshot {
 				writes = append(writes, f)
@@ -41,16 +39,20 @@ func TestFormsOfSnapshots(t *testing.T) {
 		}
 		return writes, d.Desc.Reads
 	}
-	old := func() *entity.Type[oldCart] {
+	old := func(options ...entity.TypeOption) entity.Type[oldCart] {
 		return entity.Define("Cart", func(string) *oldCart { return &oldCart{} },
-			entity.On(entity.Command[int, int]("Cart", "Noop"), func(*oldCart, *entity.Ctx, int) (int, error) { return 0, nil })).SnapshotEvery(5)
+			entity.On(entity.Command[int, int]("Cart", "Noop"), func(*oldCart, *entity.Ctx, int) (int, error) { return 0, nil }),
+			entity.With[oldCart](entity.SnapshotEvery(5)), entity.With[oldCart](options...),
+		)
 	}
-	now := func() *entity.Type[cart] { return carts().SnapshotEvery(5).SnapshotV(2) }
+	now := func(options ...entity.TypeOption) entity.Type[cart] {
+		return carts(withCart(entity.SnapshotEvery(5), entity.SnapshotV(2)), withCart(options...))
+	}
 	step := entity.FromSnapshot(1, func(old cartV1, c *cart) { c.Items = old.Things })
 	types := map[string]entity.Definition{
-		"old": old(), "old that trims": old().KeepEvents(1), "now": now(), "now that trims": now().KeepEvents(1),
-		"now with a step": carts().SnapshotEvery(5).SnapshotV(2, step).KeepEvents(1),
-		"own":             boxes().SnapshotEvery(5).KeepEvents(1),
+		"old": old(), "old that trims": old(entity.KeepEvents(1)), "now": now(), "now that trims": now(entity.KeepEvents(1)),
+		"now with a step": carts(withCart(entity.SnapshotEvery(5), entity.SnapshotV(2, step), entity.KeepEvents(1))),
+		"own":             boxes(entity.SnapshotEvery(5), entity.KeepEvents(1)),
 	}
 	for name, def := range types { // order-free
 		writes, reads := of(def)
@@ -68,7 +70,7 @@ func TestFormsOfSnapshots(t *testing.T) {
 				continue
 			}
 			f := stored[0]
-			if by, is := sharding.Reads(reads, f), entity.ReadsSnapshot(def, sharding.SnapshotForm{Version: f.Version, Shape: f.Shape}); by != is {
+			if by, is := sharding.Reads(reads, f), instance.ReadsSnapshot(def, sharding.SnapshotForm{Version: f.Version, Shape: f.Shape}); by != is {
 				t.Errorf("%s reads snapshots of %s: %t by its forms, else %t", name, other, by, is)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -26,13 +27,21 @@ type noVisits struct{ hidden int }
 
 var hit = entity.Command[int, int]("Visits", "Hit")
 
-func keeps[E any](state E) *entity.Type[E] {
-	return entity.DefineVolatile("Visits", func(string) *E { s := state; return &s }, entity.On(hit, func(*E, *entity.Ctx, int) (int, error) { return 0, nil })).KeepOnMoves()
+func keeps[E any](state E, options ...entity.TypeOption) entity.Type[E] {
+	t, err := tryKeep(state, options...)
+	if err != nil {
+		panic(err)
+	}
+	return t
 }
 
-func resume[E any](t *testing.T, typ *entity.Type[E], k *turn.Kept) (*E, error) {
+func tryKeep[E any](state E, options ...entity.TypeOption) (entity.Type[E], error) {
+	return entity.New("Visits", func(string) *E { s := state; return &s }, entity.On(hit, func(*E, *entity.Ctx, int) (int, error) { return 0, nil }), entity.With[E](entity.Volatile(), entity.KeepOnMoves()), entity.With[E](options...))
+}
+
+func resume[E any](t *testing.T, typ entity.Type[E], k *turn.Kept) (*E, error) {
 	t.Helper()
-	inst, unread, err := entity.Resume(typ, "x", k)
+	inst, unread, err := instance.Resume(typ, "x", k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +52,10 @@ func resume[E any](t *testing.T, typ *entity.Type[E], k *turn.Kept) (*E, error) 
 // entity empty.
 func TestKeepOnMoves(t *testing.T) {
 	typ := keeps(visits{})
-	d, err := entity.Describe(typ)
-	if err != nil || !d.KeepOnMoves || !d.Desc.Volatile {
-		t.Fatalf("%+v, %v", d, err)
+	if d := instance.Describe(typ); !d.KeepOnMoves || !d.Desc.Volatile {
+		t.Fatalf("%+v", d)
 	}
-	inst, err := entity.NewInstance(typ, "x")
+	inst, err := instance.New(typ, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +80,7 @@ func TestKeepOnMoves(t *testing.T) {
 		}
 	}
 	old := &turn.Kept{Form: sharding.SnapshotForm{Version: 1}, Payload: []byte(`{"N":5}`)}
-	newer := keeps(visits{}).SnapshotV(2, entity.FromSnapshot(1, func(v visitsV1, s *visits) { s.Count = v.N }))
+	newer := keeps(visits{}, entity.SnapshotV(2, entity.FromSnapshot(1, func(v visitsV1, s *visits) { s.Count = v.N })))
 	if got, unread := resume(t, newer, old); unread != nil || got.Count != 5 {
 		t.Errorf("a step: resumed %+v, %v", got, unread)
 	}
@@ -81,14 +89,11 @@ func TestKeepOnMoves(t *testing.T) {
 // TestKeepNeedsFields: a type that can keep nothing is refused, and a state that would not
 // be kept as a whole is not kept.
 func TestKeepNeedsFields(t *testing.T) {
-	if _, err := entity.Describe(keeps(noVisits{hidden: 1})); err == nil || !strings.Contains(err.Error(), "no exported field") {
+	if _, err := tryKeep(noVisits{hidden: 1}); err == nil || !strings.Contains(err.Error(), "no exported field") {
 		t.Errorf("a type without exported fields: %v", err)
 	}
 	typ := keeps(secretVisits{})
-	if _, err := entity.Describe(typ); err != nil {
-		t.Fatal(err)
-	}
-	inst, err := entity.NewInstance(typ, "x")
+	inst, err := instance.New(typ, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +101,7 @@ func TestKeepNeedsFields(t *testing.T) {
 		t.Errorf("unchanged: %v", err)
 	}
 	inst.State().(*secretVisits).hidden = 2
-	if _, err := inst.Keep(); !errors.Is(err, entity.ErrLossySnapshot) {
+	if _, err := inst.Keep(); !errors.Is(err, instance.ErrLossySnapshot) {
 		t.Errorf("a hidden field has changed: %v", err)
 	}
 }

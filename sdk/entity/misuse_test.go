@@ -2,12 +2,12 @@ package entity_test
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -38,10 +38,10 @@ func TestMisuse(t *testing.T) {
 		}, want: "Notebook.Gone is not one of type Notebook"},
 		"send to nobody": {do: func(ctx *entity.Ctx) { foreign.Send(ctx, "", page{}) }, want: "send Take to Else/: the target has no name: "},
 		"send of no command": {do: func(ctx *entity.Ctx) {
-			entity.Command[page, string]("Else", "").Stored().Send(ctx, "x", page{})
+			entity.Command[page, string]("Else", "", entity.Stored()).Send(ctx, "x", page{})
 		}, want: "command is empty"},
 		"send of too much": {do: func(ctx *entity.Ctx) {
-			entity.Command[page, string]("Else", "Take").Stored().Send(ctx, "x", page{Text: strings.Repeat("x", sharding.MaxPayload)})
+			entity.Command[page, string]("Else", "Take", entity.Stored()).Send(ctx, "x", page{Text: strings.Repeat("x", sharding.MaxPayload)})
 		}, want: "at most 1048576 are allowed"},
 		"timer without interval":  {do: func(ctx *entity.Ctx) { take.Every(ctx, 0, "t", page{}) }, want: `timer "t": its interval is 0s, must be at least 1ms`},
 		"timer back in time":      {volatile: true, do: func(ctx *entity.Ctx) { take.Every(ctx, -5*time.Millisecond, "t", page{}) }, want: "its interval is -5ms"},
@@ -55,7 +55,7 @@ func TestMisuse(t *testing.T) {
 		if c.volatile {
 			outcome = sharding.OK
 		}
-		if r := done.Reply; failed == nil || r.Outcome != outcome || r.Code != entity.FailedPrecondition || !strings.Contains(r.Message, c.want) {
+		if r := done.Reply; failed == nil || r.Outcome != outcome || r.Code != sharding.FailedPrecondition || !strings.Contains(r.Message, c.want) {
 			t.Errorf("%s: %+v, %v; want %s", name, r, failed, c.want)
 		}
 		if len(done.Timers)+len(done.Sends) > 0 || done.Deleted {
@@ -64,21 +64,18 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestAfterTheTurn: a Ctx that is used when its handler has returned changes nothing. What can
-// return an error does; the log has the rest.
+// TestAfterTheTurn: a Ctx that is used when its handler has returned changes nothing. The log has it.
 func TestAfterTheTurn(t *testing.T) {
 	var ctx *entity.Ctx
 	inst, _ := newNotebook(t, false, func(c *entity.Ctx) { ctx = c })
 	if _, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil); failed != nil {
 		t.Fatal(failed)
 	}
-	if err := ctx.Persist(page{}); !errors.Is(err, entity.ErrTurnOver) {
-		t.Errorf("Persist: %v", err)
-	}
 	for what, do := range map[string]func(){
 		`reminder \"r\"`:      func() { take.Remind(ctx, time.Now().Add(time.Hour), "r", page{}) },
 		`reminder \"s\"`:      func() { take.RemindEvery(ctx, time.Millisecond, "s", page{}) },
 		"send Take to Else/x": func() { foreign.Send(ctx, "x", page{}) },
+		"persist":             func() { ctx.Persist(page{}) },
 		"delete":              func() { ctx.Delete() },
 		"forget":              func() { ctx.Forget() },
 		"passivate":           func() { ctx.Passivate() },
@@ -94,7 +91,7 @@ func TestAfterTheTurn(t *testing.T) {
 
 // TestPanicNamesTheEntity: the log says which entity has panicked.
 func TestPanicNamesTheEntity(t *testing.T) {
-	inst, err := entity.NewInstance(boxes(), "b7")
+	inst, err := instance.New(boxes(), "b7")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +99,7 @@ func TestPanicNamesTheEntity(t *testing.T) {
 	log := logged(t, func() {
 		failed = inst.Replay([]sharding.Event{{Name: "grown", Version: 1, ReadableBy: 1, Payload: []byte(`{"By":666}`)}})
 	})
-	if failed == nil || !strings.Contains(log, "entity.type=Box entity.id=b7 in=Apply") {
+	if failed == nil || !strings.Contains(log, "entity.type=Box entity.id=b7 in=\"reducer of event grown\"") {
 		t.Errorf("%v: %s", failed, log)
 	}
 }

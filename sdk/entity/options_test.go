@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -12,8 +13,8 @@ import (
 
 // TestSendOptions: a send has the options of the handle that sends it. Two handles may name one command.
 func TestSendOptions(t *testing.T) {
-	usual := entity.Command[page, string]("Else", "Take").Stored()
-	urgent := entity.Command[page, string]("Else", "Take").Stored().Timeout(time.Second).Retry(time.Minute, time.Hour).MaxAge(48 * time.Hour)
+	usual := entity.Command[page, string]("Else", "Take", entity.Stored())
+	urgent := entity.Command[page, string]("Else", "Take", entity.Stored(), entity.Timeout(time.Second), entity.Retry(time.Minute, time.Hour), entity.MaxAge(48*time.Hour))
 	inst, _ := newNotebook(t, false, func(ctx *entity.Ctx) {
 		usual.Send(ctx, "x", page{})
 		urgent.Send(ctx, "x", page{})
@@ -28,23 +29,23 @@ func TestSendOptions(t *testing.T) {
 // TestBadOptions: options without sense are mistakes of the type that has the command, and break the turn that sends it.
 func TestBadOptions(t *testing.T) {
 	for want, h := range map[string]*entity.Handle[page, string]{
-		"Timeout is 2m0s, must be 20ms to 1m0s": entity.Command[page, string]("Notebook", "Take").Stored().Timeout(2 * time.Minute),
-		"Timeout is -1s, must be":               entity.Command[page, string]("Notebook", "Take").Stored().Timeout(-time.Second),
-		"Retry is 1m0s to 1s, must be":          entity.Command[page, string]("Notebook", "Take").Stored().Retry(time.Minute, time.Second),
-		"MaxAge is 1ms, must be at least 20ms":  entity.Command[page, string]("Notebook", "Take").Stored().MaxAge(time.Millisecond),
+		"Timeout is 2m0s, must be 20ms to 1m0s": entity.Command[page, string]("Notebook", "Take", entity.Stored(), entity.Timeout(2*time.Minute)),
+		"Timeout is -1s, must be":               entity.Command[page, string]("Notebook", "Take", entity.Stored(), entity.Timeout(-time.Second)),
+		"Retry is 1m0s to 1s, must be":          entity.Command[page, string]("Notebook", "Take", entity.Stored(), entity.Retry(time.Minute, time.Second)),
+		"MaxAge is 1ms, must be at least 20ms":  entity.Command[page, string]("Notebook", "Take", entity.Stored(), entity.MaxAge(time.Millisecond)),
 	} {
-		_, err := entity.Describe(entity.Define("Notebook", func(string) *notebook { return nil }, entity.On(h, func(*notebook, *entity.Ctx, page) (string, error) { return "", nil })))
+		_, err := entity.New("Notebook", func(string) *notebook { return nil }, entity.On(h, func(*notebook, *entity.Ctx, page) (string, error) { return "", nil }))
 		if err == nil || !strings.Contains(err.Error(), "command Take: "+want) {
 			t.Errorf("defined: %v, want %s", err, want)
 		}
 		inst, _ := newNotebook(t, false, func(ctx *entity.Ctx) { h.Send(ctx, "x", page{}) })
 		done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
-		if failed == nil || done.Reply.Code != entity.FailedPrecondition || !strings.Contains(done.Reply.Message, want) {
+		if failed == nil || done.Reply.Code != sharding.FailedPrecondition || !strings.Contains(done.Reply.Message, want) {
 			t.Errorf("sent: %+v, want %s", done.Reply, want)
 		}
 	}
-	useless := entity.Command[page, string]("Notebook", "Take").MaxAge(time.Hour)
-	_, err := entity.Describe(entity.Define("Notebook", func(string) *notebook { return nil }, entity.On(useless, func(*notebook, *entity.Ctx, page) (string, error) { return "", nil })))
+	useless := entity.Command[page, string]("Notebook", "Take", entity.MaxAge(time.Hour))
+	_, err := entity.New("Notebook", func(string) *notebook { return nil }, entity.On(useless, func(*notebook, *entity.Ctx, page) (string, error) { return "", nil }))
 	if err == nil || !strings.Contains(err.Error(), "command Take has Retry or MaxAge, which are for sends: add Stored()") {
 		t.Errorf("a command that cannot be sent: %v", err)
 	}
@@ -52,10 +53,10 @@ func TestBadOptions(t *testing.T) {
 
 // TestTimeouts: the time-out of a command is for all its names.
 func TestTimeouts(t *testing.T) {
-	h := entity.Command[page, string]("Notebook", "Take").Stored().Alias("Fetch").Timeout(time.Second)
-	d, err := entity.Describe(entity.Define("Notebook", func(string) *notebook { return nil }, entity.On(h, func(*notebook, *entity.Ctx, page) (string, error) { return "", nil }),
+	h := entity.Command[page, string]("Notebook", "Take", entity.Stored(), entity.Alias("Fetch"), entity.Timeout(time.Second))
+	d := instance.Describe(entity.Define("Notebook", func(string) *notebook { return nil }, entity.On(h, func(*notebook, *entity.Ctx, page) (string, error) { return "", nil }),
 		entity.On(entity.Command[page, string]("Notebook", "Other"), func(*notebook, *entity.Ctx, page) (string, error) { return "", nil })))
-	if err != nil || len(d.Timeouts) != 2 || d.Timeouts["Take"] != time.Second || d.Timeouts["Fetch"] != time.Second {
-		t.Errorf("%v, %v", d.Timeouts, err)
+	if len(d.Timeouts) != 2 || d.Timeouts["Take"] != time.Second || d.Timeouts["Fetch"] != time.Second {
+		t.Errorf("%v", d.Timeouts)
 	}
 }

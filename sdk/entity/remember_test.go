@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -18,11 +19,13 @@ func TestForgetMistakes(t *testing.T) {
 		t.Errorf("Forget of a type without Remember: %v", failed)
 	}
 	def := entity.Define("Notebook", func(string) *notebook { return &notebook{do: forget} },
-		entity.On(actNow, (*notebook).act), entity.On(actRead, (*notebook).act)).Remember()
-	if d, err := entity.Describe(def); err != nil || !d.Remember {
-		t.Errorf("%+v, %v", d, err)
+		entity.On(actNow, (*notebook).act), entity.On(actRead, (*notebook).act),
+		entity.With[notebook](entity.Remember()),
+	)
+	if d := instance.Describe(def); !d.Remember {
+		t.Errorf("%+v", d)
 	}
-	inst, err := entity.NewInstance(def, "n")
+	inst, err := instance.New(def, "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +36,8 @@ func TestForgetMistakes(t *testing.T) {
 			t.Errorf("%s: forgotten %t, %v", command, done.Forgotten, failed)
 		}
 	}
-	volatile := entity.DefineVolatile("Notebook", func(string) *notebook { return nil }, entity.On(actNow, (*notebook).act)).Remember()
-	if _, err := entity.Describe(volatile); err == nil || !strings.Contains(err.Error(), "cannot have Remember") {
+	_, err = entity.New("Notebook", func(string) *notebook { return nil }, entity.On(actNow, (*notebook).act), entity.With[notebook](entity.Volatile(), entity.Remember()))
+	if err == nil || !strings.Contains(err.Error(), "cannot have Remember") {
 		t.Errorf("a volatile type: %v", err)
 	}
 }

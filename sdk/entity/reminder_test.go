@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -20,8 +21,6 @@ type notebook struct {
 	notes []page
 }
 
-func (*notebook) Apply(any) {}
-
 func (n *notebook) act(ctx *entity.Ctx, _ int) (string, error) { n.do(ctx); return "", nil }
 
 func (n *notebook) take(_ *entity.Ctx, in page) (string, error) {
@@ -31,22 +30,21 @@ func (n *notebook) take(_ *entity.Ctx, in page) (string, error) {
 
 var (
 	actNow  = entity.Command[int, string]("Notebook", "Act")
-	actRead = entity.Command[int, string]("Notebook", "Look").ReadOnly()
-	take    = entity.Command[page, string]("Notebook", "Take").Stored().V(2, entity.From(1, func(old pageV1) page { return page{old.Text, "en"} }))
+	actRead = entity.Command[int, string]("Notebook", "Look", entity.ReadOnly())
+	take    = entity.Command[page, string]("Notebook", "Take", entity.Stored(), entity.V(2, entity.From(1, func(old pageV1) page { return page{old.Text, "en"} })))
 	other   = entity.Command[func(), string]("Notebook", "Other")
 	foreign = entity.Command[page, string]("Else", "Take")
 )
 
-func newNotebook(t *testing.T, volatile bool, do func(*entity.Ctx)) (*entity.Instance, *notebook) {
+func newNotebook(t *testing.T, volatile bool, do func(*entity.Ctx)) (*instance.Instance, *notebook) {
 	t.Helper()
 	book := &notebook{do: do}
-	on := []entity.Binding[notebook]{entity.On(actNow, (*notebook).act), entity.On(actRead, (*notebook).act), entity.On(take, (*notebook).take)}
-	create := func(string) *notebook { return book }
-	def := entity.Define("Notebook", create, on...)
+	on := []entity.Declaration[notebook]{entity.On(actNow, (*notebook).act), entity.On(actRead, (*notebook).act), entity.On(take, (*notebook).take)}
 	if volatile {
-		def = entity.DefineVolatile("Notebook", create, on...)
+		on = append(on, entity.With[notebook](entity.Volatile()))
 	}
-	inst, err := entity.NewInstance(def, "n")
+	def := entity.Define("Notebook", func(string) *notebook { return book }, on...)
+	inst, err := instance.New(def, "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +96,10 @@ func TestReminderMistakes(t *testing.T) {
 			if failed == nil || !strings.Contains(failed.Error(), c.want) || !strings.Contains(failed.Error(), "reminder ") || len(done.Wakes) > 0 {
 				t.Errorf("got %v with %d wake-ups, want %s", failed, len(done.Wakes), c.want)
 			}
-			code := entity.FailedPrecondition
+			code := sharding.FailedPrecondition
 			switch {
 			}
-			if r := done.Reply; r.Code != code || strings.Contains(r.Message, c.want) == (code == entity.Internal) {
+			if r := done.Reply; r.Code != code || strings.Contains(r.Message, c.want) == (code == sharding.Internal) {
 				t.Errorf("the caller is told %+v", r)
 			}
 		})

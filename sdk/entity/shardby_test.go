@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 func TestShardBy(t *testing.T) {
-	d, err := entity.Describe(boxes().ShardBy(entity.Part("-", 1)))
-	if err != nil || d.Desc.ShardOf("eu-17-a") != d.Desc.ShardOf("us-17-b") {
-		t.Errorf("%+v, %v", d.Desc.Rule, err)
+	d := instance.Describe(boxes(entity.ShardBy(entity.Part("-", 1))))
+	if d.Desc.ShardOf("eu-17-a") != d.Desc.ShardOf("us-17-b") {
+		t.Errorf("%+v", d.Desc.Rule)
 	}
 	if entity.Prefix("/") != entity.Part("/", 0) {
 		t.Error("a prefix is part 0")
@@ -22,7 +23,7 @@ func TestShardBy(t *testing.T) {
 		"control character":              entity.Prefix("\n"),
 		"at most 16 are allowed":         entity.Prefix(strings.Repeat("-", 17)),
 	} {
-		if _, err := entity.Describe(boxes().ShardBy(rule)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "entity type Box") {
+		if err := boxMistake(entity.ShardBy(rule)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "entity type Box") {
 			t.Errorf("%+v: %v, want %s", rule, err, want)
 		}
 	}

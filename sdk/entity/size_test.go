@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -20,8 +21,8 @@ func (s *sized) Grow(*entity.Ctx, int) (int, error) {
 
 // TestSize: the size of an entity goes to the core with every turn.
 func TestSize(t *testing.T) {
-	typ := entity.DefineVolatile("Sized", func(string) *sized { return &sized{} }, entity.On(entity.Command[int, int]("Sized", "Grow"), (*sized).Grow))
-	i, err := entity.NewInstance(typ, "x")
+	typ := entity.Define("Sized", func(string) *sized { return &sized{} }, entity.On(entity.Command[int, int]("Sized", "Grow"), (*sized).Grow), entity.With[sized](entity.Volatile()))
+	i, err := instance.New(typ, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

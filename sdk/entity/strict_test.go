@@ -17,6 +17,7 @@ import (
 	"testing/quick"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/test/archtest"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -84,9 +85,9 @@ func (o *odd) UnmarshalJSON(b []byte) error {
 }
 
 // stored replays one event of a type.
-func stored(t testing.TB, ev *entity.EventType, payload string) (any, error) {
+func stored(t testing.TB, ev entity.Declaration[trace], payload string) (any, error) {
 	t.Helper()
-	i := instanceOf(t, entity.Define("Trace", func(string) *trace { return &trace{} }).Events(ev))
+	i := instanceOf(t, entity.Define("Trace", func(string) *trace { return &trace{} }, noop[trace]("Trace"), ev))
 	if err := i.Replay([]sharding.Event{{Name: "e", Version: 1, ReadableBy: 1, Payload: []byte(payload)}}); err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func TestStrictShapes(t *testing.T) {
 }
 
 func shapes(t *testing.T) string {
-	as := entity.Event[rich]("e")
+	as := seen[rich]("e")
 	set := func(name, value string) map[string]string { return map[string]string{name: value} }
 	for _, fields := range []map[string]string{
 		nil, set("To", `{"Cents":1}`), set("Lines", "null"), set("Lines", "[]"), set("ByName", "null"), set("Any", "null"), set("Any", `[null,{"a":null}]`),
@@ -171,12 +172,12 @@ func shapes(t *testing.T) string {
 		{set("sku", `"\udc00"`), "half of a surrogate pair"},
 	} {
 		_, err := stored(t, as, richJSON(c.fields))
-		if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), c.want) {
+		if !errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), c.want) {
 			return fmt.Sprintf("%v: %v, want %s", c.fields, err, c.want)
 		}
 	}
 	for _, payload := range []string{"null", "{}", " ", "[]", "5"} {
-		if _, err := stored(t, as, payload); !errors.Is(err, entity.ErrStored) {
+		if _, err := stored(t, as, payload); !errors.Is(err, instance.ErrStored) {
 			return fmt.Sprintf("%q is read: %v", payload, err)
 		}
 	}
@@ -187,7 +188,7 @@ func shapes(t *testing.T) string {
 // can be is known of those of the standard library.
 func TestStrictOwnForms(t *testing.T) {
 	good := `{"At":"2026-01-02T03:04:05Z","From":"10.0.0.1","Sum":null,"Raw":null,"Data":null,"Odd":null}`
-	as := entity.Event[own]("e")
+	as := seen[own]("e")
 	for _, payload := range []string{good, strings.Replace(good, `"Sum":null`, `"Sum":5`, 1), strings.Replace(good, `"Raw":null`, `"Raw":{"a":1,"a":"\ud800"}`, 1),
 		strings.Replace(good, `"Data":null`, `"Data":"YQ=="`, 1), strings.Replace(good, `"10.0.0.1"`, `""`, 1)} {
 		if _, err := stored(t, as, payload); err != nil {
@@ -196,22 +197,22 @@ func TestStrictOwnForms(t *testing.T) {
 	}
 	for _, payload := range []string{strings.Replace(good, `"2026-01-02T03:04:05Z"`, "null", 1), strings.Replace(good, `"10.0.0.1"`, "null", 1),
 		strings.Replace(good, `"Data":null`, `"Data":[97]`, 1), strings.Replace(good, `,"Odd":null`, "", 1)} {
-		if _, err := stored(t, as, payload); !errors.Is(err, entity.ErrStored) {
+		if _, err := stored(t, as, payload); !errors.Is(err, instance.ErrStored) {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
-	if _, err := stored(t, entity.Event[halfEvent]("e"), `{"M":1}`); !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), `field "M" that this program does not know`) {
+	if _, err := stored(t, seen[halfEvent]("e"), `{"M":1}`); !errors.Is(err, instance.ErrStored) || !strings.Contains(err.Error(), `field "M" that this program does not know`) {
 		t.Errorf("a type that only encodes itself: %v", err)
 	}
 	for payload, good := range map[string]bool{
 		`{"Name":"a","Sub":[{"Name":"b","Sub":null,"Up":null}],"Up":null}`: true, `{"Name":"a","Sub":[{"Name":"b","Sub":null}],"Up":null}`: false,
 	} {
-		if _, err := stored(t, entity.Event[tree]("e"), payload); (err == nil) != good {
+		if _, err := stored(t, seen[tree]("e"), payload); (err == nil) != good {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
 	for payload, good := range map[string]bool{`{"A":1}`: true, `{"A":1,"a":2}`: true, `{"a":2}`: false} {
-		if _, err := stored(t, entity.Event[twinEvent]("e"), payload); (err == nil) != good {
+		if _, err := stored(t, seen[twinEvent]("e"), payload); (err == nil) != good {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
@@ -228,7 +229,7 @@ func TestStrictReadableBy(t *testing.T) {
 		`{"item":"tea","count":2,"COUNT":9}`:                        `with a field "COUNT"`,
 		`{"item":"tea","count":2,"count":9}`:                        `field "count" is there twice`,
 	} {
-		i, err := replay(t, carts(entity.Event[item]("item-added")), sharding.Event{Name: "item-added", Version: 2, ReadableBy: 1, Payload: []byte(payload)})
+		i, err := replay(t, carts(kind[item]("item-added")), sharding.Event{Name: "item-added", Version: 2, ReadableBy: 1, Payload: []byte(payload)})
 		if want == "" && (err != nil || i.State().(*cart).Items["tea"] != 2) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", payload, err, want)
 		}
@@ -254,9 +255,10 @@ func TestOwnFormIsRead(t *testing.T) {
 		P  **Inner
 		Ts map[int64]struct{ X *bool }
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Inner](), reflect.TypeFor[deep](), reflect.TypeFor[tree](), reflect.TypeFor[item](),
-		reflect.TypeFor[plainEvent](), reflect.TypeFor[pointEvent](), reflect.TypeFor[twinEvent](), reflect.TypeFor[listEvent]()} {
-		def := entity.Define("Trace", func(string) *trace { return &trace{} }).Events(reflect.Zero(of).Interface())
+	for _, s := range []sample{sampleOf(Inner{}), sampleOf(deep{}), sampleOf(tree{}), sampleOf(item{}),
+		sampleOf(plainEvent{}), sampleOf(pointEvent{}), sampleOf(twinEvent{}), sampleOf(listEvent{})} {
+		of := reflect.TypeOf(s.event)
+		def := entity.Define("Trace", func(string) *trace { return &trace{} }, noop[trace]("Trace"), s.trace)
 		for range 300 {
 			v, ok := quick.Value(of, rng)
 			if !ok {
@@ -279,9 +281,10 @@ func TestOwnFormIsRead(t *testing.T) {
 			}
 		}
 	}
-	for _, ev := range []any{rich{}, rich{Any: plainEvent{}, Origin: &Origin{}, Note: "n"}, own{}, own{Odd: odd{3}, Raw: json.RawMessage("[1 ]"), Sum: big.NewInt(5)}, odd{}, faceEvent{}, grades{{1, 2}, {}, nil}} {
-		if err := persist(ev); err != nil {
-			t.Errorf("%+v: %v", ev, err)
+	for _, s := range []sample{sampleOf(rich{}), sampleOf(rich{Any: plainEvent{}, Origin: &Origin{}, Note: "n"}), sampleOf(own{}), sampleOf(own{Odd: odd{3}, Raw: json.RawMessage("[1 ]"), Sum: big.NewInt(5)}),
+		sampleOf(odd{}), sampleOf(faceEvent{}), sampleOf(grades{{1, 2}, {}, nil})} {
+		if err := persist(s); err != nil {
+			t.Errorf("%+v: %v", s.event, err)
 		}
 	}
 }
@@ -303,11 +306,9 @@ type (
 	forest map[string]forest
 )
 
-func (*park) Apply(any) {}
-
 // TestSnapshotOfNestedTypes: what is stored of a type that contains itself is found.
 func TestSnapshotOfNestedTypes(t *testing.T) {
-	def := entity.Define("Park", func(string) *park { return &park{} }).SnapshotEvery(1)
+	def := entity.Define("Park", func(string) *park { return &park{} }, noop[park]("Park"), entity.With[park](entity.SnapshotEvery(1)))
 	i := instanceOf(t, def)
 	i.State().(*park).Paths = forest{"a": {"b": nil}}
 	form, b, err := i.Snapshot()
@@ -331,8 +332,6 @@ type larder struct {
 	Lock  lock
 }
 
-func (*larder) Apply(any) {}
-
 // lock encodes itself, and has something that is not stored.
 type lock struct {
 	key string
@@ -348,7 +347,7 @@ func TestSnapshotReplacesTheState(t *testing.T) {
 		l := &larder{ID: id, Goods: map[string]int{"salt": 1}, Limit: 5, Since: time.Unix(1, 0), Till: time.Unix(2, 0), Lock: lock{key: "k", on: true}}
 		l.Shelf.Labels = []string{"a", "b"}
 		return l
-	})
+	}, noop[larder]("Larder"))
 	i := instanceOf(t, def)
 	l := i.State().(*larder)
 	l.Goods, l.Limit, l.Since, l.Till, l.Lock.on, l.Shelf.Labels = map[string]int{"tea": 1}, 0, time.Time{}, time.Time{}, false, nil
@@ -362,7 +361,7 @@ func TestSnapshotReplacesTheState(t *testing.T) {
 	}
 	// Keys that are equal once they are stored would be one.
 	l.Goods = map[string]int{"\xff": 1, "\xfe": 2}
-	if _, _, err := i.Snapshot(); !errors.Is(err, entity.ErrLossySnapshot) {
+	if _, _, err := i.Snapshot(); !errors.Is(err, instance.ErrLossySnapshot) {
 		t.Errorf("a snapshot that cannot be read back: %v", err)
 	}
 }
@@ -375,9 +374,9 @@ func FuzzStrictShape(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var v any
 		var err error
-		archtest.Memory(t, strictMemory, len(payload), func() { v, err = stored(t, entity.Event[rich]("e"), string(payload)) })
+		archtest.Memory(t, strictMemory, len(payload), func() { v, err = stored(t, seen[rich]("e"), string(payload)) })
 		if err != nil {
-			if !errors.Is(err, entity.ErrStored) {
+			if !errors.Is(err, instance.ErrStored) {
 				t.Errorf("%q: %v", payload, err)
 			}
 			return
@@ -442,12 +441,11 @@ func BenchmarkReplay(b *testing.B) {
 	for i := range 20 {
 		lines = append(lines, line{fmt.Sprint("sku-", i), i, 4.5})
 	}
-	for _, ev := range []any{item{"tea", 3}, plainEvent{N: 5, Text: "a text"}, order{"o1", time.Now(), lines, map[string]string{"gift": "yes", "to": "anna"}}} {
-		b.Run(fmt.Sprintf("%T", ev), func(b *testing.B) {
-			def := entity.Define("Box", func(string) *sink { return &sink{} },
-				entity.On(grow, func(*sink, *entity.Ctx, input) (int64, error) { return 0, nil })).Events(ev)
+	for _, s := range []sample{sampleOf(item{"tea", 3}), sampleOf(plainEvent{N: 5, Text: "a text"}), sampleOf(order{"o1", time.Now(), lines, map[string]string{"gift": "yes", "to": "anna"}})} {
+		b.Run(fmt.Sprintf("%T", s.event), func(b *testing.B) {
+			def := entity.Define("Box", func(string) *sink { return &sink{} }, noop[sink]("Box"), s.sink)
 			i := instanceOf(b, def)
-			stored, err := i.Encode(ev)
+			stored, err := i.Encode(s.event)
 			if err != nil {
 				b.Fatal(err)
 			}

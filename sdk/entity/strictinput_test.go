@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/typepb"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -35,11 +36,13 @@ type line struct {
 }
 
 func askable() entity.Definition {
-	return entity.DefineVolatile("Askable", func(string) *struct{} { return &struct{}{} },
+	return entity.Define("Askable", func(string) *struct{} { return &struct{}{} },
 		entity.On(entity.Command[asked, int]("Askable", "Ask"), func(*struct{}, *entity.Ctx, asked) (int, error) { return 0, nil }),
 		entity.On(entity.Command[*typepb.Field, int]("Askable", "Field"), func(*struct{}, *entity.Ctx, *typepb.Field) (int, error) { return 0, nil }),
 		entity.On(entity.Command[*structpb.Struct, int]("Askable", "Struct"), func(*struct{}, *entity.Ctx, *structpb.Struct) (int, error) { return 0, nil }),
-		entity.On(entity.Command[status, int]("Askable", "Status"), func(*struct{}, *entity.Ctx, status) (int, error) { return 0, nil }))
+		entity.On(entity.Command[status, int]("Askable", "Status"), func(*struct{}, *entity.Ctx, status) (int, error) { return 0, nil }),
+		entity.With[struct{}](entity.Volatile()),
+	)
 }
 
 // TestStrictInputs: an input that two decoders would read in two ways is refused, and the refusal names the field.
@@ -111,17 +114,17 @@ func withUnknown(m proto.Message) proto.Message {
 }
 
 func inputRefused(t *testing.T, command string, payload []byte, enc sharding.Encoding, want string) string {
-	i, err := entity.NewInstance(askable(), "a")
+	i, err := instance.New(askable(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	env := &sharding.Envelope{Command: command, Payload: payload, Encoding: enc}
 	done, failed := i.Run(t.Context(), time.Now(), &turn.Run{Env: env}, nil)
-	_, early := entity.CheckInput(askable(), env, func(f func()) { f() })
+	_, early := instance.CheckInput(askable(), env, func(f func()) { f() })
 	switch {
 	case want == "" && (done.Reply.Outcome != sharding.OK || early != nil):
 		return fmt.Sprintf("%s %s: refused: %+v, %v", command, payload, done.Reply, failed)
-	case want != "" && (done.Reply.Code != entity.InvalidArgument || !strings.Contains(done.Reply.Message, want) || early == nil || early.Message != done.Reply.Message):
+	case want != "" && (done.Reply.Code != sharding.InvalidArgument || !strings.Contains(done.Reply.Message, want) || early == nil || early.Message != done.Reply.Message):
 		return fmt.Sprintf("%s %s: %+v, want %s", command, payload, done.Reply, want)
 	}
 	return ""
@@ -130,9 +133,9 @@ func inputRefused(t *testing.T, command string, payload []byte, enc sharding.Enc
 // sinkCaller takes calls.
 type sinkCaller struct{ calls []entity.Call }
 
-func (s *sinkCaller) Call(_ context.Context, c entity.Call) (sharding.Reply, error) {
+func (s *sinkCaller) Call(_ context.Context, c entity.Call) (entity.Reply, error) {
 	s.calls = append(s.calls, c)
-	return sharding.Reply{Outcome: sharding.OK, Payload: []byte("0")}, nil
+	return entity.Reply{Payload: []byte("0")}, nil
 }
 
 // TestTextIsNotChanged: an input whose text is not UTF-8 is refused before it is sent, and all other text is sent.
@@ -140,7 +143,7 @@ func TestTextIsNotChanged(t *testing.T) {
 	ask, sink := entity.Command[map[string]string, int]("Askable", "Ask"), &sinkCaller{}
 	for text, want := range map[string]bool{"plain": true, "\ufffd": true, `\ufffd`: true, `\\ufffd`: true, "\xff": false, "\\\xff": false} {
 		sink.calls = nil
-		_, err := ask.Ask(t.Context(), sink, "a", map[string]string{"text": text})
+		_, err := ask.Call(t.Context(), sink, "a", map[string]string{"text": text})
 		if sent := len(sink.calls) == 1; sent != want || want != (err == nil) || !want && !strings.Contains(err.Error(), "not in UTF-8") {
 			t.Errorf("%q: sent %t, %v", text, sent, err)
 		}
@@ -168,9 +171,10 @@ func TestListInBase64(t *testing.T) {
 	}
 	typ := entity.Define("Judge", func(string) *judge { return &judge{} },
 		entity.On(entity.Command[marked, int]("Judge", "Mark"), func(*judge, *entity.Ctx, marked) (int, error) { return 0, nil }),
-	).Events(entity.Event[marked]("marked"))
+		sees[marked]("marked"),
+	)
 	for payload, want := range map[string]string{`{"marks":["a","b"]}`: "", `{"marks":"YWI="}`: `field "marks" `} {
-		_, refusal := entity.CheckInput(typ, &sharding.Envelope{Command: "Mark", Payload: []byte(payload)}, func(f func()) { f() })
+		_, refusal := instance.CheckInput(typ, &sharding.Envelope{Command: "Mark", Payload: []byte(payload)}, func(f func()) { f() })
 		if want == "" && refusal != nil || want != "" && (refusal == nil || !strings.Contains(refusal.Message, want)) {
 			t.Errorf("sent %s: %v", payload, refusal)
 		}
@@ -179,7 +183,7 @@ func TestListInBase64(t *testing.T) {
 			t.Errorf("stored %s: %v", payload, err)
 		}
 	}
-	if shape := entity.SchemaOf(typ).Events[0].Shape; !strings.Contains(shape, "marks:[custom(") {
+	if shape := instance.SchemaOf(typ).Events[0].Shape; !strings.Contains(shape, "marks:[custom(") {
 		t.Error(shape)
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // A turn has a goroutine of its own, so that it can wait for what it asks. Only one goroutine runs at a
 // time: the test's goroutine waits until the turn asks for something or is over, and the turn waits while
 // the test's goroutine steps the execution core.
 
-// running is a turn. It implements entity.Asker.
+// running is a turn. It implements instance.Asker.
 type running struct {
 	run     *turn.Run
 	asks    uint64
@@ -41,7 +41,7 @@ type waiting struct {
 	number uint64
 }
 
-// Ask implements entity.Asker.
+// Ask implements instance.Asker.
 func (r *running) Ask(ctx context.Context, a turn.Ask) sharding.Reply {
 	r.asks++
 	a.Incarnation, a.Turn, a.Number = r.run.Incarnation, r.run.Turn, r.asks
@@ -69,8 +69,8 @@ func (k *Kit) beginTurn(o *turn.Run) turn.Input {
 
 // reason is the text of an error without its code.
 func reason(err error) string {
-	if e := (*entity.Error)(nil); errors.As(err, &e) {
-		return e.Message
+	if f := (*instance.Failure)(nil); errors.As(err, &f) {
+		return f.Message
 	}
 	return err.Error()
 }
@@ -118,7 +118,7 @@ func (k *Kit) withdrawn() turn.Input {
 func (k *Kit) dropTurns() {
 	for _, inc := range slices.Sorted(maps.Keys(k.turns)) {
 		for k.turns[inc] != nil {
-			k.answerAsk(inc, sharding.Doubt(entity.Unavailable, "the region has crashed"))
+			k.answerAsk(inc, sharding.Doubt(sharding.Unavailable, "the region has crashed"))
 		}
 	}
 	clear(k.asked)
@@ -150,11 +150,11 @@ func (k *Kit) answered(o *turn.Answer) turn.Input {
 func (k *Kit) refuse(env *sharding.Envelope) *sharding.Reply {
 	d, ok := k.descs[env.Entity.Type]
 	if !ok {
-		reply := sharding.Reject(entity.NotFound, "no type "+string(env.Entity.Type)+" in this kit")
+		reply := sharding.Reject(sharding.NotFound, "no type "+string(env.Entity.Type)+" in this kit")
 		return &reply
 	}
 	if _, ok := d.Desc.Command(env.Command); !ok {
-		reply := sharding.Reject(entity.Unimplemented, fmt.Sprintf("type %s has no command %s", env.Entity.Type, env.Command))
+		reply := sharding.Reject(sharding.Unimplemented, fmt.Sprintf("type %s has no command %s", env.Entity.Type, env.Command))
 		return &reply
 	}
 	return nil

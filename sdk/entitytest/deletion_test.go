@@ -21,28 +21,30 @@ type (
 )
 
 var (
-	write   = entity.Command[note, saw]("Pad", "Write").Stored()
+	write   = entity.Command[note, saw]("Pad", "Write", entity.Stored())
 	burn    = entity.Command[note, empty]("Pad", "Burn")
 	regret  = entity.Command[empty, empty]("Pad", "Regret")
-	glance  = entity.Command[empty, saw]("Pad", "Look").ReadOnly()
+	glance  = entity.Command[empty, saw]("Pad", "Look", entity.ReadOnly())
 	misuse  = entity.Command[string, empty]("Pad", "Misuse")
 	padType = entity.Define("Pad", func(string) *pad { return &pad{} },
 		entity.On(write, (*pad).write), entity.On(burn, (*pad).burn), entity.On(regret, (*pad).regret),
-		entity.On(glance, (*pad).look), entity.On(misuse, (*pad).misuse)).Events(note{}).SnapshotEvery(2)
+		entity.On(glance, (*pad).look), entity.On(misuse, (*pad).misuse),
+		entity.Event("note", func(p *pad, event note) { p.Lines = append(p.Lines, event.Text) }),
+		entity.With[pad](entity.SnapshotEvery(2)),
+	)
 )
-
-func (p *pad) Apply(event any) { p.Lines = append(p.Lines, event.(note).Text) }
 
 func (p *pad) write(ctx *entity.Ctx, n note) (saw, error) {
 	s := saw{ctx.Fresh(), len(p.Lines)}
 	write.Remind(ctx, ctx.Now().Add(time.Hour), "again", note{"reminded"})
-	return s, ctx.Persist(n)
+	ctx.Persist(n)
+	return s, nil
 }
 
 func (p *pad) burn(ctx *entity.Ctx, last note) (empty, error) {
-	err := ctx.Persist(last)
+	ctx.Persist(last)
 	ctx.Delete()
-	return empty{}, err
+	return empty{}, nil
 }
 
 func (p *pad) regret(ctx *entity.Ctx, _ empty) (empty, error) {
@@ -57,7 +59,8 @@ func (p *pad) look(ctx *entity.Ctx, _ empty) (saw, error) {
 func (p *pad) misuse(ctx *entity.Ctx, how string) (empty, error) {
 	ctx.Delete()
 	if how == "persist" {
-		return empty{}, ctx.Persist(note{"late"})
+		ctx.Persist(note{"late"})
+		return empty{}, nil
 	}
 	write.Remind(ctx, ctx.Now().Add(time.Hour), "late", note{})
 	return empty{}, nil
@@ -74,39 +77,39 @@ func TestDelete(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %+v", what, got, err, want)
 		}
 	}
-	got, err := write.Ask(ctx, k, "p", note{"a"}, entity.Key("first"))
+	got, err := write.Call(ctx, k, "p", note{"a"}, entity.Key("first"))
 	want("first", got, err, saw{true, 0})
-	got, err = write.Ask(ctx, k, "p", note{"b"})
+	got, err = write.Call(ctx, k, "p", note{"b"})
 	want("second", got, err, saw{false, 1})
-	if _, err := regret.Ask(ctx, k, "p", empty{}); err == nil {
+	if _, err := regret.Call(ctx, k, "p", empty{}); err == nil {
 		t.Error("a command with a business error has deleted the entity")
 	}
-	k.WantEvents("Pad", "p", note{"a"}, note{"b"})
-	if _, err := burn.Ask(ctx, k, "p", note{"c"}); err != nil {
+	k.Entity(padType, "p").WantEvents(note{"a"}, note{"b"})
+	if _, err := burn.Call(ctx, k, "p", note{"c"}); err != nil {
 		t.Fatal(err)
 	}
-	k.WantEvents("Pad", "p")
-	if k.Active("Pad", "p") {
+	k.Entity(padType, "p").WantEvents()
+	if k.Entity(padType, "p").Active() {
 		t.Error("the instance of the life that has ended is alive")
 	}
 	k.Advance(2 * time.Hour) // its reminder is gone
-	k.WantEvents("Pad", "p")
-	got, err = write.Ask(ctx, k, "p", note{"a"}, entity.Key("first"))
+	k.Entity(padType, "p").WantEvents()
+	got, err = write.Call(ctx, k, "p", note{"a"}, entity.Key("first"))
 	want("repeat", got, err, saw{true, 0})
-	k.WantEvents("Pad", "p")
-	got, err = glance.Ask(ctx, k, "p", empty{})
+	k.Entity(padType, "p").WantEvents()
+	got, err = glance.Call(ctx, k, "p", empty{})
 	want("look", got, err, saw{true, 0})
-	got, err = write.Ask(ctx, k, "p", note{"d"})
+	got, err = write.Call(ctx, k, "p", note{"d"})
 	want("new life", got, err, saw{true, 0})
 	k.Restart()
-	got, err = write.Ask(ctx, k, "p", note{"e"})
+	got, err = write.Call(ctx, k, "p", note{"e"})
 	want("after a restart", got, err, saw{false, 1})
 	for _, how := range []string{"persist", "remind"} {
-		if _, err := misuse.Ask(ctx, k, "p", how); err == nil {
+		if _, err := misuse.Call(ctx, k, "p", how); err == nil {
 			t.Errorf("%s after Delete is accepted", how)
 		}
 	}
-	k.WantEvents("Pad", "p", note{"d"}, note{"e"})
+	k.Entity(padType, "p").WantEvents(note{"d"}, note{"e"})
 }
 
 // jammed does not start once it has stored something.
@@ -122,17 +125,23 @@ func (j *jammed) OnStart(*entity.Ctx) error {
 // TestDeleteWhatDoesNotStart: the operator's command needs no instance.
 func TestDeleteWhatDoesNotStart(t *testing.T) {
 	put := entity.Command[note, empty]("Jam", "Put")
-	k := entitytest.New(t, entity.Define("Jam", func(string) *jammed { return &jammed{} },
-		entity.On(put, func(_ *jammed, ctx *entity.Ctx, n note) (empty, error) { return empty{}, ctx.Persist(n) })).Events(note{}))
+	jams := entity.Define("Jam", func(string) *jammed { return &jammed{} },
+		entity.On(put, func(_ *jammed, ctx *entity.Ctx, n note) (empty, error) {
+			ctx.Persist(n)
+			return empty{}, nil
+		}),
+		entity.Event("note", func(j *jammed, n note) { j.Lines = append(j.Lines, n.Text) }),
+	)
+	k := entitytest.New(t, jams)
 	for range 2 {
-		if _, err := put.Ask(context.Background(), k, "j", note{"a"}); err != nil {
+		if _, err := put.Call(context.Background(), k, "j", note{"a"}); err != nil {
 			t.Fatal(err)
 		}
 		k.Restart()
-		if _, err := put.Ask(context.Background(), k, "j", note{"b"}); entity.CodeOf(err) != entity.Internal {
+		if _, err := put.Call(context.Background(), k, "j", note{"b"}); entity.CodeOf(err) != entity.Internal {
 			t.Fatalf("it starts: %v", err)
 		}
-		if !k.Delete("Jam", "j") || k.Delete("Jam", "j") {
+		if !k.Entity(jams, "j").Delete() || k.Entity(jams, "j").Delete() {
 			t.Fatal("it is not deleted once")
 		}
 	}
@@ -142,25 +151,25 @@ func TestDeleteWhatDoesNotStart(t *testing.T) {
 func TestDeleteByAnOperator(t *testing.T) {
 	ctx := context.Background()
 	k := entitytest.New(t, padType)
-	if k.Delete("Pad", "p") {
+	if k.Entity(padType, "p").Delete() {
 		t.Error("there was something to delete")
 	}
 	for _, crash := range []entitytest.Crash{0, entitytest.BeforeCommit, entitytest.AfterCommit} {
-		if _, err := write.Ask(ctx, k, "p", note{"a"}); err != nil {
+		if _, err := write.Call(ctx, k, "p", note{"a"}); err != nil {
 			t.Fatal(err)
 		}
 		if crash != 0 {
 			k.CrashAtCommit(crash)
-			_, err := burn.Ask(ctx, k, "p", note{"c"})
+			_, err := burn.Call(ctx, k, "p", note{"c"})
 			var e *entity.Error
 			if !errors.As(err, &e) {
 				t.Errorf("%v: %v", crash, err)
 			}
 		}
-		if deleted := k.Delete("Pad", "p"); deleted != (crash != entitytest.AfterCommit) {
+		if deleted := k.Entity(padType, "p").Delete(); deleted != (crash != entitytest.AfterCommit) {
 			t.Errorf("crash %v: deleted %t", crash, deleted)
 		}
-		if got, err := glance.Ask(ctx, k, "p", empty{}); err != nil || got != (saw{true, 0}) {
+		if got, err := glance.Call(ctx, k, "p", empty{}); err != nil || got != (saw{true, 0}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}

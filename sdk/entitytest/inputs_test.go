@@ -18,40 +18,41 @@ type (
 	measureV1 struct{ Unit string }
 )
 
-func (m *meter) Apply(ev any) { m.Log = append(m.Log, ev.(reading).Line) }
-
 func (m *meter) read(ctx *entity.Ctx, in measure) (string, error) {
-	return "ok", ctx.Persist(reading{in.Unit + " in " + in.Where})
+	ctx.Persist(reading{in.Unit + " in " + in.Where})
+	return "ok", nil
 }
 
 // meters is version 2 of the type: the command was Measure once, and its input had one field.
 func meters() entity.Definition {
-	read := entity.Command[measure, string]("Meter", "Read").Stored().Alias("Measure").
-		V(2, entity.From(1, func(old measureV1) measure { return measure{old.Unit, "town"} }))
-	done := entity.Command[entity.Answer[string], struct{}]("Meter", "WasRead").Alias("Measured")
+	read := entity.Command[measure, string]("Meter", "Read", entity.Stored(), entity.Alias("Measure"), entity.V(2, entity.From(1, func(old measureV1) measure { return measure{old.Unit, "town"} })))
+	done := entity.Command[entity.Answer[string], struct{}]("Meter", "WasRead", entity.Alias("Measured"))
 	return entity.Define("Meter", func(string) *meter { return &meter{} }, entity.On(read, (*meter).read),
 		entity.On(done, func(m *meter, ctx *entity.Ctx, a entity.Answer[string]) (struct{}, error) {
-			return struct{}{}, ctx.Persist(reading{a.From.String() + " says " + a.Value})
-		})).Events(reading{})
+			ctx.Persist(reading{a.Type + "/" + a.ID + " says " + a.Value})
+			return struct{}{}, nil
+		}),
+		entity.Event("reading", func(m *meter, e reading) { m.Log = append(m.Log, e.Line) }),
+	)
 }
 
 // TestStoredInputs: what an older version has stored under an old name, with an old input, runs.
 func TestStoredInputs(t *testing.T) {
 	k := entitytest.New(t, meters())
 	old := entitytest.StoredInput{Command: "Measure", Version: 1, Payload: `{"Unit":"kWh"}`}
-	k.GivenReminder("Meter", "m", "daily", k.Now().Add(time.Hour), old)
-	if r := k.Reminders("Meter", "m"); len(r) != 1 || r[0].Command != "Measure" {
+	k.Entity(meters(), "m").GivenReminder("daily", k.Now().Add(time.Hour), old)
+	if r := k.Entity(meters(), "m").Reminders(); len(r) != 1 || r[0].Command != "Measure" {
 		t.Fatalf("%+v", r)
 	}
 	k.Advance(time.Hour)
-	k.WantEvents("Meter", "m", reading{"kWh in town"})
-	if r := k.Reminders("Meter", "m"); len(r) > 0 {
+	k.Entity(meters(), "m").WantEvents(reading{"kWh in town"})
+	if r := k.Entity(meters(), "m").Reminders(); len(r) > 0 {
 		t.Errorf("it stands: %+v", r)
 	}
-	k.GivenSend("Meter", "n", "Meter", "o", old, "Measured")
-	k.WantEvents("Meter", "o", reading{"kWh in town"})
-	k.WantEvents("Meter", "n", reading{"Meter/o says ok"})
-	if s := k.Sends("Meter", "n"); len(s) > 0 {
+	k.Entity(meters(), "n").GivenSend(k.Entity(meters(), "o"), old, "Measured")
+	k.Entity(meters(), "o").WantEvents(reading{"kWh in town"})
+	k.Entity(meters(), "n").WantEvents(reading{"Meter/o says ok"})
+	if s := k.Entity(meters(), "n").Sends(); len(s) > 0 {
 		t.Errorf("they are not done: %+v", s)
 	}
 }
@@ -59,17 +60,20 @@ func TestStoredInputs(t *testing.T) {
 // TestUnreadableInputs: what a version cannot read waits, says why, and runs when a version is there
 // that can.
 func TestUnreadableInputs(t *testing.T) {
-	v1 := entity.Command[measureV1, string]("Meter", "Measure").Stored()
+	v1 := entity.Command[measureV1, string]("Meter", "Measure", entity.Stored())
 	first := entity.Define("Meter", func(string) *meter { return &meter{} }, entity.On(v1, func(m *meter, ctx *entity.Ctx, in measureV1) (string, error) {
-		return "ok", ctx.Persist(reading{in.Unit})
-	})).Events(reading{})
+		ctx.Persist(reading{in.Unit})
+		return "ok", nil
+	}),
+		entity.Event("reading", func(m *meter, e reading) { m.Log = append(m.Log, e.Line) }),
+	)
 	k := entitytest.New(t, first)
 	later := entitytest.StoredInput{Command: "Measure", Version: 2, Payload: `{"Unit":"kWh","Where":"cellar"}`}
-	k.GivenReminder("Meter", "m", "daily", k.Now(), later)
-	k.GivenSend("Meter", "n", "Meter", "o", later, "")
-	k.GivenSend("Meter", "p", "Meter", "o", entitytest.StoredInput{Command: "Read", Version: 1, Payload: `{}`}, "")
+	k.Entity(meters(), "m").GivenReminder("daily", k.Now(), later)
+	k.Entity(meters(), "n").GivenSend(k.Entity(meters(), "o"), later, "")
+	k.Entity(meters(), "p").GivenSend(k.Entity(meters(), "o"), entitytest.StoredInput{Command: "Read", Version: 1, Payload: `{}`}, "")
 	k.Advance(10 * time.Minute)
-	r, s, unknown := k.Reminders("Meter", "m"), k.Sends("Meter", "n"), k.Sends("Meter", "p")
+	r, s, unknown := k.Entity(meters(), "m").Reminders(), k.Entity(meters(), "n").Sends(), k.Entity(meters(), "p").Sends()
 	if len(r) != 1 || r[0].Failures < 5 || !strings.Contains(r[0].Error, "version 2") {
 		t.Errorf("the reminder: %+v", r)
 	}
@@ -81,6 +85,6 @@ func TestUnreadableInputs(t *testing.T) {
 	}
 	k.Restart(meters())
 	k.Advance(2 * time.Minute)
-	k.WantEvents("Meter", "m", reading{"kWh in cellar"})
-	k.WantEvents("Meter", "o", reading{"kWh in cellar"})
+	k.Entity(meters(), "m").WantEvents(reading{"kWh in cellar"})
+	k.Entity(meters(), "o").WantEvents(reading{"kWh in cellar"})
 }

@@ -13,35 +13,38 @@ type (
 	counted struct{ N int }
 )
 
-func (m *meter) Apply(e any)   { m.Sum += e.(counted).N }
-func (m *meterV2) Apply(e any) { m.Total += e.(counted).N }
-
 var count = entity.Command[int, int]("Meter", "Count")
 
-func meters() *entity.Type[meter] {
+func meters() entity.Type[meter] {
 	return entity.Define("Meter", func(string) *meter { return &meter{} }, entity.On(count, func(m *meter, c *entity.Ctx, n int) (int, error) {
 		c.Persist(counted{n})
 		return m.Sum, nil
-	})).Events(counted{}).SnapshotEvery(3).KeepEvents(2)
+	}),
+		entity.Event("counted", func(m *meter, e counted) { m.Sum += e.N }),
+		entity.With[meter](entity.SnapshotEvery(3), entity.KeepEvents(2)),
+	)
 }
 
-func metersV2() *entity.Type[meterV2] {
+func metersV2(steps ...entity.Step) entity.Type[meterV2] {
 	return entity.Define("Meter", func(string) *meterV2 { return &meterV2{} }, entity.On(count, func(m *meterV2, c *entity.Ctx, n int) (int, error) {
 		c.Persist(counted{n})
 		return m.Total, nil
-	})).Events(counted{}).SnapshotEvery(3).KeepEvents(2).SnapshotV(2)
+	}),
+		entity.Event("counted", func(m *meterV2, e counted) { m.Total += e.N }),
+		entity.With[meterV2](entity.SnapshotEvery(3), entity.KeepEvents(2), entity.SnapshotV(2, steps...)),
+	)
 }
 
 // TestKeepEvents: what was trimmed is gone, and the next version must read the snapshot.
 func TestKeepEvents(t *testing.T) {
 	k := New(t, meters())
-	add := func(n int) (int, error) { return count.Ask(t.Context(), k, "m", n) }
+	add := func(n int) (int, error) { return count.Call(t.Context(), k, "m", n) }
 	for range 10 {
 		if _, err := add(1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := k.Events("Meter", "m"); len(got) != 3 {
+	if got := k.Entity(meters(), "m").Events(); len(got) != 3 {
 		t.Errorf("%d events are left: %v", len(got), got)
 	}
 	k.Restart()
@@ -53,7 +56,7 @@ func TestKeepEvents(t *testing.T) {
 	if _, err := add(1); !errors.As(err, &failed) || failed.Code != entity.DataLoss {
 		t.Errorf("the snapshot cannot be read: %v", err)
 	}
-	k.Restart(metersV2().SnapshotV(2, entity.FromSnapshot(1, func(old meter, m *meterV2) { m.Total = old.Sum })))
+	k.Restart(metersV2(entity.FromSnapshot(1, func(old meter, m *meterV2) { m.Total = old.Sum })))
 	if sum, err := add(1); err != nil || sum != 12 {
 		t.Errorf("by a step %d, %v", sum, err)
 	}

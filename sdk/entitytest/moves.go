@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -55,8 +56,8 @@ func (k *Kit) stopped(o turn.Stop) turn.Stopped {
 }
 
 // resume makes an entity from its kept state.
-func (k *Kit) resume(o turn.Load) (*entity.Instance, error) {
-	inst, unread, err := entity.Resume(k.types[o.Entity.Type], o.Entity.ID, o.Kept)
+func (k *Kit) resume(o turn.Load) (*instance.Instance, error) {
+	inst, unread, err := instance.Resume(k.types[o.Entity.Type], o.Entity.ID, o.Kept)
 	if unread != nil {
 		k.t.Logf("entitytest: %s begins empty after a move: %v", o.Entity, unread)
 	}

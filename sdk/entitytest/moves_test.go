@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
@@ -27,8 +26,8 @@ func (r *room) tick(_ *entity.Ctx, n int) (int, error) { r.Ticks += n; return r.
 
 func (r *room) get(*entity.Ctx, int) (room, error) { return *r, nil }
 
-func (r *room) OnStop(_ *entity.Ctx, why turn.StopReason) {
-	if why == turn.HandedOff {
+func (r *room) OnStop(_ *entity.Ctx, why entity.StopReason) {
+	if why == entity.HandedOff {
 		r.Moves++
 	}
 }
@@ -42,13 +41,15 @@ var (
 	roomEnter = entity.Command[int, int]("Room", "Enter")
 	roomWait  = entity.Command[int, int]("Room", "Wait")
 	roomTick  = entity.Command[int, int]("Room", "Tick")
-	roomGet   = entity.Command[int, room]("Room", "Get").ReadOnly()
+	roomGet   = entity.Command[int, room]("Room", "Get", entity.ReadOnly())
 )
 
-func rooms() *entity.Type[room] {
-	return entity.DefineVolatile("Room", func(string) *room { return &room{} },
+func rooms(options ...entity.TypeOption) entity.Type[room] {
+	return entity.Define("Room", func(string) *room { return &room{} },
 		entity.On(roomEnter, (*room).enter), entity.On(roomWait, (*room).wait),
-		entity.On(roomTick, (*room).tick), entity.On(roomGet, (*room).get)).Shards(4)
+		entity.On(roomTick, (*room).tick), entity.On(roomGet, (*room).get),
+		entity.With[room](entity.Volatile(), entity.Shards(4)), entity.With[room](options...),
+	)
 }
 
 // TestMove: what a volatile type keeps, and what it does not.
@@ -57,30 +58,30 @@ func TestMove(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		typ, want := rooms(), room{}
 		if keeps {
-			typ, want = typ.KeepOnMoves(), room{People: 2, Ticks: 1, Moves: 2}
+			typ, want = rooms(entity.KeepOnMoves()), room{People: 2, Ticks: 1, Moves: 2}
 		}
 		k := entitytest.New(t, typ)
 		for range 2 {
-			if _, err := roomEnter.Ask(ctx, k, "a", 0); err != nil {
+			if _, err := roomEnter.Call(ctx, k, "a", 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := roomWait.Ask(ctx, k, "a", 10); err != nil {
+		if _, err := roomWait.Call(ctx, k, "a", 10); err != nil {
 			t.Fatal(err)
 		}
 		k.Advance(6 * time.Second)
 		k.Move()
 		k.Advance(3 * time.Second)
-		if k.Active("Room", "a") {
+		if k.Entity(rooms(), "a").Active() {
 			t.Error("alive before its timer is due")
 		}
 		k.Advance(2 * time.Second)
 		k.Move()
-		if got, err := roomGet.Ask(ctx, k, "a", 0); err != nil || got != want {
+		if got, err := roomGet.Call(ctx, k, "a", 0); err != nil || got != want {
 			t.Errorf("keeps %t: %+v, %v; want %+v", keeps, got, err, want)
 		}
 		k.Restart() // a crash
-		if got, err := roomGet.Ask(ctx, k, "a", 0); err != nil || got != (room{}) {
+		if got, err := roomGet.Call(ctx, k, "a", 0); err != nil || got != (room{}) {
 			t.Errorf("after a crash: %+v, %v", got, err)
 		}
 	}
@@ -90,20 +91,22 @@ func TestMove(t *testing.T) {
 // continues.
 func TestMoveToOtherVersion(t *testing.T) {
 	ctx := context.Background()
-	later := func() *entity.Type[laterRoom] {
-		return entity.DefineVolatile("Room", func(string) *laterRoom { return &laterRoom{} },
-			entity.On(roomEnter, (*laterRoom).enter)).KeepOnMoves().Shards(4)
+	later := func(steps ...entity.Step) entity.Type[laterRoom] {
+		return entity.Define("Room", func(string) *laterRoom { return &laterRoom{} },
+			entity.On(roomEnter, (*laterRoom).enter),
+			entity.With[laterRoom](entity.Volatile(), entity.KeepOnMoves(), entity.Shards(4), entity.SnapshotV(1+len(steps), steps...)),
+		)
 	}
 	step := entity.FromSnapshot(1, func(old room, r *laterRoom) { r.Guests = old.People })
-	for want, typ := range map[int]entity.Definition{1: later(), 3: later().SnapshotV(2, step)} {
-		k := entitytest.New(t, rooms().KeepOnMoves())
+	for want, typ := range map[int]entity.Definition{1: later(), 3: later(step)} {
+		k := entitytest.New(t, rooms(entity.KeepOnMoves()))
 		for range 2 {
-			if _, err := roomEnter.Ask(ctx, k, "a", 0); err != nil {
+			if _, err := roomEnter.Call(ctx, k, "a", 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		k.Move(typ)
-		if got, err := roomEnter.Ask(ctx, k, "a", 0); err != nil || got != want {
+		if got, err := roomEnter.Call(ctx, k, "a", 0); err != nil || got != want {
 			t.Errorf("%d guests, %v; want %d", got, err, want)
 		}
 	}

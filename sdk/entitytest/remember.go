@@ -11,7 +11,7 @@ import (
 
 // Remembered reports whether the entity is remembered: it is alive again after [Kit.Restart],
 // without a command. One that cannot be started is tried again after a pause, see [Kit.Advance].
-func (k *Kit) Remembered(typ, id string) bool { return k.journal(address(typ, id)).remembered != nil }
+func (e Entity) Remembered() bool { return e.kit.journal(e.addr).remembered != nil }
 
 // remember does what an append does to the wake-up of a remembered entity.
 func (s *stored) remember(a *sharding.Append, due int64) {

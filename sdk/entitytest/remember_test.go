@@ -20,15 +20,6 @@ type (
 	broke    struct{}
 )
 
-func (p *probe) Apply(event any) {
-	switch e := event.(type) {
-	case measured:
-		p.Values = append(p.Values, e.Value)
-	case broke:
-		p.Broken = true
-	}
-}
-
 // probeRepaired says that broken probes start again. Tests of this file do not run in parallel.
 var probeRepaired bool
 
@@ -47,10 +38,13 @@ var (
 	probeRetire  = entity.Command[int, string]("Probe", "Retire")
 	probeBreak   = entity.Command[int, string]("Probe", "Break")
 	probeNothing = entity.Command[int, string]("Probe", "Nothing")
-	probeLook    = entity.Command[int, string]("Probe", "Look").ReadOnly()
+	probeLook    = entity.Command[int, string]("Probe", "Look", entity.ReadOnly())
 )
 
-func (p *probe) measure(ctx *entity.Ctx, v int) (string, error) { return "", ctx.Persist(measured{v}) }
+func (p *probe) measure(ctx *entity.Ctx, v int) (string, error) {
+	ctx.Persist(measured{v})
+	return "", nil
+}
 
 func (p *probe) retire(ctx *entity.Ctx, v int) (string, error) {
 	ctx.Forget()
@@ -60,7 +54,10 @@ func (p *probe) retire(ctx *entity.Ctx, v int) (string, error) {
 	return "", nil
 }
 
-func (p *probe) breakIt(ctx *entity.Ctx, _ int) (string, error) { return "", ctx.Persist(broke{}) }
+func (p *probe) breakIt(ctx *entity.Ctx, _ int) (string, error) {
+	ctx.Persist(broke{})
+	return "", nil
+}
 
 func (p *probe) nothing(*entity.Ctx, int) (string, error) { return "", nil }
 
@@ -69,8 +66,11 @@ func (p *probe) look(*entity.Ctx, int) (string, error) { return "", nil }
 func probes() entity.Definition {
 	return entity.Define("Probe", func(string) *probe { return &probe{} },
 		entity.On(probeMeasure, (*probe).measure), entity.On(probeRetire, (*probe).retire), entity.On(probeBreak, (*probe).breakIt),
-		entity.On(probeNothing, (*probe).nothing), entity.On(probeLook, (*probe).look)).
-		Events(measured{}, broke{}).Remember()
+		entity.On(probeNothing, (*probe).nothing), entity.On(probeLook, (*probe).look),
+		entity.Event("measured", func(p *probe, e measured) { p.Values = append(p.Values, e.Value) }),
+		entity.Event("broke", func(p *probe, _ broke) { p.Broken = true }),
+		entity.With[probe](entity.Remember()),
+	)
 }
 
 // TestRemember: an entity that has stored something is alive again after a restart, without a
@@ -78,35 +78,35 @@ func probes() entity.Definition {
 func TestRemember(t *testing.T) {
 	k := entitytest.New(t, probes())
 	for key, h := range map[string]*entity.Handle[int, string]{"k1": probeLook, "k2": probeNothing} {
-		if _, err := h.Ask(t.Context(), k, "a", 1, entity.Key(key)); err != nil {
+		if _, err := h.Call(t.Context(), k, "a", 1, entity.Key(key)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if k.Remembered("Probe", "a") {
+	if k.Entity(probes(), "a").Remembered() {
 		t.Error("it is remembered, though nothing was stored")
 	}
 	ask(t, k, probeMeasure, 1)
-	if _, err := probeRetire.Ask(t.Context(), k, "dora", 1); entity.CodeOf(err) != entity.FailedPrecondition {
+	if _, err := probeRetire.Call(t.Context(), k, "dora", 1); entity.CodeOf(err) != entity.FailedPrecondition {
 		t.Errorf("Retire(1): %v", err)
 	}
-	if !k.Remembered("Probe", "dora") {
+	if !k.Entity(probes(), "dora").Remembered() {
 		t.Fatal("it is not remembered")
 	}
 	k.Restart()
-	if !k.Active("Probe", "dora") || k.Active("Probe", "a") {
+	if !k.Entity(probes(), "dora").Active() || k.Entity(probes(), "a").Active() {
 		t.Fatal("after a restart the wrong ones are alive")
 	}
 	k.Advance(150 * time.Second)
-	k.WantEvents("Probe", "dora", measured{1}, measured{7}, measured{7})
+	k.Entity(probes(), "dora").WantEvents(measured{1}, measured{7}, measured{7})
 	ask(t, k, probeRetire, 0)
 	k.Restart()
-	if k.Remembered("Probe", "dora") || k.Active("Probe", "dora") {
+	if k.Entity(probes(), "dora").Remembered() || k.Entity(probes(), "dora").Active() {
 		t.Error("it is alive, though it wants to be forgotten")
 	}
 	ask(t, k, probeMeasure, 2) // it stores something again
 	k.CrashAtCommit(entitytest.AfterCommit)
-	_, _ = probeMeasure.Ask(t.Context(), k, "dora", 3)
-	if !k.Active("Probe", "dora") {
+	_, _ = probeMeasure.Call(t.Context(), k, "dora", 3)
+	if !k.Entity(probes(), "dora").Active() {
 		t.Error("it is not alive after a crash")
 	}
 }
@@ -121,11 +121,11 @@ func TestRememberedThatFails(t *testing.T) {
 	k.Restart()
 	k.Advance(9 * time.Second)
 	probeRepaired = true
-	if k.Active("Probe", "dora") {
+	if k.Entity(probes(), "dora").Active() {
 		t.Fatal("a broken one is alive")
 	}
 	k.Advance(2 * time.Second)
-	if !k.Active("Probe", "dora") {
+	if !k.Entity(probes(), "dora").Active() {
 		t.Error("it was not tried again")
 	}
 }

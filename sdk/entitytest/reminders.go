@@ -27,11 +27,9 @@ const (
 // error with an unknown outcome. Reminders that are due fire again, if they still stand.
 func (k *Kit) CrashAtCommit(when Crash) { k.crash, k.crashOf = when, sharding.Entity{} }
 
-// CrashAtCommitOf crashes the region at the next commit of one entity, which may be one that another entity
+// CrashAtCommit crashes the region at the next commit of the entity, which may be one that another entity
 // asks.
-func (k *Kit) CrashAtCommitOf(typ, id string, when Crash) {
-	k.crash, k.crashOf = when, address(typ, id)
-}
+func (e Entity) CrashAtCommit(when Crash) { e.kit.crash, e.kit.crashOf = when, e.addr }
 
 // FireAgain fires the last reminder that has fired once more, as a region does that did not learn how it
 // ended. The journal refuses it: the command runs, and takes no effect.
@@ -57,9 +55,9 @@ type Reminder struct {
 	Error    string
 }
 
-// Reminders returns the reminders of an entity, in the order in which they are due.
-func (k *Kit) Reminders(typ, id string) []Reminder {
-	ent := address(typ, id)
+// Reminders returns the reminders of the entity, in the order in which they are due.
+func (e Entity) Reminders() []Reminder {
+	k, ent := e.kit, e.addr
 	failing := k.wakeups.Failing(ent, len(k.journal(ent).reminders))
 	var list []Reminder
 	for _, r := range k.journal(ent).reminders { // order-free: sorted below

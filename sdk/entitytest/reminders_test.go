@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
@@ -21,21 +20,11 @@ type (
 	switched struct{ Offline bool }
 )
 
-func (s *subscription) Apply(event any) {
-	switch e := event.(type) {
-	case charged:
-		s.Charges++
-		s.Missed += e.Missed
-	case switched:
-		s.Offline = e.Offline
-	}
-}
-
 const month = 30 * 24 * time.Hour
 
 var (
 	subscribe = entity.Command[int, string]("Subscription", "Subscribe")
-	charge    = entity.Command[int, string]("Subscription", "Charge").Stored()
+	charge    = entity.Command[int, string]("Subscription", "Charge", entity.Stored())
 	bankIs    = entity.Command[bool, string]("Subscription", "BankIsOffline")
 	cancel    = entity.Command[int, string]("Subscription", "Cancel")
 	once      = entity.Command[int, string]("Subscription", "ChargeOnce")
@@ -51,11 +40,13 @@ func (s *subscription) charge(ctx *entity.Ctx, _ int) (string, error) {
 		return "", errors.New("the bank is offline")
 	}
 	r, _ := ctx.Reminder()
-	return "", ctx.Persist(charged{Missed: r.Missed})
+	ctx.Persist(charged{Missed: r.Missed})
+	return "", nil
 }
 
 func (s *subscription) bank(ctx *entity.Ctx, offline bool) (string, error) {
-	return "", ctx.Persist(switched{offline})
+	ctx.Persist(switched{offline})
+	return "", nil
 }
 
 func (s *subscription) cancel(ctx *entity.Ctx, _ int) (string, error) {
@@ -68,23 +59,28 @@ func (s *subscription) once(ctx *entity.Ctx, _ int) (string, error) {
 	return "", nil
 }
 
-func subscriptions() entity.Definition {
+func subscriptions() entity.Type[subscription] {
 	return entity.Define("Subscription", func(string) *subscription { return &subscription{} },
 		entity.On(subscribe, (*subscription).subscribe), entity.On(charge, (*subscription).charge), entity.On(bankIs, (*subscription).bank),
 		entity.On(cancel, (*subscription).cancel), entity.On(once, (*subscription).once),
-	).Events(charged{}, switched{})
+		entity.Event("charged", func(s *subscription, e charged) {
+			s.Charges++
+			s.Missed += e.Missed
+		}),
+		entity.Event("switched", func(s *subscription, e switched) { s.Offline = e.Offline }),
+	)
 }
 
 // ask sends a command that must succeed.
 func ask[In any](t *testing.T, k *entitytest.Kit, h *entity.Handle[In, string], in In) {
 	t.Helper()
-	if _, err := h.Ask(t.Context(), k, "dora", in); err != nil {
+	if _, err := h.Call(t.Context(), k, "dora", in); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func charges(k *entitytest.Kit) (n int) {
-	for _, e := range k.Events("Subscription", "dora") {
+	for _, e := range k.Entity(subscriptions(), "dora").Events() {
 		if _, ok := e.(charged); ok {
 			n++
 		}
@@ -96,7 +92,7 @@ func TestReminders(t *testing.T) {
 	k := entitytest.New(t, subscriptions())
 	ask(t, k, subscribe, 5)
 	k.Advance(month - time.Second)
-	if n := charges(k); n != 0 || k.Active("Subscription", "dora") {
+	if n := charges(k); n != 0 || k.Entity(subscriptions(), "dora").Active() {
 		t.Fatalf("%d charges before the first month was over, or the entity is alive", n)
 	}
 	k.Advance(time.Second)
@@ -108,7 +104,7 @@ func TestReminders(t *testing.T) {
 	// While the bank is offline the charge is tried again and again. It counts as one then.
 	ask(t, k, bankIs, true)
 	k.Advance(3*month - time.Hour)
-	if r := k.Reminders("Subscription", "dora"); len(r) != 1 || r[0].Failures < 1000 || r[0].Error == "" || r[0].Period != month {
+	if r := k.Entity(subscriptions(), "dora").Reminders(); len(r) != 1 || r[0].Failures < 1000 || r[0].Error == "" || r[0].Period != month {
 		t.Fatalf("reminders: %+v", r)
 	}
 	ask(t, k, bankIs, false)
@@ -116,12 +112,12 @@ func TestReminders(t *testing.T) {
 	if n := charges(k); n != 3 {
 		t.Fatalf("%d charges after the bank was online again", n)
 	}
-	if s := k.State("Subscription", "dora").(*subscription); s.Missed != 1 {
+	if s := entitytest.State(k, subscriptions(), "dora"); s.Missed != 1 {
 		t.Errorf("%d were missed", s.Missed)
 	}
 	ask(t, k, cancel, 0)
 	k.Advance(12 * month)
-	if n := charges(k); n != 3 || len(k.Reminders("Subscription", "dora")) != 0 {
+	if n := charges(k); n != 3 || len(k.Entity(subscriptions(), "dora").Reminders()) != 0 {
 		t.Errorf("%d charges after it was cancelled", n)
 	}
 }
@@ -134,8 +130,8 @@ func TestReminderAtACrash(t *testing.T) {
 		ask(t, k, once, 0)
 		k.CrashAtCommit(when)
 		k.Advance(2 * time.Hour)
-		if n := charges(k); n != 1 || len(k.Reminders("Subscription", "dora")) != 0 {
-			t.Errorf("crash %d: %d charges, reminders %+v", when, n, k.Reminders("Subscription", "dora"))
+		if n := charges(k); n != 1 || len(k.Entity(subscriptions(), "dora").Reminders()) != 0 {
+			t.Errorf("crash %d: %d charges, reminders %+v", when, n, k.Entity(subscriptions(), "dora").Reminders())
 		}
 		k.FireAgain()
 		if n := charges(k); n != 1 {
@@ -149,10 +145,10 @@ func TestCrashAtTheCommitOfACommand(t *testing.T) {
 	for when, want := range map[entitytest.Crash]int{entitytest.BeforeCommit: 0, entitytest.AfterCommit: 1} {
 		k := entitytest.New(t, subscriptions())
 		k.CrashAtCommit(when)
-		if _, err := once.Ask(t.Context(), k, "dora", 1); entity.OutcomeOf(err) != sharding.Unknown {
+		if _, err := once.Call(t.Context(), k, "dora", 1); entity.OutcomeOf(err) != entity.Unknown {
 			t.Errorf("crash %d: %v", when, err)
 		}
-		if r := k.Reminders("Subscription", "dora"); len(r) != want {
+		if r := k.Entity(subscriptions(), "dora").Reminders(); len(r) != want {
 			t.Errorf("crash %d: reminders %+v", when, r)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -44,15 +45,11 @@ const updateSchema = "UPDATE_SCHEMA"
 // All types of a program belong in one call.
 func Schema(t testing.TB, types ...entity.Definition) {
 	t.Helper()
-	now := map[string]entity.Schema{}
+	now := map[string]instance.Schema{}
 	for _, def := range types {
-		d, err := entity.Describe(def)
-		if err != nil {
-			t.Fatal(err)
-		}
-		now[string(d.Desc.Type)] = entity.SchemaOf(def)
+		now[instance.TypeOf(def).Name] = instance.SchemaOf(def)
 	}
-	committed := map[string]entity.Schema{}
+	committed := map[string]instance.Schema{}
 	b, err := os.ReadFile(SchemaFile)
 	if err == nil {
 		err = json.Unmarshal(b, &committed)
@@ -85,7 +82,7 @@ func Schema(t testing.TB, types ...entity.Definition) {
 	}
 }
 
-func encodeSchema(s map[string]entity.Schema) []byte {
+func encodeSchema(s map[string]instance.Schema) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -112,12 +109,12 @@ func (c complaint) String() string {
 
 // unreadable names what was stored according to the old schemas and cannot be read
 // according to the new ones.
-func unreadable(before, now map[string]entity.Schema) (broken []complaint) {
+func unreadable(before, now map[string]instance.Schema) (broken []complaint) {
 	complain := func(typ, text string) { broken = append(broken, complaint{text: "type " + typ + ": " + text}) }
 	for _, typ := range slices.Sorted(maps.Keys(before)) {
 		s, ok := now[typ]
 		if !ok {
-			if len(before[typ].Events) > 0 || slices.ContainsFunc(before[typ].Commands, func(c entity.CommandSchema) bool { return c.Stored != nil || c.Answers }) {
+			if len(before[typ].Events) > 0 || slices.ContainsFunc(before[typ].Commands, func(c instance.CommandSchema) bool { return c.Stored != nil || c.Answers }) {
 				broken = append(broken, complaint{fmt.Sprintf("type %s is gone, with the state of its entities: give it to Schema.", typ), "none of them is needed", typ + ".entities"})
 			}
 			continue
@@ -157,29 +154,29 @@ type kind struct {
 	name    string
 	aliases []string
 	// stored is nil for a command whose inputs are not stored.
-	stored *entity.StoredSchema
+	stored *instance.StoredSchema
 	goType string
 	// what names the kind, declare is the line of Go that declares it with its type as %s, and gone the
 	// remedy if it is gone, with its name as %[1]q.
 	what, declare, gone string
 }
 
-func eventKind(e entity.EventSchema) kind {
+func eventKind(e instance.EventSchema) kind {
 	return kind{
 		name: e.Name, aliases: e.Aliases, stored: &e.StoredSchema, goType: e.GoType, what: "event " + e.Name,
-		declare: fmt.Sprintf("entity.Event[%%s](%q)", e.Name),
-		gone: "event %[1]s was stored and is not declared any more. Keep it in Events. If only its Go type has another name now, declare\n\tentity.Event[NewName](%[1]q)\n" +
-			"If it is to be stored under another name, add\n\t.Alias(%[1]q)",
+		declare: fmt.Sprintf("entity.Event(%q, func(state *…, e %%s) {…}", e.Name),
+		gone: "event %[1]s was stored and is not declared any more. Declare it again. If only its Go type has another name now, declare\n\tentity.Event(%[1]q, …)\n" +
+			"If it is to be stored under another name, add\n\tentity.Alias(%[1]q)",
 	}
 }
 
-func inputKind(typ string) func(entity.CommandSchema) kind {
-	return func(c entity.CommandSchema) kind {
+func inputKind(typ string) func(instance.CommandSchema) kind {
+	return func(c instance.CommandSchema) kind {
 		return kind{
 			name: c.Name, aliases: c.Aliases, stored: c.Stored, goType: c.GoType, what: "input of command " + c.Name,
-			declare: fmt.Sprintf("entity.Command[%%s, …](%q, %q).Stored()", typ, c.Name),
+			declare: fmt.Sprintf("entity.Command[%%s, …](%q, %q, entity.Stored()", typ, c.Name),
 			gone: "inputs of command %[1]s were stored, for reminders or sends, and are not read any more. Keep the command, and its Stored. " +
-				"If it has another name now, add to it\n\t.Alias(%[1]q)",
+				"If it has another name now, add to it\n\tentity.Alias(%[1]q)",
 		}
 	}
 }
@@ -193,7 +190,7 @@ func kinds[S any](all []S, of func(S) kind) (list []kind) {
 
 // wrongSnapshotStep names a step that would never be used, because snapshots of its version
 // have another form.
-func wrongSnapshotStep(before, now *entity.SnapshotSchema) string {
+func wrongSnapshotStep(before, now *instance.SnapshotSchema) string {
 	if before == nil || now == nil || before.Shape == "" {
 		return ""
 	}
@@ -211,7 +208,7 @@ func wrongSnapshotStep(before, now *entity.SnapshotSchema) string {
 }
 
 // lostSnapshots describes the snapshots that cannot be read any more and may be the only state.
-func lostSnapshots(before, now *entity.SnapshotSchema) (why []string) {
+func lostSnapshots(before, now *instance.SnapshotSchema) (why []string) {
 	switch {
 	case before == nil || !before.Only:
 		return nil
@@ -225,7 +222,7 @@ func lostSnapshots(before, now *entity.SnapshotSchema) (why []string) {
 		if v == now.Version && stored[v] == now.Shape || ok && (step == stored[v] || stored[v] == "") {
 			continue
 		}
-		why = append(why, fmt.Sprintf("snapshots of version %d are not read any more, and may be all that there is of the state, because it had KeepEvents:\n\twas %s\nKeep the old struct, and declare a step with SnapshotV(%d, entity.FromSnapshot(%d, …)).",
+		why = append(why, fmt.Sprintf("snapshots of version %d are not read any more, and may be all that there is of the state, because it had KeepEvents:\n\twas %s\nKeep the old struct, and declare a step with entity.SnapshotV(%d, entity.FromSnapshot(%d, …)).",
 			v, stored[v], max(now.Version, before.Version+1), v))
 	}
 	return why
@@ -271,9 +268,9 @@ func lost(old kind, all []kind) (gone, why []string) {
 		case v > now.stored.Version:
 			complain("%s was stored in version %d, and is declared with version %d: versions only go up", old.what, v, now.stored.Version)
 		case !ok:
-			complain("%s was stored in version %d, from which there is no step. Add to its V\n\t%s", old.what, v, stepLine(now, v))
+			complain("%s was stored in version %d, from which there is no step. Add to its entity.V\n\t%s", old.what, v, stepLine(now, v))
 		case reads != was[v] && v == now.stored.Version:
-			complain("%s has changed and still has version %d:\n\twas %s\n\tis  %s\nKeep the old struct as %sV%d, and declare\n\t%s.V(%d, %s)",
+			complain("%s has changed and still has version %d:\n\twas %s\n\tis  %s\nKeep the old struct as %sV%d, and declare\n\t%s, entity.V(%d, %s))",
 				old.what, v, was[v], reads, now.goType, v, fmt.Sprintf(now.declare, now.goType), v+1, strings.Join(append(steps(now), stepLine(now, v)), ", "))
 		case reads != was[v]:
 			complain("%s: the step from version %d reads another form than was stored:\n\tstored %s\n\treads  %s\nGive the old struct the fields that it had.",
@@ -285,7 +282,7 @@ func lost(old kind, all []kind) (gone, why []string) {
 
 // refused names the commands of the old schemas that callers may still send and the new
 // ones do not take.
-func refused(before, now map[string]entity.Schema) (broken []complaint) {
+func refused(before, now map[string]instance.Schema) (broken []complaint) {
 	for _, typ := range slices.Sorted(maps.Keys(before)) {
 		s, ok := now[typ]
 		if !ok {
@@ -309,16 +306,16 @@ func refused(before, now map[string]entity.Schema) (broken []complaint) {
 
 // refusedCommand describes why the callers of a command break that send it under a name, nothing if they do
 // not.
-func refusedCommand(name string, c entity.CommandSchema, commands []entity.CommandSchema) complaint {
+func refusedCommand(name string, c instance.CommandSchema, commands []instance.CommandSchema) complaint {
 	const unused = "nobody sends that any more"
-	i := slices.IndexFunc(commands, func(now entity.CommandSchema) bool {
+	i := slices.IndexFunc(commands, func(now instance.CommandSchema) bool {
 		return now.Name == name || slices.Contains(now.Aliases, name)
 	})
 	switch {
 	case i < 0 && c.Answers:
-		return complaint{text: fmt.Sprintf(" is gone, and the answers that it is to take would wait for it forever. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: "no answer to it is on its way (roost entity sends)"}
+		return complaint{text: fmt.Sprintf(" is gone, and the answers that it is to take would wait for it forever. Bind it again. If it has another name now, add to it\n\tentity.Alias(%q)", name), when: "no answer to it is on its way (roost entity sends)"}
 	case i < 0:
-		return complaint{text: fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If it has another name now, add to it\n\t.Alias(%q)", name), when: unused}
+		return complaint{text: fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If it has another name now, add to it\n\tentity.Alias(%q)", name), when: unused}
 	}
 	now := commands[i]
 	if c.Answers && !now.Answers {

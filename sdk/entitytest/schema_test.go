@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -22,54 +23,60 @@ type (
 	heavier   struct{ N, Weight, Size int }
 )
 
-func (*schemaBox) Apply(any) {}
-
-func schemaBoxes(events ...any) *entity.Type[schemaBox] {
+func schemaBoxes(declarations ...entity.Declaration[schemaBox]) entity.Type[schemaBox] {
 	noop := entity.Command[int, int]("Box", "Noop")
-	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
-		entity.On(noop, func(*schemaBox, *entity.Ctx, int) (int, error) { return 0, nil })).Events(events...).SnapshotEvery(10)
+	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} }, append([]entity.Declaration[schemaBox]{
+		entity.On(noop, func(*schemaBox, *entity.Ctx, int) (int, error) { return 0, nil }),
+		entity.With[schemaBox](entity.SnapshotEvery(10)),
+	}, declarations...)...)
 }
 
-func schemaOf(def entity.Definition) map[string]entity.Schema {
-	return map[string]entity.Schema{"Box": entity.SchemaOf(def)}
+// kindOf declares events of type T.
+func kindOf[T any](name string, options ...entity.EventOption) entity.Declaration[schemaBox] {
+	return entity.Event(name, func(*schemaBox, T) {}, options...)
+}
+
+func schemaOf(def entity.Definition) map[string]instance.Schema {
+	return map[string]instance.Schema{"Box": instance.SchemaOf(def)}
 }
 
 // TestUnreadable: what old data would not survive is named with the line to add, and
 // nothing else is.
 func TestUnreadable(t *testing.T) {
 	fromV1 := entity.From(1, func(o addedV1) added { return added{N: o.N} })
-	v1 := schemaBoxes(entity.Event[addedV1]("added"))
-	v2 := schemaBoxes(entity.Event[added]("added").V(2, fromV1))
+	with := entity.With[schemaBox]
+	v1 := schemaBoxes(kindOf[addedV1]("added"))
+	v2 := schemaBoxes(kindOf[added]("added", entity.V(2, fromV1)))
 	for name, c := range map[string]struct {
 		before, now entity.Definition
 		want        []string // nothing: all can be read
 	}{
 		"the same":           {v1, v1, nil},
-		"another Go type":    {v1, schemaBoxes(entity.Event[struct{ N int }]("added")), nil},
+		"another Go type":    {v1, schemaBoxes(kindOf[struct{ N int }]("added")), nil},
 		"a step":             {v1, v2, nil},
-		"one more event":     {v1, schemaBoxes(entity.Event[addedV1]("added"), entity.Event[heavier]("more")), nil},
-		"renamed, and alias": {v1, schemaBoxes(entity.Event[addedV1]("put").Alias("added")), nil},
-		"snapshot":           {v1, v1.SnapshotV(2), nil},
-		"snapshot, trimmed":  {schemaBoxes().KeepEvents(1), schemaBoxes().KeepEvents(1).SnapshotV(2), []string{"snapshots of version 1 are not read any more", "SnapshotV(2, entity.FromSnapshot(1, "}},
-		"its step":           {schemaBoxes().KeepEvents(1), schemaBoxes().SnapshotV(2, entity.FromSnapshot(1, func(schemaBox, *schemaBox) {})), nil},
-		"trims from now on":  {schemaBoxes(), schemaBoxes().KeepEvents(1).SnapshotV(2), nil},
-		"no snapshots":       {schemaBoxes().KeepEvents(1), schemaBoxes().SnapshotEvery(0), []string{"keep SnapshotEvery"}},
-		"a field more":       {v1, schemaBoxes(entity.Event[added]("added")), []string{"has changed and still has version 1", "was {N:int64}", `entity.Event[added]("added").V(2, entity.From(1, func(old addedV1) added { return added{…} }))`}},
-		"a field more again": {v2, schemaBoxes(entity.Event[heavier]("added").V(2, entity.From(1, func(o addedV1) heavier { return heavier{} }))),
-			[]string{`entity.Event[heavier]("added").V(3, entity.From(1, func(old heavierV1) heavier { return heavier{…} }), entity.From(2, func(old heavierV2)`}},
-		"no step":       {v1, schemaBoxes(entity.Event[added]("added").V(2)), []string{"from which there is no step", "entity.From(1, func(old addedV1) added"}},
-		"step lost":     {v2, schemaBoxes(entity.Event[added]("added").V(2)), []string{"stored in version 1, from which there is no step"}},
-		"a wrong step":  {v1, schemaBoxes(entity.Event[added]("added").V(2, entity.From(1, func(o heavier) added { return added{} }))), []string{"reads another form than was stored"}},
+		"one more event":     {v1, schemaBoxes(kindOf[addedV1]("added"), kindOf[heavier]("more")), nil},
+		"renamed, and alias": {v1, schemaBoxes(kindOf[addedV1]("put", entity.Alias("added"))), nil},
+		"snapshot":           {v1, schemaBoxes(kindOf[addedV1]("added"), with(entity.SnapshotV(2))), nil},
+		"snapshot, trimmed":  {schemaBoxes(with(entity.KeepEvents(1))), schemaBoxes(with(entity.KeepEvents(1), entity.SnapshotV(2))), []string{"snapshots of version 1 are not read any more", "SnapshotV(2, entity.FromSnapshot(1, "}},
+		"its step":           {schemaBoxes(with(entity.KeepEvents(1))), schemaBoxes(with(entity.SnapshotV(2, entity.FromSnapshot(1, func(schemaBox, *schemaBox) {})))), nil},
+		"trims from now on":  {schemaBoxes(), schemaBoxes(with(entity.KeepEvents(1), entity.SnapshotV(2))), nil},
+		"no snapshots":       {schemaBoxes(with(entity.KeepEvents(1))), schemaBoxes(with(entity.SnapshotEvery(0))), []string{"keep SnapshotEvery"}},
+		"a field more":       {v1, schemaBoxes(kindOf[added]("added")), []string{"has changed and still has version 1", "was {N:int64}", `entity.Event("added", func(state *…, e added) {…}, entity.V(2, entity.From(1, func(old addedV1) added { return added{…} })))`}},
+		"a field more again": {v2, schemaBoxes(kindOf[heavier]("added", entity.V(2, entity.From(1, func(o addedV1) heavier { return heavier{} })))),
+			[]string{`entity.Event("added", func(state *…, e heavier) {…}, entity.V(3, entity.From(1, func(old heavierV1) heavier { return heavier{…} }), entity.From(2, func(old heavierV2)`}},
+		"no step":       {v1, schemaBoxes(kindOf[added]("added", entity.V(2))), []string{"from which there is no step", "entity.From(1, func(old addedV1) added"}},
+		"step lost":     {v2, schemaBoxes(kindOf[added]("added", entity.V(2))), []string{"stored in version 1, from which there is no step"}},
+		"a wrong step":  {v1, schemaBoxes(kindOf[added]("added", entity.V(2, entity.From(1, func(o heavier) added { return added{} })))), []string{"reads another form than was stored"}},
 		"version back":  {v2, v1, []string{"versions only go up"}},
-		"renamed":       {v1, schemaBoxes(entity.Event[addedV1]("put")), []string{"is not declared any more", `.Alias("added")`}},
-		"alias gone":    {schemaBoxes(entity.Event[addedV1]("put").Alias("added")), schemaBoxes(entity.Event[addedV1]("put")), []string{"event added was stored"}},
+		"renamed":       {v1, schemaBoxes(kindOf[addedV1]("put")), []string{"is not declared any more", `entity.Alias("added")`}},
+		"alias gone":    {schemaBoxes(kindOf[addedV1]("put", entity.Alias("added"))), schemaBoxes(kindOf[addedV1]("put")), []string{"event added was stored"}},
 		"event gone":    {v1, schemaBoxes(), []string{"is not declared any more"}},
-		"the same rule": {schemaBoxes().ShardBy(entity.Prefix("/")), schemaBoxes().ShardBy(entity.Part("/", 0)), nil},
-		"a rule from now on": {schemaBoxes(), schemaBoxes().ShardBy(entity.Prefix("/")), []string{
+		"the same rule": {schemaBoxes(with(entity.ShardBy(entity.Prefix("/")))), schemaBoxes(with(entity.ShardBy(entity.Part("/", 0)))), nil},
+		"a rule from now on": {schemaBoxes(), schemaBoxes(with(entity.ShardBy(entity.Prefix("/")))), []string{
 			`type Box: the prefix up to "/" decides about the shard of an entity now, and the whole id did before (ShardBy)`}},
-		"another rule": {schemaBoxes().ShardBy(entity.Prefix("/")), schemaBoxes().ShardBy(entity.Part("-", 1)), []string{
+		"another rule": {schemaBoxes(with(entity.ShardBy(entity.Prefix("/")))), schemaBoxes(with(entity.ShardBy(entity.Part("-", 1)))), []string{
 			`part 1 at "-" decides about the shard of an entity now, and the prefix up to "/" did before`}},
-		"no rule any more": {schemaBoxes().ShardBy(entity.Prefix("/")), schemaBoxes(), []string{`the whole id decides about the shard of an entity now`}},
+		"no rule any more": {schemaBoxes(with(entity.ShardBy(entity.Prefix("/")))), schemaBoxes(), []string{`the whole id decides about the shard of an entity now`}},
 	} {
 		got := joined(unreadable(schemaOf(c.before), schemaOf(c.now)))
 		if (got == "") != (c.want == nil) {
@@ -93,9 +100,10 @@ type (
 
 // TestSnapshotSteps: a step that no stored snapshot fits is a mistake.
 func TestSnapshotSteps(t *testing.T) {
-	v1 := schemaBoxes(entity.Event[addedV1]("added"))
-	right := schemaBoxes(entity.Event[addedV1]("added")).SnapshotV(2, entity.FromSnapshot(1, func(crateV1, *schemaBox) {}))
-	wrong := schemaBoxes(entity.Event[addedV1]("added")).SnapshotV(2, entity.FromSnapshot(1, func(crateV2, *schemaBox) {}))
+	with := entity.With[schemaBox]
+	v1 := schemaBoxes(kindOf[addedV1]("added"))
+	right := schemaBoxes(kindOf[addedV1]("added"), with(entity.SnapshotV(2, entity.FromSnapshot(1, func(crateV1, *schemaBox) {}))))
+	wrong := schemaBoxes(kindOf[addedV1]("added"), with(entity.SnapshotV(2, entity.FromSnapshot(1, func(crateV2, *schemaBox) {}))))
 	if got := unreadable(schemaOf(v1), schemaOf(right)); len(got) > 0 {
 		t.Errorf("a step that fits: %q", got)
 	}
@@ -128,7 +136,7 @@ func takes[In any](name string) entity.Definition {
 }
 
 func reads[In any](name string) entity.Definition {
-	c := entity.Command[In, int]("Box", name).ReadOnly()
+	c := entity.Command[In, int]("Box", name, entity.ReadOnly())
 	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
 		entity.On(c, func(*schemaBox, *entity.Ctx, In) (int, error) { return 0, nil }))
 }
@@ -169,17 +177,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func stores[In any](name string, change func(*entity.Handle[In, int])) entity.Definition {
-	c := entity.Command[In, int]("Box", name).Stored()
-	if change != nil {
-		change(c)
-	}
+func stores[In any](name string, options ...entity.CommandOption) entity.Definition {
+	c := entity.Command[In, int]("Box", name, append(options, entity.Stored())...)
 	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
 		entity.On(c, func(*schemaBox, *entity.Ctx, In) (int, error) { return 0, nil }))
 }
 
 func answers[Out any](name string, aliases ...string) entity.Definition {
-	c := entity.Command[entity.Answer[Out], int]("Box", name).Alias(aliases...)
+	c := entity.Command[entity.Answer[Out], int]("Box", name, entity.Alias(aliases...))
 	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
 		entity.On(c, func(*schemaBox, *entity.Ctx, entity.Answer[Out]) (int, error) { return 0, nil }))
 }
@@ -187,26 +192,24 @@ func answers[Out any](name string, aliases ...string) entity.Definition {
 // TestStoredInputsOfSchema: inputs that are stored are data like events, and the name of a command
 // that takes answers is, too.
 func TestStoredInputsOfSchema(t *testing.T) {
-	v1 := stores[addIn]("Add", nil)
+	v1 := stores[addIn]("Add")
 	step := entity.From(1, func(o addIn) addMore { return addMore{SKU: o.SKU} })
 	for name, c := range map[string]struct {
 		before, now entity.Definition
 		want        []string // nothing: all is read
 	}{
-		"the same":           {v1, v1, nil},
-		"stored from now on": {takes[addIn]("Add"), v1, nil},
-		"a field more":       {v1, stores[addMore]("Add", nil), []string{"input of command Add has changed and still has version 1", "Keep the old struct as addMoreV1", `entity.Command[addMore, …]("Box", "Add").Stored().V(2, entity.From(1, func(old addMoreV1) addMore`}},
-		"a step":             {v1, stores("Add", func(h *entity.Handle[addMore, int]) { h.V(2, step) }), nil},
-		"a wrong step": {v1, stores("Add", func(h *entity.Handle[addMore, int]) {
-			h.V(2, entity.From(1, func(addLower) addMore { return addMore{} }))
-		}), []string{"input of command Add: the step from version 1 reads another form than was stored"}},
-		"no step":               {v1, stores("Add", func(h *entity.Handle[addMore, int]) { h.V(2) }), []string{"input of command Add was stored in version 1, from which there is no step"}},
+		"the same":              {v1, v1, nil},
+		"stored from now on":    {takes[addIn]("Add"), v1, nil},
+		"a field more":          {v1, stores[addMore]("Add"), []string{"input of command Add has changed and still has version 1", "Keep the old struct as addMoreV1", `entity.Command[addMore, …]("Box", "Add", entity.Stored(), entity.V(2, entity.From(1, func(old addMoreV1) addMore`}},
+		"a step":                {v1, stores[addMore]("Add", entity.V(2, step)), nil},
+		"a wrong step":          {v1, stores[addMore]("Add", entity.V(2, entity.From(1, func(addLower) addMore { return addMore{} }))), []string{"input of command Add: the step from version 1 reads another form than was stored"}},
+		"no step":               {v1, stores[addMore]("Add", entity.V(2)), []string{"input of command Add was stored in version 1, from which there is no step"}},
 		"not stored any more":   {v1, takes[addIn]("Add"), []string{"inputs of command Add were stored", "Keep the command, and its Stored", "none of them is left", "UPDATE_SCHEMA=Box.Add.inputs"}},
-		"renamed":               {v1, stores[addIn]("Put", nil), []string{"inputs of command Add were stored", `.Alias("Add")`, "older callers"}},
-		"renamed, and alias":    {v1, stores("Put", func(h *entity.Handle[addIn, int]) { h.Alias("Add") }), nil},
-		"alias gone":            {stores("Put", func(h *entity.Handle[addIn, int]) { h.Alias("Add") }), stores[addIn]("Put", nil), []string{"inputs of command Add were stored", "command Add is gone"}},
+		"renamed":               {v1, stores[addIn]("Put"), []string{"inputs of command Add were stored", `entity.Alias("Add")`, "older callers"}},
+		"renamed, and alias":    {v1, stores[addIn]("Put", entity.Alias("Add")), nil},
+		"alias gone":            {stores[addIn]("Put", entity.Alias("Add")), stores[addIn]("Put"), []string{"inputs of command Add were stored", "command Add is gone"}},
 		"answers":               {answers[string]("Got"), answers[int]("Got"), nil},
-		"answers, renamed":      {answers[string]("Got"), answers[string]("Take"), []string{"command Got is gone", "would wait for it", `.Alias("Got")`}},
+		"answers, renamed":      {answers[string]("Got"), answers[string]("Take"), []string{"command Got is gone", "would wait for it", `entity.Alias("Got")`}},
 		"answers, and alias":    {answers[string]("Got"), answers[string]("Take", "Got"), nil},
 		"answers, now commands": {answers[string]("Got"), takes[string]("Got"), []string{"does not take them any more"}},
 	} {
@@ -225,7 +228,7 @@ func TestStoredInputsOfSchema(t *testing.T) {
 			t.Errorf("a type with %s that is gone: %q", name, got)
 		}
 	}
-	if s := entity.SchemaOf(v1).Commands[0]; s.Stored == nil || s.Stored.Shape != "{SKU:string}" || s.Stored.Version != 1 {
+	if s := instance.SchemaOf(v1).Commands[0]; s.Stored == nil || s.Stored.Shape != "{SKU:string}" || s.Stored.Version != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -234,7 +237,7 @@ func TestStoredInputsOfSchema(t *testing.T) {
 // be lost.
 func TestSchemaFile(t *testing.T) {
 	t.Chdir(t.TempDir())
-	v1 := schemaBoxes(entity.Event[addedV1]("added"))
+	v1 := schemaBoxes(kindOf[addedV1]("added"))
 	check := func(def entity.Definition) string {
 		r := &recorder{TB: t}
 		Schema(r, def)
@@ -251,11 +254,11 @@ func TestSchemaFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back map[string]entity.Schema
+	var back map[string]instance.Schema
 	if err := json.Unmarshal(written, &back); err != nil || back["Box"].Events[0].Shape != "{N:int64}" || back["Box"].Snapshot == nil {
 		t.Errorf("%s: %v", written, err)
 	}
-	if got := check(schemaBoxes(entity.Event[added]("added"))); !strings.Contains(got, "V(2, ") {
+	if got := check(schemaBoxes(kindOf[added]("added"))); !strings.Contains(got, "V(2, ") {
 		t.Errorf("a change that loses data: %s", got)
 	}
 	if now, _ := os.ReadFile(SchemaFile); !reflect.DeepEqual(now, written) {
@@ -265,7 +268,7 @@ func TestSchemaFile(t *testing.T) {
 	if got := check(v1); got != "" {
 		t.Errorf("unchanged: %s", got)
 	}
-	if got := check(schemaBoxes(entity.Event[addedV1]("put").Alias("added"))); !strings.Contains(got, `+ "name": "put"`) || !strings.Contains(got, "UPDATE_SCHEMA=1") {
+	if got := check(schemaBoxes(kindOf[addedV1]("put", entity.Alias("added")))); !strings.Contains(got, `+ "name": "put"`) || !strings.Contains(got, "UPDATE_SCHEMA=1") {
 		t.Errorf("a change that is fine: %s", got)
 	}
 }
@@ -291,19 +294,21 @@ func TestAcceptedChanges(t *testing.T) {
 		return r.text
 	}
 	type renamed struct{ Article string }
-	other := entity.DefineVolatile("Other", func(string) *schemaBox { return &schemaBox{} },
-		entity.On(entity.Command[int, int]("Other", "Look"), func(*schemaBox, *entity.Ctx, int) (int, error) { return 0, nil }))
+	other := entity.Define("Other", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(entity.Command[int, int]("Other", "Look"), func(*schemaBox, *entity.Ctx, int) (int, error) { return 0, nil }),
+		entity.With[schemaBox](entity.Volatile()),
+	)
 	step := entity.From(1, func(o addIn) renamed { return renamed{Article: o.SKU} })
-	withStep := stores("Add", func(h *entity.Handle[renamed, int]) { h.V(2, step) })
+	withStep := stores[renamed]("Add", entity.V(2, step))
 	for _, x := range []struct {
 		update string
 		types  []entity.Definition
 		want   string // in what it complains of; empty: nothing
 	}{
-		{"1", []entity.Definition{stores[addIn]("Add", nil), other}, ""},
+		{"1", []entity.Definition{stores[addIn]("Add"), other}, ""},
 		{"1", []entity.Definition{withStep, other}, "UPDATE_SCHEMA=Box.Add.callers go test ."},
 		{"Box.Put.callers", []entity.Definition{withStep, other}, "older callers"},
-		{"Box.Add.callers", []entity.Definition{stores[renamed]("Add", nil), other}, "still has version 1"}, // stored data is another matter
+		{"Box.Add.callers", []entity.Definition{stores[renamed]("Add"), other}, "still has version 1"}, // stored data is another matter
 		{"Other.Add.callers,Box.Add.callers", []entity.Definition{withStep, other}, ""},
 		{"", []entity.Definition{withStep, other}, ""},
 		{"1", []entity.Definition{other}, "UPDATE_SCHEMA=Box.entities"},

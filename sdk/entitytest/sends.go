@@ -30,11 +30,11 @@ type sendName struct {
 	place uint16
 }
 
-// Sends returns what an entity has sent and is not done, in the order in which it was sent. What
+// Sends returns what the entity has sent and is not done, in the order in which it was sent. What
 // has a target in the kit is delivered before the call returns that has sent it, unless it fails:
 // then it is tried again when time passes.
-func (k *Kit) Sends(typ, id string) []Send {
-	ent := address(typ, id)
+func (e Entity) Sends() []Send {
+	k, ent := e.kit, e.addr
 	failing := k.outbox.Failing(ent, 1<<30)
 	var list []Send
 	s := k.journal(ent)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
@@ -23,17 +22,13 @@ type (
 	given  struct{ Left int }
 )
 
-func (s *rack) Apply(ev any) { s.Left -= ev.(taken).N }
-
 func (s *rack) Take(ctx *entity.Ctx, in wanted) (given, error) {
 	if in.N > s.Left {
 		return given{}, entity.Errorf(entity.FailedPrecondition, "only %d are left", s.Left)
 	}
-	err := ctx.Persist(taken(in))
-	return given{s.Left}, err
+	ctx.Persist(taken(in))
+	return given{s.Left}, nil
 }
-
-func (o *purchase) Apply(ev any) { o.Log = append(o.Log, ev.(noted).Line) }
 
 type wish struct {
 	Item  string
@@ -50,7 +45,8 @@ func (o *purchase) Buy(ctx *entity.Ctx, in wish) (struct{}, error) {
 			takeSome.Send(ctx, in.Item, wanted{in.N})
 		}
 	}
-	return struct{}{}, ctx.Persist(noted{"buy " + in.Item})
+	ctx.Persist(noted{"buy " + in.Item})
+	return struct{}{}, nil
 }
 
 // Leave buys something and deletes the entity.
@@ -61,9 +57,9 @@ func (o *purchase) Leave(ctx *entity.Ctx, in wish) (struct{}, error) {
 }
 
 func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, error) {
-	line := fmt.Sprintf("%s %s: %d left", a.From, a.Command, a.Value.Left)
+	line := fmt.Sprintf("%s %s: %d left", a.Type+"/"+a.ID, a.Command, a.Value.Left)
 	if a.Err != nil {
-		line = fmt.Sprintf("%s %s: %s, outcome %s", a.From, a.Command, a.Err.Code, a.Err.Outcome)
+		line = fmt.Sprintf("%s %s: %s, outcome %s", a.Type+"/"+a.ID, a.Command, a.Err.Code, a.Err.Outcome)
 	}
 	if _, ok := ctx.Reminder(); ok {
 		line = "a reminder"
@@ -74,30 +70,35 @@ func (o *purchase) Bought(ctx *entity.Ctx, a entity.Answer[given]) (struct{}, er
 	if _, err := entity.Command[wanted, given]("Shelf", "Give").Sent(a); err == nil {
 		line = "the input of another command"
 	}
-	return struct{}{}, ctx.Persist(noted{line})
+	ctx.Persist(noted{line})
+	return struct{}{}, nil
 }
 
 var (
-	takeSome   = entity.Command[wanted, given]("Shelf", "Take").Stored()
+	takeSome   = entity.Command[wanted, given]("Shelf", "Take", entity.Stored())
 	buyIt      = entity.Command[wish, struct{}]("Order", "Buy")
 	leaveIt    = entity.Command[wish, struct{}]("Order", "Leave")
 	gotIt      = entity.Command[entity.Answer[given], struct{}]("Order", "Bought")
-	seeOnly    = entity.Command[struct{}, given]("Shelf", "Look").ReadOnly()
+	seeOnly    = entity.Command[struct{}, given]("Shelf", "Look", entity.ReadOnly())
 	sendToRead = entity.Command[string, struct{}]("Order", "Peek")
 
-	racks     = entity.Define("Shelf", func(string) *rack { return &rack{Left: 3} }, entity.On(takeSome, (*rack).Take)).Events(taken{})
+	racks = entity.Define("Shelf", func(string) *rack { return &rack{Left: 3} }, entity.On(takeSome, (*rack).Take),
+		entity.Event("taken", func(s *rack, ev taken) { s.Left -= ev.N }),
+	)
 	purchases = entity.Define("Order", func(string) *purchase { return &purchase{} },
 		entity.On(buyIt, (*purchase).Buy), entity.On(leaveIt, (*purchase).Leave), entity.On(gotIt, (*purchase).Bought),
 		entity.On(sendToRead, func(_ *purchase, ctx *entity.Ctx, id string) (struct{}, error) {
 			seeOnly.Send(ctx, id, struct{}{})
 			return struct{}{}, nil
-		})).Events(noted{})
+		}),
+		entity.Event("noted", func(o *purchase, ev noted) { o.Log = append(o.Log, ev.Line) }),
+	)
 )
 
 func wantLog(t *testing.T, k *entitytest.Kit, want ...string) {
 	t.Helper()
 	var got []string
-	for _, ev := range k.Events("Order", "o") {
+	for _, ev := range k.Entity(purchases, "o").Events() {
 		got = append(got, ev.(noted).Line)
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -107,7 +108,7 @@ func wantLog(t *testing.T, k *entitytest.Kit, want ...string) {
 
 func do(t *testing.T, k *entitytest.Kit, in wish) {
 	t.Helper()
-	if _, err := buyIt.Ask(t.Context(), k, "o", in); err != nil {
+	if _, err := buyIt.Call(t.Context(), k, "o", in); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -116,42 +117,42 @@ func TestSends(t *testing.T) {
 	k := entitytest.New(t, racks, purchases)
 	do(t, k, wish{Item: "a", N: 2, Told: true})
 	wantLog(t, k, "buy a", "Shelf/a Take: 1 left")
-	k.WantEvents("Shelf", "a", taken{2})
+	k.Entity(racks, "a").WantEvents(taken{2})
 	do(t, k, wish{Item: "a", N: 2, Told: true})
-	wantLog(t, k, "buy a", "Shelf/a Take: 1 left", "buy a", "Shelf/a Take: failed_precondition, outcome ok")
-	if s := k.Sends("Order", "o"); len(s) > 0 {
+	wantLog(t, k, "buy a", "Shelf/a Take: 1 left", "buy a", "Shelf/a Take: failed_precondition, outcome executed")
+	if s := k.Entity(purchases, "o").Sends(); len(s) > 0 {
 		t.Errorf("not done: %+v", s)
 	}
 	// Without ReplyTo nobody is told, so the refusal stays.
 	do(t, k, wish{Item: "a", N: 1})
 	do(t, k, wish{Item: "a", N: 1})
 	want := []entitytest.Send{{To: "Shelf/a", Command: "Take", State: "refused", Error: "failed_precondition: only 0 are left"}}
-	if s := k.Sends("Order", "o"); !reflect.DeepEqual(s, want) {
+	if s := k.Entity(purchases, "o").Sends(); !reflect.DeepEqual(s, want) {
 		t.Errorf("not done: %+v, want %+v", s, want)
 	}
-	k.WantEvents("Shelf", "a", taken{2}, taken{1})
+	k.Entity(racks, "a").WantEvents(taken{2}, taken{1})
 }
 
 func TestSendsAgain(t *testing.T) {
 	k := entitytest.New(t, racks, purchases)
 	k.CrashAtCommit(entitytest.BeforeCommit)
-	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
-	if entity.OutcomeOf(err) != sharding.Unknown {
+	_, err := buyIt.Call(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
+	if entity.OutcomeOf(err) != entity.Unknown {
 		t.Errorf("the caller got %v", err)
 	}
 	wantLog(t, k)
-	k.WantEvents("Shelf", "a")
+	k.Entity(racks, "a").WantEvents()
 	k.CrashAtCommit(entitytest.AfterCommit)
-	_, _ = buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
+	_, _ = buyIt.Call(t.Context(), k, "o", wish{Item: "a", N: 1, Told: true})
 	wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
 	for range 2 {
 		k.DeliverAgain()
 		k.Restart()
 		k.Advance(time.Hour)
-		k.WantEvents("Shelf", "a", taken{1})
+		k.Entity(racks, "a").WantEvents(taken{1})
 		wantLog(t, k, "buy a", "Shelf/a Take: 2 left")
 	}
-	if s := k.Sends("Order", "o"); len(s) > 0 {
+	if s := k.Entity(purchases, "o").Sends(); len(s) > 0 {
 		t.Errorf("not done: %+v", s)
 	}
 }
@@ -162,13 +163,13 @@ func TestSendsFail(t *testing.T) {
 	do(t, k, wish{Item: "a", N: 1, Told: true})
 	do(t, k, wish{Item: "b", N: 1})
 	k.Advance(22 * time.Hour)
-	s := k.Sends("Order", "o")
+	s := k.Entity(purchases, "o").Sends()
 	if len(s) != 2 || s[0].Failures < 100 || !strings.HasPrefix(s[0].Error, "unavailable: no type Shelf") {
 		t.Errorf("not done: %+v", s)
 	}
 	k.Advance(2 * time.Hour)
-	wantLog(t, k, "buy a", "buy b", "Shelf/a Take: unavailable, outcome rejected")
-	if s := k.Sends("Order", "o"); len(s) != 1 || s[0].State != "refused" {
+	wantLog(t, k, "buy a", "buy b", "Shelf/a Take: unavailable, outcome not applied")
+	if s := k.Entity(purchases, "o").Sends(); len(s) != 1 || s[0].State != "refused" {
 		t.Errorf("not done: %+v", s)
 	}
 }
@@ -185,27 +186,27 @@ func TestSendsLate(t *testing.T) {
 
 func TestSendsAreRefused(t *testing.T) {
 	k := entitytest.New(t, racks, purchases)
-	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1, Times: 1001})
-	if entity.CodeOf(err) != entity.FailedPrecondition || entity.OutcomeOf(err) != sharding.Rejected || !strings.Contains(err.Error(), "at most 1000") {
+	_, err := buyIt.Call(t.Context(), k, "o", wish{Item: "a", N: 1, Times: 1001})
+	if entity.CodeOf(err) != entity.FailedPrecondition || entity.OutcomeOf(err) != entity.NotApplied || !strings.Contains(err.Error(), "at most 1000") {
 		t.Errorf("1001 sends: %v", err)
 	}
 	wantLog(t, k)
 	do(t, k, wish{Item: "a", N: 9, Times: 1000})
-	if s := k.Sends("Order", "o"); len(s) != 1000 {
+	if s := k.Entity(purchases, "o").Sends(); len(s) != 1000 {
 		t.Errorf("%d are refused", len(s))
 	}
-	if _, err := buyIt.Ask(t.Context(), k, "p", wish{Item: "\x01", N: 1}); err == nil {
+	if _, err := buyIt.Call(t.Context(), k, "p", wish{Item: "\x01", N: 1}); err == nil {
 		t.Error("a target with a bad id is accepted")
 	}
-	if _, err := sendToRead.Ask(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
+	if _, err := sendToRead.Call(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
 		t.Errorf("a read-only target: %v", err)
 	}
 	// Nobody but a target can answer.
-	if _, err := gotIt.Ask(t.Context(), k, "o", entity.Answer[given]{}); entity.CodeOf(err) != entity.InvalidArgument {
+	if _, err := gotIt.Call(t.Context(), k, "o", entity.Answer[given]{}); entity.CodeOf(err) != entity.InvalidArgument {
 		t.Errorf("an answer from a caller: %v", err)
 	}
-	_, err = entity.Describe(entity.Define("Order", func(string) *purchase { return &purchase{} },
-		entity.On(entity.Command[entity.Answer[given], struct{}]("Order", "Bought").ReadOnly(), (*purchase).Bought)))
+	_, err = entity.New("Order", func(string) *purchase { return &purchase{} },
+		entity.On(entity.Command[entity.Answer[given], struct{}]("Order", "Bought", entity.ReadOnly()), (*purchase).Bought))
 	if err == nil || !strings.Contains(err.Error(), "cannot be read-only") {
 		t.Errorf("a read-only command that takes answers: %v", err)
 	}
@@ -217,11 +218,11 @@ func TestPendingSends(t *testing.T) {
 	for n := range 10 {
 		do(t, k, wish{Item: fmt.Sprint(n), N: 1, Times: 1000})
 	}
-	_, err := buyIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 1})
-	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != sharding.Rejected {
+	_, err := buyIt.Call(t.Context(), k, "o", wish{Item: "a", N: 1})
+	if entity.CodeOf(err) != entity.ResourceExhausted || entity.OutcomeOf(err) != entity.NotApplied {
 		t.Errorf("with 10,000 pending: %v", err)
 	}
-	if len(k.Events("Order", "o")) != 10 {
+	if len(k.Entity(purchases, "o").Events()) != 10 {
 		t.Error("the refused turn has left an event")
 	}
 	k.Advance(25 * time.Hour) // they are dead letters by now
@@ -232,14 +233,14 @@ func TestPendingSends(t *testing.T) {
 // that comes after it, and the send has ended.
 func TestAnswerToAnotherLife(t *testing.T) {
 	k := entitytest.New(t, racks, purchases)
-	if _, err := leaveIt.Ask(t.Context(), k, "o", wish{Item: "a", N: 2}); err != nil {
+	if _, err := leaveIt.Call(t.Context(), k, "o", wish{Item: "a", N: 2}); err != nil {
 		t.Fatal(err)
 	}
 	do(t, k, wish{Item: "b", N: 1})
 	k.Advance(time.Minute)
 	wantLog(t, k, "buy b")
-	k.WantEvents("Shelf", "a", taken{2})
-	if s := k.Sends("Order", "o"); len(s) > 0 {
+	k.Entity(racks, "a").WantEvents(taken{2})
+	if s := k.Entity(purchases, "o").Sends(); len(s) > 0 {
 		t.Errorf("not done: %+v", s)
 	}
 }
@@ -247,38 +248,39 @@ func TestAnswerToAnotherLife(t *testing.T) {
 // errand sends a letter with options of its own.
 type errand struct{ Told []string }
 
-func (e *errand) Apply(ev any) { e.Told = append(e.Told, ev.(noted).Line) }
-
 func (e *errand) Go(ctx *entity.Ctx, id string) (struct{}, error) {
 	letterBox.Send(ctx, id, id, entity.ReplyTo(errandEnd))
 	return struct{}{}, nil
 }
 
 func (e *errand) End(ctx *entity.Ctx, a entity.Answer[struct{}]) (struct{}, error) {
-	return struct{}{}, ctx.Persist(noted{a.Err.Error()})
+	ctx.Persist(noted{a.Err.Error()})
+	return struct{}{}, nil
 }
 
 var (
-	letterBox = entity.Command[string, struct{}]("Mail", "Post").Stored().Retry(10*time.Minute, 10*time.Minute).MaxAge(time.Hour)
+	letterBox = entity.Command[string, struct{}]("Mail", "Post", entity.Stored(), entity.Retry(10*time.Minute, 10*time.Minute), entity.MaxAge(time.Hour))
 	errandGo  = entity.Command[string, struct{}]("Errand", "Go")
 	errandEnd = entity.Command[entity.Answer[struct{}], struct{}]("Errand", "End")
-	errands   = entity.Define("Errand", func(string) *errand { return &errand{} }, entity.On(errandGo, (*errand).Go), entity.On(errandEnd, (*errand).End)).Events(noted{})
+	errands   = entity.Define("Errand", func(string) *errand { return &errand{} }, entity.On(errandGo, (*errand).Go), entity.On(errandEnd, (*errand).End),
+		entity.Event("noted", func(e *errand, ev noted) { e.Told = append(e.Told, ev.Line) }),
+	)
 )
 
 // TestSendOptions: the pauses and the age of a send are those of its command, also after a restart.
 func TestSendOptions(t *testing.T) {
 	k := entitytest.New(t, errands)
-	if _, err := errandGo.Ask(t.Context(), k, "e", "x"); err != nil {
+	if _, err := errandGo.Call(t.Context(), k, "e", "x"); err != nil {
 		t.Fatal(err)
 	}
 	k.Advance(59 * time.Minute)
-	if s := k.Sends("Errand", "e"); len(s) != 1 || s[0].Failures < 6 || s[0].Failures > 12 {
+	if s := k.Entity(errands, "e").Sends(); len(s) != 1 || s[0].Failures < 6 || s[0].Failures > 12 {
 		t.Errorf("after 59 minutes: %+v, want 6 to 12 failures", s)
 	}
 	k.Restart()
 	k.Advance(61 * time.Second)
-	k.WantEvents("Errand", "e", noted{"unavailable: it has not succeeded in 1h0m0s; the last attempt failed with: no type Mail in this kit (it may have been applied)"})
-	if s := k.Sends("Errand", "e"); len(s) > 0 {
+	k.Entity(errands, "e").WantEvents(noted{"unavailable: it has not succeeded in 1h0m0s; the last attempt failed with: no type Mail in this kit (it may have been applied)"})
+	if s := k.Entity(errands, "e").Sends(); len(s) > 0 {
 		t.Errorf("not done: %+v", s)
 	}
 }

@@ -17,10 +17,10 @@ type FailingTimer struct {
 	Error    string
 }
 
-// FailingTimers returns what the timers of an entity have run without success, by command. A
+// FailingTimers returns what the timers of the entity have run without success, by command. A
 // command that has succeeded since then is not in it. [Kit.Restart] forgets them.
-func (k *Kit) FailingTimers(typ, id string) []FailingTimer {
-	return slices.SortedFunc(slices.Values(k.timers[address(typ, id)]), func(a, b FailingTimer) int { return cmp.Compare(a.Command, b.Command) })
+func (e Entity) FailingTimers() []FailingTimer {
+	return slices.SortedFunc(slices.Values(e.kit.timers[e.addr]), func(a, b FailingTimer) int { return cmp.Compare(a.Command, b.Command) })
 }
 
 // timerDone takes in how the command of a timer has ended.

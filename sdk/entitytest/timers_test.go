@@ -22,7 +22,7 @@ var (
 )
 
 func pumps() entity.Definition {
-	return entity.DefineVolatile("Pump", func(string) *pump { return &pump{} },
+	return entity.Define("Pump", func(string) *pump { return &pump{} },
 		entity.On(pumpStart, func(p *pump, ctx *entity.Ctx, how string) (int, error) {
 			if p.how == "" {
 				pumpBeat.Every(ctx, time.Second, "beat", struct{}{})
@@ -32,6 +32,7 @@ func pumps() entity.Definition {
 			return p.runs, nil
 		}),
 		entity.On(pumpBeat, (*pump).beat), entity.On(pumpOnce, (*pump).beat),
+		entity.With[pump](entity.Volatile()),
 	)
 }
 
@@ -51,13 +52,13 @@ func TestFailingTimers(t *testing.T) {
 	k := entitytest.New(t, pumps())
 	start := func(how string) {
 		t.Helper()
-		if _, err := pumpStart.Ask(t.Context(), k, "p", how); err != nil {
+		if _, err := pumpStart.Call(t.Context(), k, "p", how); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := func(texts ...string) {
 		t.Helper()
-		got := k.FailingTimers("Pump", "p")
+		got := k.Entity(pumps(), "p").FailingTimers()
 		if len(got) != len(texts) {
 			t.Fatalf("failing are %+v, not %q", got, texts)
 		}
@@ -72,7 +73,7 @@ func TestFailingTimers(t *testing.T) {
 	start("business")
 	k.Advance(3500 * time.Millisecond)
 	want("Beat failed_precondition: no water, run 4", "Once failed_precondition: no water")
-	if got := k.FailingTimers("Pump", "p"); got[0].Failures != 3 || got[1].Failures != 1 {
+	if got := k.Entity(pumps(), "p").FailingTimers(); got[0].Failures != 3 || got[1].Failures != 1 {
 		t.Errorf("counted are %+v", got)
 	}
 	start("well")

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 // DashboardPath is the URL path of the coordinators' dashboard.

@@ -8,8 +8,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -121,7 +120,7 @@ func ExitCode(ctx context.Context, err error) int {
 		switch {
 		case failed.Code == entity.NotFound:
 			return ExitNotFound
-		case failed.Code == entity.Unavailable && failed.Outcome != sharding.OK: // else the entity says so
+		case failed.Code == entity.Unavailable && failed.Outcome != entity.Executed: // else the entity says so
 			return ExitUnreachable
 		}
 	case errors.As(err, &remote):

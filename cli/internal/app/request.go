@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // Steer holds the flags that all commands for steering placement share.

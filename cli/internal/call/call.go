@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -44,10 +43,7 @@ again until it is answered or --timeout is over, under one idempotency key.`,
 			if err := sharding.CheckType("the command", args[1]); err != nil {
 				return app.Usage(err)
 			}
-			call := entity.Call{
-				Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
-				Command: args[1], Key: key,
-			}
+			call := entity.Call{Type: string(typ), ID: string(id), Command: args[1], Key: key}
 			if len(args) == 3 {
 				if call.Payload, err = payload(args[2]); err != nil {
 					return err
@@ -63,7 +59,7 @@ again until it is answered or --timeout is over, under one idempotency key.`,
 			defer cancel()
 			err = a.call(ctx, call)
 			var failed *entity.Error
-			if errors.As(err, &failed) && failed.Code == entity.DeadlineExceeded && failed.Outcome != sharding.OK { // else the entity says so
+			if errors.As(err, &failed) && failed.Code == entity.DeadlineExceeded && failed.Outcome != entity.Executed { // else the entity says so
 				return app.TimedOut(fmt.Errorf("timed out after %s, see --timeout: %w", timeout, err))
 			}
 			return err
@@ -94,16 +90,15 @@ func (a *group) call(ctx context.Context, call entity.Call) error {
 	if err != nil {
 		return err
 	}
-	config := client.DefaultConfig(gateways...)
-	if config.Token, err = a.Token(); err != nil {
+	token, err := a.Token()
+	if err != nil {
 		return err
 	}
 	var reach adminclient.Options
 	if reach.TLS, err = a.ClientTLS(); err != nil {
 		return err
 	}
-	config.HTTP.Transport.(*http.Transport).TLSClientConfig = reach.TLS
-	c, err := client.New(config)
+	c, err := client.New(gateways, client.Token(token), client.TLS(reach.TLS))
 	if err != nil {
 		return err
 	}
@@ -115,7 +110,7 @@ func (a *group) call(ctx context.Context, call entity.Call) error {
 		}
 	}
 	refused := errors.As(err, &failed) && failed.Code == entity.Unavailable && adminclient.AnyGateway(context.WithoutCancel(ctx), reach, gateways)
-	if errors.As(err, &failed) && failed.Outcome == sharding.Rejected {
+	if errors.As(err, &failed) && failed.Outcome == entity.NotApplied {
 		err = fmt.Errorf("%w (it was not applied)", err)
 	}
 	if refused {
@@ -124,7 +119,7 @@ func (a *group) call(ctx context.Context, call entity.Call) error {
 	if err != nil {
 		return err
 	}
-	if reply.Encoding == sharding.Protobuf || !json.Valid(reply.Payload) {
+	if reply.Protobuf || !json.Valid(reply.Payload) {
 		_, err = a.Out.Write(reply.Payload)
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *group) dashboardCommand() *cobra.Command {

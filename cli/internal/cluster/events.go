@@ -11,9 +11,9 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *group) eventsCommand() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // leavePoll is the pause between two requests to leave.

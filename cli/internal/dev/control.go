@@ -19,7 +19,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 // orderTimeout bounds an order: a region that stops drains for up to 20 s.

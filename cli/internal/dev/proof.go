@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	controlplane "github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 const (

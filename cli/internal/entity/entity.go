@@ -104,7 +104,7 @@ func (a *group) builtin(ctx context.Context, b *builtin) (*adminv1.CommandRespon
 	case res.Outcome == sharding.Unknown.String():
 		return nil, app.TimedOut(fmt.Errorf("%s (--idempotency-key %s sends it once more, and has it applied once)", res.Message, b.key))
 	case res.Outcome == sharding.Rejected.String():
-		return nil, fmt.Errorf("%w (it was not applied)", &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: sharding.Rejected})
+		return nil, fmt.Errorf("%w (it was not applied)", &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: entity.NotApplied})
 	}
-	return nil, &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: sharding.OK}
+	return nil, &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: entity.Executed}
 }

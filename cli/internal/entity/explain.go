@@ -10,8 +10,8 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *group) explainCommand() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *group) quarantineCommand() *cobra.Command {

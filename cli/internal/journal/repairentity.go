@@ -64,9 +64,9 @@ or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that
 the schema, and no more than roost_reader to look, or with --dry-run.`
 
 const repairSnapshotHelp = `Drops the snapshot of an entity, because it is damaged, or because its state is wrong
-after a mistake in Apply. The state is then rebuilt from the events. The repair claims
+after a mistake in a reducer. The state is then rebuilt from the events. The repair claims
 the shard first, so the wrong state is gone from memory, too. Roll out the region with
-the corrected Apply before, or the next snapshot will be wrong again.
+the corrected reducer before, or the next snapshot will be wrong again.
 
 It is refused if events that are needed were trimmed or are damaged, because then only
 the snapshot has their effect. To drop many snapshots, with a check that your code does
@@ -122,7 +122,7 @@ func (a *group) repairSnapshotCommand() *cobra.Command {
 	r := &repair{do: journal.Repair{Do: journal.RebuildState}}
 	cmd := &cobra.Command{
 		Use: "snapshot TYPE/ID", Short: "Drop an entity's snapshot and rebuild its state", Long: repairSnapshotHelp, Args: cobra.ExactArgs(1),
-		Example: "  roost journal repair snapshot Cart/dora --out dora.jsonl --reason \"Apply counted twice until v1.4.1\"",
+		Example: "  roost journal repair snapshot Cart/dora --out dora.jsonl --reason \"a reducer counted twice until v1.4.1\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.repairEntity(cmd, r, args[0])
 		},

@@ -8,7 +8,7 @@ import (
 
 const snapshotDropHelp = `Drops the snapshots of all entities of a type, or of one entity, so that they are
 rebuilt from their events when they are loaded next: after a mistake in what was
-stored in them, or in how Apply derives the state. The region binary does it
+stored in them, or in how reducers derive the state. The region binary does it
 ("BINARY snapshot drop" is the same), because a snapshot is kept if that binary could
 not rebuild its entity from the events.
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 func (a *group) targetCommand() *cobra.Command {

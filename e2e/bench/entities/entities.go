@@ -31,8 +31,8 @@ const (
 
 // What entities ask each other.
 var (
-	LookAt    = entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Look).ReadOnly()
-	BalanceOf = entity.Command[Question, Answer](AccountType, Balance).ReadOnly()
+	LookAt    = entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Look, entity.ReadOnly())
+	BalanceOf = entity.Command[Question, Answer](AccountType, Balance, entity.ReadOnly())
 	DepositTo = entity.Command[Question, Answer](AccountType, Deposit)
 )
 
@@ -89,19 +89,9 @@ type Account struct{ N int64 }
 // Deposited is its event.
 type Deposited struct{ Data string }
 
-// Apply changes the state. Nothing else does.
-func (a *Account) Apply(event any) {
-	switch event.(type) {
-	case Deposited:
-		a.N++
-	}
-}
-
 // Deposit stores one event.
 func (a *Account) Deposit(ctx *entity.Ctx, in Question) (Answer, error) {
-	if err := ctx.Persist(Deposited(in)); err != nil {
-		return Answer{}, err
-	}
+	ctx.Persist(Deposited(in))
 	return Answer{TenDigits + a.N}, nil
 }
 
@@ -133,13 +123,23 @@ func Types(shards uint32) []entity.Definition {
 	askJSON := entity.Command[Question, Answer](EchoType, AskJSON)
 	serve := entity.Command[Question, Answer](ClerkType, Serve)
 	return []entity.Definition{
-		entity.DefineVolatile(EchoType, func(string) *Echo { return &Echo{} },
-			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON), entity.On(LookAt, (*Echo).Look)).Shards(shards).PassivateAfter(0),
+		entity.Define(EchoType, func(string) *Echo { return &Echo{} },
+			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON), entity.On(LookAt, (*Echo).Look),
+			entity.With[Echo](entity.Volatile(), entity.Shards(shards), entity.PassivateAfter(0)),
+		),
 		entity.Define(AccountType, func(string) *Account { return &Account{} },
-			entity.On(DepositTo, (*Account).Deposit), entity.On(BalanceOf, (*Account).Balance)).Events(Deposited{}).Shards(shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
+			entity.On(DepositTo, (*Account).Deposit), entity.On(BalanceOf, (*Account).Balance),
+			entity.Event("Deposited", func(a *Account, _ Deposited) { a.N++ }),
+			entity.With[Account](entity.Shards(shards), entity.PassivateAfter(0), entity.SnapshotEvery(SnapshotEvery)),
+		),
 		entity.Define(SavingsType, func(string) *Account { return &Account{} },
-			entity.On(entity.Command[Question, Answer](SavingsType, Deposit), (*Account).Deposit)).Events(Deposited{}).Shards(shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
-		entity.DefineVolatile(ClerkType, func(string) *Clerk { return &Clerk{} },
-			entity.On(serve, (*Clerk).Serve)).Shards(shards).PassivateAfter(0),
+			entity.On(entity.Command[Question, Answer](SavingsType, Deposit), (*Account).Deposit),
+			entity.Event("Deposited", func(a *Account, _ Deposited) { a.N++ }),
+			entity.With[Account](entity.Shards(shards), entity.PassivateAfter(0), entity.SnapshotEvery(SnapshotEvery)),
+		),
+		entity.Define(ClerkType, func(string) *Clerk { return &Clerk{} },
+			entity.On(serve, (*Clerk).Serve),
+			entity.With[Clerk](entity.Volatile(), entity.Shards(shards), entity.PassivateAfter(0)),
+		),
 	}
 }

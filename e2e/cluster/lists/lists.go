@@ -21,14 +21,6 @@ type List struct {
 // Added is the event of a list.
 type Added struct{ Value int64 }
 
-// Apply changes the state. Nothing else does.
-func (l *List) Apply(event any) {
-	switch e := event.(type) {
-	case Added:
-		l.Values, l.Hash = append(l.Values, e.Value), history.Hash(l.Hash, e.Value)
-	}
-}
-
 // AddRequest is the input of Add.
 type AddRequest struct {
 	Value int64 `json:"value"`
@@ -41,9 +33,7 @@ type Values struct {
 
 // Add appends a number, even if the list already has it.
 func (l *List) Add(ctx *entity.Ctx, in AddRequest) (history.Reply, error) {
-	if err := ctx.Persist(Added(in)); err != nil {
-		return history.Reply{}, err
-	}
+	ctx.Persist(Added(in))
 	return l.reply(), nil
 }
 
@@ -88,11 +78,11 @@ func (l *List) reply() history.Reply {
 
 var (
 	add = entity.Command[AddRequest, history.Reply]("List", "Add")
-	get = entity.Command[struct{}, history.Reply]("List", "Get").ReadOnly()
-	all = entity.Command[struct{}, Values]("List", "All").ReadOnly()
+	get = entity.Command[struct{}, history.Reply]("List", "Get", entity.ReadOnly())
+	all = entity.Command[struct{}, Values]("List", "All", entity.ReadOnly())
 	// peek is get without the fence.
-	peek   = entity.Command[struct{}, history.Reply]("List", "Peek").Stale()
-	big    = entity.Command[struct{}, history.BigReply]("List", "Big").ReadOnly()
+	peek   = entity.Command[struct{}, history.Reply]("List", "Peek", entity.Stale())
+	big    = entity.Command[struct{}, history.BigReply]("List", "Big", entity.ReadOnly())
 	refuse = entity.Command[struct{}, history.Reply]("List", "Refuse")
 	count  = entity.Command[struct{}, history.Reply]("Tally", "Count")
 
@@ -103,13 +93,16 @@ var (
 		entity.On(peek, (*List).Get),
 		entity.On(big, (*List).Big),
 		entity.On(refuse, (*List).Refuse),
-	).Events(Added{}).SnapshotEvery(20).Shards(64)
+		entity.Event("Added", func(l *List, e Added) { l.Values, l.Hash = append(l.Values, e.Value), history.Hash(l.Hash, e.Value) }),
+		entity.With[List](entity.SnapshotEvery(20), entity.Shards(64)),
+	)
 
-	tallies = entity.DefineVolatile("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count)).Shards(16)
+	tallies = entity.Define("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count), entity.With[Tally](entity.Volatile(), entity.Shards(16)))
 
-	visits = entity.DefineVolatile("Visits", func(string) *Visits { return &Visits{} },
+	visits = entity.Define("Visits", func(string) *Visits { return &Visits{} },
 		entity.On(entity.Command[struct{}, int64]("Visits", "Hit"), (*Visits).Hit),
-	).KeepOnMoves().PassivateAfter(0).Shards(48)
+		entity.With[Visits](entity.Volatile(), entity.KeepOnMoves(), entity.PassivateAfter(0), entity.Shards(48)),
+	)
 )
 
 // Types are the types of a region.

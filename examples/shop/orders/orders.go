@@ -26,7 +26,7 @@ const separator = "/"
 var (
 	Place      = entity.Command[Contents, Contents]("Order", "Place")
 	PlaceAgain = entity.Command[Earlier, Contents]("Order", "PlaceAgain")
-	Show       = entity.Command[struct{}, Contents]("Order", "Show").ReadOnly()
+	Show       = entity.Command[struct{}, Contents]("Order", "Show", entity.ReadOnly())
 )
 
 // Orders is the entity type, for the main of a region.
@@ -34,7 +34,9 @@ var Orders = entity.Define("Order", func(id string) *Order { return &Order{id: i
 	entity.On(Place, (*Order).Place),
 	entity.On(PlaceAgain, (*Order).PlaceAgain),
 	entity.On(Show, (*Order).Show),
-).Events(entity.Event[Placed]("placed")).ShardBy(entity.Prefix(separator))
+	entity.Event("placed", func(o *Order, e Placed) { o.Items = e.Items }),
+	entity.With[Order](entity.ShardBy(entity.Prefix(separator))),
+)
 
 // Contents is the ordered number of each item.
 type Contents map[string]int64
@@ -53,13 +55,6 @@ type Order struct {
 // Placed is the event of a Place or a PlaceAgain.
 type Placed struct{ Items Contents }
 
-// Apply changes the state. Nothing else does.
-func (o *Order) Apply(event any) {
-	if e, ok := event.(Placed); ok {
-		o.Items = e.Items
-	}
-}
-
 // Place orders items. An order is placed once.
 func (o *Order) Place(ctx *entity.Ctx, items Contents) (Contents, error) {
 	switch customer, order, _ := strings.Cut(o.id, separator); {
@@ -70,9 +65,7 @@ func (o *Order) Place(ctx *entity.Ctx, items Contents) (Contents, error) {
 	case len(o.Items) > 0:
 		return nil, entity.Errorf(entity.AlreadyExists, "the order is placed already")
 	}
-	if err := ctx.Persist(Placed{Items: items}); err != nil {
-		return nil, err
-	}
+	ctx.Persist(Placed{Items: items})
 	return o.Items, nil
 }
 
@@ -83,7 +76,7 @@ func (o *Order) PlaceAgain(ctx *entity.Ctx, in Earlier) (Contents, error) {
 	if in.Order == "" || earlier == o.id {
 		return nil, entity.Errorf(entity.InvalidArgument, "name another order of the customer")
 	}
-	items, err := Show.Ask(ctx, ctx.Cluster(), earlier, struct{}{}) // in the same shard, so in this process
+	items, err := Show.Ask(ctx, earlier, struct{}{}) // in the same shard, so in this process
 	if err != nil {
 		return nil, err
 	}

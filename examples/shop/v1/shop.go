@@ -29,14 +29,14 @@ type Nothing struct{}
 var (
 	Add    = entity.Command[AddItem, Contents]("Cart", "Add")
 	Remove = entity.Command[RemoveItem, Contents]("Cart", "Remove")
-	Show   = entity.Command[Nothing, Contents]("Cart", "Show").ReadOnly()
+	Show   = entity.Command[Nothing, Contents]("Cart", "Show", entity.ReadOnly())
 )
 
 // Commands of a stock, whose id is the SKU of the item in stock.
 var (
 	Receive = entity.Command[Quantity, Level]("Stock", "Receive")
 	Take    = entity.Command[Quantity, Level]("Stock", "Take")
-	InStock = entity.Command[Nothing, Level]("Stock", "InStock").ReadOnly()
+	InStock = entity.Command[Nothing, Level]("Stock", "InStock", entity.ReadOnly())
 )
 
 // Entity types, for the main of a region.
@@ -45,19 +45,19 @@ var (
 		entity.On(Add, (*Cart).Add),
 		entity.On(Remove, (*Cart).Remove),
 		entity.On(Show, (*Cart).Show),
-	).Events(
-		entity.Event[ItemAdded]("item-added"),
-		entity.Event[ItemRemoved]("item-removed"),
-	).SnapshotEvery(snapshotEvery)
+		entity.Event("item-added", (*Cart).itemAdded),
+		entity.Event("item-removed", func(c *Cart, e ItemRemoved) { delete(c.Lines, e.SKU) }),
+		entity.With[Cart](entity.SnapshotEvery(snapshotEvery)),
+	)
 
 	Stocks = entity.Define("Stock", func(string) *Stock { return &Stock{} },
 		entity.On(Receive, (*Stock).Receive),
 		entity.On(Take, (*Stock).Take),
 		entity.On(InStock, (*Stock).InStock),
-	).Events(
-		entity.Event[Received]("received"),
-		entity.Event[Taken]("taken"),
-	).SnapshotEvery(snapshotEvery)
+		entity.Event("received", func(s *Stock, e Received) { s.Count += e.Count }),
+		entity.Event("taken", func(s *Stock, e Taken) { s.Count -= e.Count }),
+		entity.With[Stock](entity.SnapshotEvery(snapshotEvery)),
+	)
 )
 
 // AddItem is the input of Add.
@@ -100,17 +100,11 @@ type ItemAdded struct {
 // ItemRemoved is the event of a Remove.
 type ItemRemoved struct{ SKU string }
 
-// Apply changes the state. Nothing else does.
-func (c *Cart) Apply(event any) {
-	switch e := event.(type) {
-	case ItemAdded:
-		if c.Lines == nil {
-			c.Lines = map[string]Line{}
-		}
-		c.Lines[e.SKU] = Line{Count: c.Lines[e.SKU].Count + e.Count, Price: e.Price}
-	case ItemRemoved:
-		delete(c.Lines, e.SKU)
+func (c *Cart) itemAdded(e ItemAdded) {
+	if c.Lines == nil {
+		c.Lines = map[string]Line{}
 	}
+	c.Lines[e.SKU] = Line{Count: c.Lines[e.SKU].Count + e.Count, Price: e.Price}
 }
 
 // Add puts items into the cart. All items of a kind have the price of the last Add.
@@ -118,9 +112,7 @@ func (c *Cart) Add(ctx *entity.Ctx, in AddItem) (Contents, error) {
 	if in.SKU == "" || in.Count < 1 || in.Price < 0 {
 		return Contents{}, entity.Errorf(entity.InvalidArgument, "name a sku, a count above 0, and a price that is not below 0")
 	}
-	if err := ctx.Persist(ItemAdded(in)); err != nil {
-		return Contents{}, err
-	}
+	ctx.Persist(ItemAdded(in))
 	return c.contents(), nil
 }
 
@@ -129,9 +121,7 @@ func (c *Cart) Remove(ctx *entity.Ctx, in RemoveItem) (Contents, error) {
 	if _, ok := c.Lines[in.SKU]; !ok {
 		return Contents{}, entity.Errorf(entity.NotFound, "there is no %q in the cart", in.SKU)
 	}
-	if err := ctx.Persist(ItemRemoved(in)); err != nil {
-		return Contents{}, err
-	}
+	ctx.Persist(ItemRemoved(in))
 	return c.contents(), nil
 }
 
@@ -166,23 +156,13 @@ type Received struct{ Count int64 }
 // Taken is the event of a Take.
 type Taken struct{ Count int64 }
 
-// Apply changes the state. Nothing else does.
-func (s *Stock) Apply(event any) {
-	switch e := event.(type) {
-	case Received:
-		s.Count += e.Count
-	case Taken:
-		s.Count -= e.Count
-	}
-}
-
 // Receive adds to the stock.
 func (s *Stock) Receive(ctx *entity.Ctx, in Quantity) (Level, error) {
 	if in.Count < 1 {
 		return Level{}, entity.Errorf(entity.InvalidArgument, "the count must be above 0")
 	}
-	err := ctx.Persist(Received(in))
-	return Level(*s), err
+	ctx.Persist(Received(in))
+	return Level(*s), nil
 }
 
 // Take takes from the stock. More than there is is refused.
@@ -193,8 +173,8 @@ func (s *Stock) Take(ctx *entity.Ctx, in Quantity) (Level, error) {
 	if in.Count > s.Count {
 		return Level{}, entity.Errorf(entity.FailedPrecondition, "%d are wanted, and %d are in stock", in.Count, s.Count)
 	}
-	err := ctx.Persist(Taken(in))
-	return Level(*s), err
+	ctx.Persist(Taken(in))
+	return Level(*s), nil
 }
 
 // InStock returns how many there are.

@@ -38,7 +38,7 @@ type Nothing struct{}
 var (
 	Add    = entity.Command[AddItem, Contents]("Cart", "Add")
 	Remove = entity.Command[RemoveItem, Contents]("Cart", "Remove")
-	Show   = entity.Command[Nothing, Contents]("Cart", "Show").ReadOnly()
+	Show   = entity.Command[Nothing, Contents]("Cart", "Show", entity.ReadOnly())
 )
 
 // Commands of a stock, whose id is the SKU of the item in stock.
@@ -46,7 +46,7 @@ var (
 	Receive = entity.Command[Quantity, Level]("Stock", "Receive")
 	Take    = entity.Command[Quantity, Level]("Stock", "Take")
 	TakeFor = entity.Command[Order, Level]("Stock", "TakeFor")
-	InStock = entity.Command[Nothing, Level]("Stock", "InStock").ReadOnly()
+	InStock = entity.Command[Nothing, Level]("Stock", "InStock", entity.ReadOnly())
 )
 
 // Entity types, for the main of a region.
@@ -55,22 +55,22 @@ var (
 		entity.On(Add, (*Cart).Add),
 		entity.On(Remove, (*Cart).Remove),
 		entity.On(Show, (*Cart).Show),
-	).Events(
-		entity.Event[ItemAdded]("item-added").V(2, entity.From(1, func(old ItemAddedV1) ItemAdded {
+		entity.Event("item-added", (*Cart).itemAdded, entity.V(2, entity.From(1, func(old ItemAddedV1) ItemAdded {
 			return ItemAdded{Item: old.SKU, Count: old.Count, Price: old.Price}
-		})),
-		entity.Event[ItemRemoved]("item-removed"),
-	).SnapshotEvery(snapshotEvery).SnapshotV(2, entity.FromSnapshot(1, func(old CartV1, c *Cart) { c.Items = old.Lines }))
+		}))),
+		entity.Event("item-removed", func(c *Cart, e ItemRemoved) { delete(c.Items, e.SKU) }),
+		entity.With[Cart](entity.SnapshotEvery(snapshotEvery), entity.SnapshotV(2, entity.FromSnapshot(1, func(old CartV1, c *Cart) { c.Items = old.Lines }))),
+	)
 
 	Stocks = entity.Define("Stock", func(string) *Stock { return &Stock{} },
 		entity.On(Receive, (*Stock).Receive),
 		entity.On(Take, (*Stock).Take),
 		entity.On(TakeFor, (*Stock).TakeFor),
 		entity.On(InStock, (*Stock).InStock),
-	).Events(
-		entity.Event[Received]("received"),
-		entity.Event[Taken]("taken").V(2, entity.From(1, func(old TakenV1) Taken { return Taken{Count: old.Count} })).ReadableBy(1),
-	).SnapshotEvery(snapshotEvery)
+		entity.Event("received", func(s *Stock, e Received) { s.Count += e.Count }),
+		entity.Event("taken", func(s *Stock, e Taken) { s.Count -= e.Count }, entity.V(2, entity.From(1, func(old TakenV1) Taken { return Taken{Count: old.Count} })), entity.ReadableBy(1)),
+		entity.With[Stock](entity.SnapshotEvery(snapshotEvery)),
+	)
 )
 
 // AddItem is the input of Add.
@@ -123,17 +123,11 @@ type ItemAddedV1 struct {
 // ItemRemoved is the event of a Remove.
 type ItemRemoved struct{ SKU string }
 
-// Apply changes the state. Nothing else does.
-func (c *Cart) Apply(event any) {
-	switch e := event.(type) {
-	case ItemAdded:
-		if c.Items == nil {
-			c.Items = map[string]Line{}
-		}
-		c.Items[e.Item] = Line{Count: c.Items[e.Item].Count + e.Count, Price: e.Price}
-	case ItemRemoved:
-		delete(c.Items, e.SKU)
+func (c *Cart) itemAdded(e ItemAdded) {
+	if c.Items == nil {
+		c.Items = map[string]Line{}
 	}
+	c.Items[e.Item] = Line{Count: c.Items[e.Item].Count + e.Count, Price: e.Price}
 }
 
 // Add puts items into the cart. All items of a kind have the price of the last Add.
@@ -141,9 +135,7 @@ func (c *Cart) Add(ctx *entity.Ctx, in AddItem) (Contents, error) {
 	if in.SKU == "" || in.Count < 1 || in.Price < 0 {
 		return Contents{}, entity.Errorf(entity.InvalidArgument, "name a sku, a count above 0, and a price that is not below 0")
 	}
-	if err := ctx.Persist(ItemAdded{Item: in.SKU, Count: in.Count, Price: in.Price}); err != nil {
-		return Contents{}, err
-	}
+	ctx.Persist(ItemAdded{Item: in.SKU, Count: in.Count, Price: in.Price})
 	return c.contents(), nil
 }
 
@@ -152,9 +144,7 @@ func (c *Cart) Remove(ctx *entity.Ctx, in RemoveItem) (Contents, error) {
 	if _, ok := c.Items[in.SKU]; !ok {
 		return Contents{}, entity.Errorf(entity.NotFound, "there is no %q in the cart", in.SKU)
 	}
-	if err := ctx.Persist(ItemRemoved(in)); err != nil {
-		return Contents{}, err
-	}
+	ctx.Persist(ItemRemoved(in))
 	return c.contents(), nil
 }
 
@@ -201,23 +191,13 @@ type Taken struct {
 // TakenV1 is Taken in version 1.
 type TakenV1 struct{ Count int64 }
 
-// Apply changes the state. Nothing else does.
-func (s *Stock) Apply(event any) {
-	switch e := event.(type) {
-	case Received:
-		s.Count += e.Count
-	case Taken:
-		s.Count -= e.Count
-	}
-}
-
 // Receive adds to the stock.
 func (s *Stock) Receive(ctx *entity.Ctx, in Quantity) (Level, error) {
 	if in.Count < 1 {
 		return Level{}, entity.Errorf(entity.InvalidArgument, "the count must be above 0")
 	}
-	err := ctx.Persist(Received(in))
-	return Level(*s), err
+	ctx.Persist(Received(in))
+	return Level(*s), nil
 }
 
 // Take takes from the stock. More than there is is refused.
@@ -240,8 +220,8 @@ func (s *Stock) take(ctx *entity.Ctx, taken Taken) (Level, error) {
 	if taken.Count > s.Count {
 		return Level{}, entity.Errorf(entity.FailedPrecondition, "%d are wanted, and %d are in stock", taken.Count, s.Count)
 	}
-	err := ctx.Persist(taken)
-	return Level(*s), err
+	ctx.Persist(taken)
+	return Level(*s), nil
 }
 
 // InStock returns how many there are.

@@ -15,23 +15,23 @@ import (
 // TestStored reads what version 1 has stored, without version 1.
 func TestStored(t *testing.T) {
 	k := entitytest.New(t, shop.Carts, shop.Stocks)
-	k.GivenStored("Cart", "anna", "item-added", 1, `{"SKU":"tea","Count":2,"Price":450}`)
-	k.GivenStored("Stock", "tea", "received", 1, `{"Count":5}`)
-	k.GivenStored("Stock", "tea", "taken", 1, `{"Count":2}`)
-	if got, err := shop.Show.Ask(t.Context(), k, "anna", shop.Nothing{}); err != nil || got.Items["tea"] != 2 || got.Total != 900 {
+	k.Entity(shop.Carts, "anna").GivenStored("item-added", 1, `{"SKU":"tea","Count":2,"Price":450}`)
+	k.Entity(shop.Stocks, "tea").GivenStored("received", 1, `{"Count":5}`)
+	k.Entity(shop.Stocks, "tea").GivenStored("taken", 1, `{"Count":2}`)
+	if got, err := shop.Show.Call(t.Context(), k, "anna", shop.Nothing{}); err != nil || got.Items["tea"] != 2 || got.Total != 900 {
 		t.Errorf("Show: %+v, %v", got, err)
 	}
-	if got, err := shop.InStock.Ask(t.Context(), k, "tea", shop.Nothing{}); err != nil || got.Count != 3 {
+	if got, err := shop.InStock.Call(t.Context(), k, "tea", shop.Nothing{}); err != nil || got.Count != 3 {
 		t.Errorf("InStock: %+v, %v", got, err)
 	}
-	k.WantEvents("Cart", "anna", shop.ItemAdded{Item: "tea", Count: 2, Price: 450})
-	k.WantEvents("Stock", "tea", shop.Received{Count: 5}, shop.Taken{Count: 2})
+	k.Entity(shop.Carts, "anna").WantEvents(shop.ItemAdded{Item: "tea", Count: 2, Price: 450})
+	k.Entity(shop.Stocks, "tea").WantEvents(shop.Received{Count: 5}, shop.Taken{Count: 2})
 }
 
 func TestTakeFor(t *testing.T) {
 	k := entitytest.New(t, shop.Stocks)
-	k.Given("Stock", "tea", shop.Received{Count: 5})
-	if got, err := shop.TakeFor.Ask(t.Context(), k, "tea", shop.Order{Count: 2, Cart: "anna"}); err != nil || got.Count != 3 {
+	k.Entity(shop.Stocks, "tea").Given(shop.Received{Count: 5})
+	if got, err := shop.TakeFor.Call(t.Context(), k, "tea", shop.Order{Count: 2, Cart: "anna"}); err != nil || got.Count != 3 {
 		t.Errorf("TakeFor: %+v, %v", got, err)
 	}
 	for wrong, want := range map[shop.Order]entity.Code{
@@ -39,11 +39,11 @@ func TestTakeFor(t *testing.T) {
 		{Cart: "anna"}:           entity.InvalidArgument,
 		{Count: 4, Cart: "anna"}: entity.FailedPrecondition,
 	} {
-		if _, err := shop.TakeFor.Ask(t.Context(), k, "tea", wrong); entity.CodeOf(err) != want {
+		if _, err := shop.TakeFor.Call(t.Context(), k, "tea", wrong); entity.CodeOf(err) != want {
 			t.Errorf("TakeFor %+v: %v", wrong, err)
 		}
 	}
-	k.WantEvents("Stock", "tea", shop.Received{Count: 5}, shop.Taken{Count: 2, Cart: "anna"})
+	k.Entity(shop.Stocks, "tea").WantEvents(shop.Received{Count: 5}, shop.Taken{Count: 2, Cart: "anna"})
 }
 
 // TestStockGoesBack rolls out, goes back and rolls out again: a stock is readable by both
@@ -51,14 +51,14 @@ func TestTakeFor(t *testing.T) {
 func TestStockGoesBack(t *testing.T) {
 	k := entitytest.New(t, shopv1.Stocks)
 	want := int64(1000)
-	if _, err := shopv1.Receive.Ask(t.Context(), k, "tea", shopv1.Quantity{Count: want}); err != nil {
+	if _, err := shopv1.Receive.Call(t.Context(), k, "tea", shopv1.Quantity{Count: want}); err != nil {
 		t.Fatal(err)
 	}
 	take := func() {
 		t.Helper()
 		for range 25 { // more than there are between two snapshots
 			want -= 3
-			if got, err := shopv1.Take.Ask(t.Context(), k, "tea", shopv1.Quantity{Count: 3}); err != nil || got.Count != want {
+			if got, err := shopv1.Take.Call(t.Context(), k, "tea", shopv1.Quantity{Count: 3}); err != nil || got.Count != want {
 				t.Fatalf("Take: %+v, %v; want %d", got, err, want)
 			}
 		}
@@ -68,11 +68,11 @@ func TestStockGoesBack(t *testing.T) {
 		k.Restart(shop.Stocks)
 		take()
 		want -= 2
-		if got, err := shop.TakeFor.Ask(t.Context(), k, "tea", shop.Order{Count: 2, Cart: "anna"}); err != nil || got.Count != want {
+		if got, err := shop.TakeFor.Call(t.Context(), k, "tea", shop.Order{Count: 2, Cart: "anna"}); err != nil || got.Count != want {
 			t.Fatalf("TakeFor: %+v, %v; want %d", got, err, want)
 		}
 		k.Restart(shopv1.Stocks)
-		if _, err := shop.TakeFor.Ask(t.Context(), k, "tea", shop.Order{Count: 2, Cart: "anna"}); entity.CodeOf(err) != entity.Unimplemented {
+		if _, err := shop.TakeFor.Call(t.Context(), k, "tea", shop.Order{Count: 2, Cart: "anna"}); entity.CodeOf(err) != entity.Unimplemented {
 			t.Errorf("version 1 answers TakeFor with %v", err)
 		}
 		take()
@@ -85,24 +85,24 @@ func TestCartsThatCannotGoBack(t *testing.T) {
 	k := entitytest.New(t, shopv1.Carts)
 	show := func(id string, total int64, code entity.Code) {
 		t.Helper()
-		got, err := shopv1.Show.Ask(t.Context(), k, id, shopv1.Nothing{})
+		got, err := shopv1.Show.Call(t.Context(), k, id, shopv1.Nothing{})
 		if entity.CodeOf(err) != code || err == nil && got.Total != total {
 			t.Errorf("%s: %+v, %v; want %d, %q", id, got, err, total, code)
 		}
 	}
 	for _, id := range []string{"anna", "ben", "chris"} {
 		for range 15 { // a snapshot is taken on the way
-			if _, err := shopv1.Add.Ask(t.Context(), k, id, shopv1.AddItem{SKU: "tea", Count: 1, Price: 10}); err != nil {
+			if _, err := shopv1.Add.Call(t.Context(), k, id, shopv1.AddItem{SKU: "tea", Count: 1, Price: 10}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 
 	k.Restart(shop.Carts)
-	if _, err := shop.Add.Ask(t.Context(), k, "anna", shop.AddItem{SKU: "cup", Count: 1, Price: 100}); err != nil {
+	if _, err := shop.Add.Call(t.Context(), k, "anna", shop.AddItem{SKU: "cup", Count: 1, Price: 100}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shop.Remove.Ask(t.Context(), k, "ben", shop.RemoveItem{SKU: "tea"}); err != nil {
+	if _, err := shop.Remove.Call(t.Context(), k, "ben", shop.RemoveItem{SKU: "tea"}); err != nil {
 		t.Fatal(err)
 	}
 	for id, total := range map[string]int64{"anna": 250, "ben": 0, "chris": 150} {
@@ -146,17 +146,17 @@ func TestModel(t *testing.T) {
 			}
 		case 1:
 			delete(carts[cart], sku)
-			_, _ = shopv1.Remove.Ask(t.Context(), k, cart, shopv1.RemoveItem{SKU: sku})
+			_, _ = shopv1.Remove.Call(t.Context(), k, cart, shopv1.RemoveItem{SKU: sku})
 		case 2, 3, 4:
 			price := r.Int64N(100)
 			carts[cart][sku] += count
 			prices[cart+sku] = price
-			if _, err := shopv1.Add.Ask(t.Context(), k, cart, shopv1.AddItem{SKU: sku, Count: count, Price: price}); err != nil {
+			if _, err := shopv1.Add.Call(t.Context(), k, cart, shopv1.AddItem{SKU: sku, Count: count, Price: price}); err != nil {
 				t.Fatal(err)
 			}
 		case 5, 6:
 			stocks[sku] += count
-			if got, err := shopv1.Receive.Ask(t.Context(), k, sku, shopv1.Quantity{Count: count}); err != nil || got.Count != stocks[sku] {
+			if got, err := shopv1.Receive.Call(t.Context(), k, sku, shopv1.Quantity{Count: count}); err != nil || got.Count != stocks[sku] {
 				t.Fatalf("Receive: %+v, %v; want %d", got, err, stocks[sku])
 			}
 		default:
@@ -166,7 +166,7 @@ func TestModel(t *testing.T) {
 			} else {
 				stocks[sku] -= count
 			}
-			got, err := shopv1.Take.Ask(t.Context(), k, sku, shopv1.Quantity{Count: count})
+			got, err := shopv1.Take.Call(t.Context(), k, sku, shopv1.Quantity{Count: count})
 			if entity.CodeOf(err) != want || err == nil && got.Count != stocks[sku] {
 				t.Fatalf("Take: %+v, %v; want %d, %q", got, err, stocks[sku], want)
 			}
@@ -175,7 +175,7 @@ func TestModel(t *testing.T) {
 		for sku, count := range carts[cart] {
 			total += count * prices[cart+sku]
 		}
-		got, err := shopv1.Show.Ask(t.Context(), k, cart, shopv1.Nothing{})
+		got, err := shopv1.Show.Call(t.Context(), k, cart, shopv1.Nothing{})
 		if err != nil || !maps.Equal(got.Items, carts[cart]) || got.Total != total {
 			t.Fatalf("Show: %+v, %v; want %v, %d", got, err, carts[cart], total)
 		}

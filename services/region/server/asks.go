@@ -68,7 +68,7 @@ func (a *asks) end() []turn.WithdrawAsk {
 	return list
 }
 
-// Ask implements [entity.Asker]: the context of a turn sends what the turn asks.
+// Ask implements [instance.Asker]: the context of a turn sends what the turn asks.
 func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 	s := c.loop
 	in.Incarnation, in.Turn, in.Trace = c.inc, c.turn, traceOf(ctx, c.trace)

@@ -26,22 +26,23 @@ type (
 	}
 )
 
-func (b *chime) Apply(any) { b.Struck++ }
-
 func (b *chime) Strike(ctx *entity.Ctx, in strike) (int, error) {
 	if len(in.Next) > 0 {
-		if _, err := strikeChime.Ask(ctx, ctx.Cluster(), in.Next[0], strike{in.Next[1:]}); err != nil {
+		if _, err := strikeChime.Ask(ctx, in.Next[0], strike{in.Next[1:]}); err != nil {
 			return 0, err
 		}
 	}
-	err := ctx.Persist(chimed{})
-	return b.Struck, err
+	ctx.Persist(chimed{})
+	return b.Struck, nil
 }
 
 var strikeChime = entity.Command[strike, int]("Chime", "Strike")
 
 func chimes() entity.Definition {
-	return entity.Define("Chime", func(string) *chime { return &chime{} }, entity.On(strikeChime, (*chime).Strike)).Events(chimed{}).Shards(4)
+	return entity.Define("Chime", func(string) *chime { return &chime{} }, entity.On(strikeChime, (*chime).Strike),
+		entity.Event("chimed", func(b *chime, _ chimed) { b.Struck++ }),
+		entity.With[chime](entity.Shards(4)),
+	)
 }
 
 // runChimes runs a runner of chimes that ask each other through route.

@@ -7,19 +7,16 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // own gives each of the four shards of chimes to a region, at epochs that begin with a number,
 // and publishes that.
 func own(t *testing.T, f *fake, first uint32, owners ...*running) {
 	t.Helper()
-	d, err := entity.Describe(chimes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := instance.Describe(chimes())
 	f.mu.Lock()
 	delta := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: f.table.Version.N + 1}, Types: []sharding.TypeDesc{d.Desc}}
 	f.mu.Unlock()

@@ -26,7 +26,7 @@ type calling struct {
 
 var (
 	heralded   = entity.Command[calling, int]("Herald", "Call")
-	heraldLook = entity.Command[calling, int]("Herald", "Look").ReadOnly()
+	heraldLook = entity.Command[calling, int]("Herald", "Look", entity.ReadOnly())
 )
 
 // heralds ask, and tell how that has ended.
@@ -44,11 +44,11 @@ func heralds(told chan<- error, held <-chan struct{}) entity.Definition {
 		if in.ReadOnly {
 			ask = heraldLook
 		}
-		_, err := ask.Ask(own, ctx.Cluster(), "far away", calling{})
+		_, err := ask.Ask(ctx, "far away", calling{}, entity.Until(own))
 		told <- err
 		return 0, nil
 	}
-	return entity.DefineVolatile("Herald", func(string) *struct{} { return &struct{}{} }, entity.On(heralded, call), entity.On(heraldLook, call)).Shards(4)
+	return entity.Define("Herald", func(string) *struct{} { return &struct{}{} }, entity.On(heralded, call), entity.On(heraldLook, call), entity.With[struct{}](entity.Volatile(), entity.Shards(4)))
 }
 
 // TestAskAlwaysEnds: whatever ends the turn, the shard or the region, a turn that asks continues,
@@ -57,21 +57,21 @@ func TestAskAlwaysEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		in      calling
 		do      func(s *Runner, id sharding.Entity) // while the turn waits
-		outcome sharding.Outcome
+		outcome entity.Outcome
 		code    entity.Code
 		text    string
 	}{
-		"its own time is over":            {in: calling{Patience: time.Second}, outcome: sharding.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
-		"of a read-only command":          {in: calling{Patience: time.Second, ReadOnly: true}, outcome: sharding.Rejected, code: entity.DeadlineExceeded, text: "the time for the answer"},
-		"its own time was over before":    {in: calling{Patience: -1}, outcome: sharding.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
-		"the time of its command is over": {outcome: sharding.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
-		"the shard moves": {outcome: sharding.Unknown, code: entity.Aborted, text: "not wanted", do: func(s *Runner, id sharding.Entity) {
+		"its own time is over":            {in: calling{Patience: time.Second}, outcome: entity.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
+		"of a read-only command":          {in: calling{Patience: time.Second, ReadOnly: true}, outcome: entity.NotApplied, code: entity.DeadlineExceeded, text: "the time for the answer"},
+		"its own time was over before":    {in: calling{Patience: -1}, outcome: entity.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
+		"the time of its command is over": {outcome: entity.Unknown, code: entity.DeadlineExceeded, text: "the time for the answer"},
+		"the shard moves": {outcome: entity.Unknown, code: entity.Aborted, text: "not wanted", do: func(s *Runner, id sharding.Entity) {
 			s.shards[s.coreOf(id)].put(item{in: region.Rows{Rows: []sharding.Row{{
 				Shard: sharding.ShardID{Type: id.Type, Index: shardingtest.ShardOf(id.ID, 4)}, Epoch: sharding.MakeEpoch(2, 1),
 			}}}})
 		}},
-		"the region ends": {outcome: sharding.Unknown, code: entity.Aborted, text: "does not wait", do: func(s *Runner, _ sharding.Entity) { s.End() }},
-		"the region has ended": {in: calling{Held: true}, outcome: sharding.Rejected, code: entity.Aborted, text: "not sent: the region has ended",
+		"the region ends": {outcome: entity.Unknown, code: entity.Aborted, text: "does not wait", do: func(s *Runner, _ sharding.Entity) { s.End() }},
+		"the region has ended": {in: calling{Held: true}, outcome: entity.NotApplied, code: entity.Aborted, text: "not sent: the region has ended",
 			do: func(s *Runner, _ sharding.Entity) { s.End() }},
 	} { // order-free
 		t.Run(name, func(t *testing.T) {

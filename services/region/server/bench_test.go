@@ -73,8 +73,10 @@ func (c *collected) wait(n int) {
 
 // benchRunner is a runner with telemetry and a black box, as a region has it.
 func benchRunner(b *testing.B, handler func(*benched, *entity.Ctx, *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error)) *Runner {
-	typ := entity.DefineVolatile("Counter", func(string) *benched { return &benched{} },
-		entity.On(entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue]("Counter", "Count"), handler)).Shards(benchShards).PassivateAfter(0)
+	typ := entity.Define("Counter", func(string) *benched { return &benched{} },
+		entity.On(entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue]("Counter", "Count"), handler),
+		entity.With[benched](entity.Volatile(), entity.Shards(benchShards), entity.PassivateAfter(0)),
+	)
 	notes := newNoter()
 	self := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
 	box, _, err := blackbox.Open(filepath.Join(b.TempDir(), "box"), self.UID, suspects.Exit{})

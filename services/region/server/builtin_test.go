@@ -17,8 +17,6 @@ import (
 // brittle does not start once it has stored something.
 type brittle struct{ N int }
 
-func (b *brittle) Apply(any) { b.N++ }
-
 func (b *brittle) OnStart(*entity.Ctx) error {
 	if b.N > 0 {
 		panic("it has stored something")
@@ -34,12 +32,16 @@ func TestBuiltinWithoutInstance(t *testing.T) {
 			entity.Define("Brittle", func(string) *brittle { return &brittle{} },
 				entity.On(entity.Command[int, int]("Brittle", "Add"), func(b *brittle, ctx *entity.Ctx, _ int) (int, error) {
 					ctx.Passivate()
-					return 7, ctx.Persist(took{})
+					ctx.Persist(took{})
+					return 7, nil
 				}),
-			).Events(took{}).Shards(4),
-			entity.DefineVolatile("Airy", func(string) *struct{} { return &struct{}{} },
+				entity.Event("took", func(b *brittle, _ took) { b.N++ }),
+				entity.With[brittle](entity.Shards(4)),
+			),
+			entity.Define("Airy", func(string) *struct{} { return &struct{}{} },
 				entity.On(entity.Command[int, int]("Airy", "Add"), func(*struct{}, *entity.Ctx, int) (int, error) { return 0, nil }),
-			).Shards(4))
+				entity.With[struct{}](entity.Volatile(), entity.Shards(4)),
+			))
 		a := &answers{got: map[uint64]link.Answer{}}
 		for i, step := range []struct{ typ, command, want string }{
 			{"Brittle", "Add", "7"},

@@ -43,7 +43,7 @@ func TestDamageLog(t *testing.T) {
 	want(0, maxDamage-1, "T/1")
 }
 
-// TestNotAlive: an entity whose stored event Apply does not take any more is listed for operators with the record, until
+// TestNotAlive: an entity whose stored event its reducer does not take any more is listed for operators with the record, until
 // it lives again.
 func TestNotAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,16 @@ func TestNotAlive(t *testing.T) {
 		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, entity.Define("Door", func(string) *judged { return &judged{broken: &broken} },
 			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(_ *judged, ctx *entity.Ctx, _ struct{}) (int, error) {
 				ctx.Passivate()
-				return 0, ctx.Persist(grown{})
-			})).Events(grown{}).Shards(4))
+				ctx.Persist(grown{})
+				return 0, nil
+			}),
+			entity.Event("grown", func(j *judged, _ grown) {
+				if *j.broken {
+					panic("no")
+				}
+			}),
+			entity.With[judged](entity.Shards(4)),
+		))
 		a := &answers{got: map[uint64]link.Answer{}}
 		for number := range uint64(3) {
 			c := knock(number, "a", "Knock")
@@ -64,7 +72,7 @@ func TestNotAlive(t *testing.T) {
 			if refused := a.got[number].Reply.Outcome != sharding.OK; refused != broken || (n == 1) != broken {
 				t.Errorf("command %d: %+v, and %d are listed: %v", number, a.got[number].Reply, n, newest)
 			}
-			if broken && !strings.Contains(newest[0], "Door/a: record 1, event grown of version 1: Apply of type Door panicked: no") {
+			if broken && !strings.Contains(newest[0], "Door/a: record 1, event grown of version 1: reducer of event grown of type Door panicked: no") {
 				t.Errorf("listed: %q", newest)
 			}
 		}
@@ -73,9 +81,3 @@ func TestNotAlive(t *testing.T) {
 
 // judged cannot apply events while it is broken.
 type judged struct{ broken *bool }
-
-func (j *judged) Apply(any) {
-	if *j.broken {
-		panic("no")
-	}
-}

@@ -19,9 +19,7 @@ type clerk struct{ Took int }
 
 type took struct{}
 
-func (c *clerk) Apply(any) { c.Took++ }
-
-var clerkTake = entity.Command[string, int]("Clerk", "Take").Stored()
+var clerkTake = entity.Command[string, int]("Clerk", "Take", entity.Stored())
 
 // clerks take letters unless busy says that they refuse them.
 func clerks(busy *bool) entity.Definition {
@@ -35,10 +33,13 @@ func clerks(busy *bool) entity.Definition {
 			if *busy {
 				return 0, entity.Errorf(entity.FailedPrecondition, "busy")
 			}
-			return c.Took, ctx.Persist(took{})
+			ctx.Persist(took{})
+			return c.Took, nil
 		}),
-		entity.On(entity.Command[string, int]("Clerk", "Count").ReadOnly(), func(c *clerk, _ *entity.Ctx, _ string) (int, error) { return c.Took, nil }),
-	).Events(took{}).Shards(4)
+		entity.On(entity.Command[string, int]("Clerk", "Count", entity.ReadOnly()), func(c *clerk, _ *entity.Ctx, _ string) (int, error) { return c.Took, nil }),
+		entity.Event("took", func(c *clerk, _ took) { c.Took++ }),
+		entity.With[clerk](entity.Shards(4)),
+	)
 }
 
 // clerksAt runs a region with a type of clerks. What it returns has a command executed, and returns
@@ -106,7 +107,7 @@ func TestDeadLetters(t *testing.T) {
 // TestDropPending: an operator gives up a send whose target always panics. What the sender has
 // sent to the same target behind it then arrives.
 func TestDropPending(t *testing.T) {
-	var take, spoil = entity.Command[string, int]("Clerk", "Take").Stored(), entity.Command[string, int]("Clerk", "Spoil").Stored()
+	var take, spoil = entity.Command[string, int]("Clerk", "Take", entity.Stored()), entity.Command[string, int]("Clerk", "Spoil", entity.Stored())
 	def := entity.Define("Clerk", func(string) *clerk { return &clerk{} },
 		entity.On(entity.Command[string, int]("Clerk", "Write"), func(_ *clerk, ctx *entity.Ctx, to string) (int, error) {
 			spoil.Send(ctx, to, "")
@@ -114,9 +115,14 @@ func TestDropPending(t *testing.T) {
 			return 0, nil
 		}),
 		entity.On(spoil, func(*clerk, *entity.Ctx, string) (int, error) { panic("always") }),
-		entity.On(take, func(c *clerk, ctx *entity.Ctx, _ string) (int, error) { return 0, ctx.Persist(took{}) }),
-		entity.On(entity.Command[string, int]("Clerk", "Count").ReadOnly(), func(c *clerk, _ *entity.Ctx, _ string) (int, error) { return c.Took, nil }),
-	).Events(took{}).Shards(4)
+		entity.On(take, func(c *clerk, ctx *entity.Ctx, _ string) (int, error) {
+			ctx.Persist(took{})
+			return 0, nil
+		}),
+		entity.On(entity.Command[string, int]("Clerk", "Count", entity.ReadOnly()), func(c *clerk, _ *entity.Ctx, _ string) (int, error) { return c.Took, nil }),
+		entity.Event("took", func(c *clerk, _ took) { c.Took++ }),
+		entity.With[clerk](entity.Shards(4)),
+	)
 	synctest.Test(t, func(t *testing.T) {
 		do := clerksAt(t, def)
 		for i, step := range []struct {

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // Failures inside an entity are described in the log only: a caller may be anybody, and gets a reference for
@@ -97,7 +97,7 @@ func (s *shared) turnFailed(run *turn.Run, reply *sharding.Reply, why error) ref
 	ref := newReference()
 	log := s.log.With("reference", ref, "entity.type", run.Entity.Type, "entity.id", run.Entity.ID, "command", run.Env.Command,
 		"code", reply.Code, "error", why)
-	if p := new(entity.Panic); errors.As(why, &p) {
+	if p := new(instance.Panic); errors.As(why, &p) {
 		log = log.With("stack", p.Stack)
 	}
 	if skipped > 0 {
@@ -183,15 +183,15 @@ func unwatchedDoneText(o *turn.UnwatchedDone) string {
 
 // look returns the replies to commands that are refused before a core sees them, by their index, and what was
 // decoded of the others on the way; inputs is nil if nothing was.
-func (s *shared) look(cmds []link.Command) (refused map[int]*sharding.Reply, inputs []entity.Decoded) {
+func (s *shared) look(cmds []link.Command) (refused map[int]*sharding.Reply, inputs []instance.Decoded) {
 	for i := range cmds {
 		env := &cmds[i].Envelope
 		r := s.forbidden(env)
 		if r == nil && env.Tell && !env.Keyed {
-			var in entity.Decoded
+			var in instance.Decoded
 			if in, r = s.checkTell(env); r == nil && len(env.Payload) <= maxKeptInput {
 				if inputs == nil {
-					inputs = make([]entity.Decoded, len(cmds))
+					inputs = make([]instance.Decoded, len(cmds))
 				}
 				inputs[i] = in
 			}
@@ -227,10 +227,10 @@ func (s *shared) forbidden(env *sharding.Envelope) *sharding.Reply {
 // checkTell refuses a tell that cannot be read. The sender of a tell learns of nothing after it was
 // accepted, so its input is looked at before. The goroutine that brings it does that: decoding may
 // be the author's code and take long.
-func (s *shared) checkTell(env *sharding.Envelope) (entity.Decoded, *sharding.Reply) {
+func (s *shared) checkTell(env *sharding.Envelope) (instance.Decoded, *sharding.Reply) {
 	t, known := s.types[env.Entity.Type]
 	if !known {
-		return entity.Decoded{}, nil
+		return instance.Decoded{}, nil
 	}
-	return entity.CheckInput(t, env, func(f func()) { loop.Apart(f) })
+	return instance.CheckInput(t, env, func(f func()) { loop.Apart(f) })
 }

@@ -29,8 +29,6 @@ import (
 // frail is an entity that fails in every way.
 type frail struct{ N int }
 
-func (*frail) Apply(any) {}
-
 type frailInput struct {
 	How string `json:"how"`
 }
@@ -55,7 +53,7 @@ func unlessUnborn(id string) *frail {
 }
 
 func frails() entity.Definition {
-	return entity.Define("Frail", unlessUnborn, entity.On(entity.Command[frailInput, int]("Frail", "Fail"), (*frail).Fail)).Shards(4)
+	return entity.Define("Frail", unlessUnborn, entity.On(entity.Command[frailInput, int]("Frail", "Fail"), (*frail).Fail), entity.With[frail](entity.Shards(4)))
 }
 
 // record is what a line of the log says.
@@ -103,8 +101,10 @@ var referenced = regexp.MustCompile(`reference ([0-9a-z]{8})$`)
 func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &logged{}
-		s := runTypes(t, RunnerConfig{Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100}, frails(), entity.DefineVolatile("Airy", unlessUnborn,
-			entity.On(entity.Command[frailInput, int]("Airy", "Fail"), (*frail).Fail)).Shards(4))
+		s := runTypes(t, RunnerConfig{Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100}, frails(), entity.Define("Airy", unlessUnborn,
+			entity.On(entity.Command[frailInput, int]("Airy", "Fail"), (*frail).Fail),
+			entity.With[frail](entity.Volatile(), entity.Shards(4)),
+		))
 		a := &answers{got: map[uint64]link.Answer{}}
 		typ := sharding.EntityType("Frail")
 		ask := func(number uint64, id sharding.EntityID, payload string) sharding.Reply {
@@ -242,12 +242,13 @@ func TestAbandonedTurnIsLogged(t *testing.T) {
 		release := func() { open.Do(func() { close(gate) }) }
 		s := runTypes(t, RunnerConfig{
 			Log: slog.New(slog.NewJSONHandler(l, nil)), Failures: 100, Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
-		}, entity.DefineVolatile("Deaf", func(string) *struct{} { return &struct{}{} },
+		}, entity.Define("Deaf", func(string) *struct{} { return &struct{}{} },
 			entity.On(entity.Command[int, int]("Deaf", "Hang"), func(*struct{}, *entity.Ctx, int) (int, error) { <-gate; return 0, nil }),
 			entity.On(entity.Command[int, int]("Deaf", "Ask"), func(_ *struct{}, ctx *entity.Ctx, _ int) (int, error) {
-				return entity.Command[int, int]("Deaf", "Hang").Ask(ctx, ctx.Cluster(), "far away", 1)
+				return entity.Command[int, int]("Deaf", "Hang").Ask(ctx, "far away", 1)
 			}),
-		).Shards(4))
+			entity.With[struct{}](entity.Volatile(), entity.Shards(4)),
+		))
 		defer release()
 		s.route = func(sharding.Envelope, bool, origin, func(sharding.Reply)) {} // nobody answers
 		send := func(number uint64, id sharding.EntityID, command string) {

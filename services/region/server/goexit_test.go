@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 )
@@ -47,11 +45,9 @@ func mustLeave(place string) {
 
 type grown struct{}
 
-func (l *leaver) Apply(any) { mustLeave("Apply"); l.n++ }
-
 func (l *leaver) OnStart(*entity.Ctx) error { return leave("OnStart") }
 
-func (l *leaver) OnStop(*entity.Ctx, turn.StopReason) { mustLeave("OnStop") }
+func (l *leaver) OnStop(*entity.Ctx, entity.StopReason) { mustLeave("OnStop") }
 
 func (l *leaver) Size() int { mustLeave("Size"); return 1 }
 
@@ -78,17 +74,19 @@ func leavers() entity.Definition {
 			if err := leave("handler"); err != nil {
 				return 0, err
 			}
-			err := ctx.Persist(grown{})
-			return l.n, err
+			ctx.Persist(grown{})
+			return l.n, nil
 		}),
-		entity.On(entity.Command[struct{}, int]("Door", "Look").ReadOnly(), func(l *leaver, _ *entity.Ctx, _ struct{}) (int, error) {
+		entity.On(entity.Command[struct{}, int]("Door", "Look", entity.ReadOnly()), func(l *leaver, _ *entity.Ctx, _ struct{}) (int, error) {
 			return l.n, leave("read-only handler")
 		}),
 		entity.On(entity.Command[spoken, spoken]("Door", "Speak"), func(*leaver, *entity.Ctx, spoken) (spoken, error) { return spoken{}, nil }),
 		entity.On(entity.Command[struct{}, int]("Door", "Rest"), func(_ *leaver, ctx *entity.Ctx, _ struct{}) (int, error) {
 			ctx.Passivate()
 			return 0, nil
-		})).Events(grown{}).SnapshotEvery(1).Passivate(passivation.Idle(0)).Shards(4)
+		}),
+		entity.Event("grown", func(l *leaver, _ grown) { mustLeave("reducer"); l.n++ }),
+		entity.With[leaver](entity.SnapshotEvery(1), entity.PassivateAfter(0), entity.Shards(4)))
 }
 
 // TestGoexit: runtime.Goexit is the third way out of a function. Wherever the code of an entity takes it, the command is
@@ -137,9 +135,9 @@ func testLeaving(t *testing.T, by func() error) {
 	defer slog.SetDefault(was)
 	leavesBy = by
 	for place, commands := range map[string][]string{
-		"create": {"Knock"}, "handler": {"Knock"}, "read-only handler": {"Look"}, "Apply": {"Knock"}, "MarshalJSON": {"Speak"},
+		"create": {"Knock"}, "handler": {"Knock"}, "read-only handler": {"Look"}, "reducer": {"Knock"}, "MarshalJSON": {"Speak"},
 		"UnmarshalJSON": {"Speak"}, "Size": {"Knock"}, "Snapshot": {"Knock"}, "OnStart": {"Rest", "Look"}, "OnStop": {"Rest", "Look"},
-		"Restore": {"Rest", "Look"}, "Apply, replayed": {"Rest", "Look"}, "a tell": {"Speak"},
+		"Restore": {"Rest", "Look"}, "reducer, replayed": {"Rest", "Look"}, "a tell": {"Speak"},
 	} {
 		for _, inline := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, inline %t", place, inline), func(t *testing.T) {
@@ -216,7 +214,7 @@ func TestEvilErrorsUnwatched(t *testing.T) {
 					}
 					return nil
 				}
-				ring := entity.Command[string, int]("Clerk", "Ring").Stored()
+				ring := entity.Command[string, int]("Clerk", "Ring", entity.Stored())
 				took := entity.Command[entity.Answer[int], int]("Clerk", "Took")
 				do := clerksAt(t, entity.Define("Clerk", func(string) *clerk { return &clerk{} },
 					entity.On(entity.Command[string, int]("Clerk", "Begin"), func(c *clerk, ctx *entity.Ctx, to string) (int, error) {
@@ -230,7 +228,7 @@ func TestEvilErrorsUnwatched(t *testing.T) {
 					}),
 					entity.On(ring, func(_ *clerk, _ *entity.Ctx, what string) (int, error) { return 0, once(what) }),
 					entity.On(took, func(*clerk, *entity.Ctx, entity.Answer[int]) (int, error) { return 0, once("answer") }),
-				).Shards(4))
+					entity.With[clerk](entity.Shards(4))))
 				if got := do("ann", "Begin", `"bob"`); got != "0" {
 					t.Error(got)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/twitchtv/twirp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -154,7 +155,7 @@ func (s *Runner) state(ctx context.Context, of sharding.Entity, shard sharding.S
 		return nil, twirp.NewError(twirp.Unavailable, "what is stored cannot be loaded: "+err.Error())
 	}
 	var b []byte
-	err = twirp.NewError(twirp.DataLoss, "the state cannot be made from what is stored: "+entity.ErrGoexit.Error())
+	err = twirp.NewError(twirp.DataLoss, "the state cannot be made from what is stored: "+instance.ErrGoexit.Error())
 	loop.Apart(func() { b, err = writeState(typ, of.ID, &found) })
 	if err != nil {
 		return nil, err

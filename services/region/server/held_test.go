@@ -73,16 +73,18 @@ type countedClock struct{ Rings int }
 
 type clockRung struct{}
 
-func (c *countedClock) Apply(any) { c.Rings++ }
-
 var (
 	ringClock     = entity.Command[struct{}, struct{}]("Clock", "Ring")
 	countedClocks = entity.Define("Clock", func(string) *countedClock { return &countedClock{} }, entity.On(ringClock, func(c *countedClock, ctx *entity.Ctx, _ struct{}) (struct{}, error) {
 		for i := range 30 {
 			ringClock.Every(ctx, time.Duration(30-i)*time.Minute, fmt.Sprint("timer-\xff", i), struct{}{})
 		}
-		return struct{}{}, ctx.Persist(clockRung{})
-	})).Events(clockRung{}).Shards(4)
+		ctx.Persist(clockRung{})
+		return struct{}{}, nil
+	}),
+		entity.Event("clockRung", func(c *countedClock, _ clockRung) { c.Rings++ }),
+		entity.With[countedClock](entity.Shards(4)),
+	)
 )
 
 // TestEntityInMemory: a region tells what it has of one entity, with the timers that are due first.

@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -20,7 +20,7 @@ import (
 // use it.
 type slot struct {
 	inc  turn.Incarnation
-	inst entity.Instance
+	inst instance.Instance
 	ctx  *turnContext // of the turn that is due or in progress
 }
 
@@ -29,7 +29,7 @@ type work struct {
 	slot *slot
 	run  *turn.Run
 	ctx  *turnContext // of the turn
-	in   entity.Decoded
+	in   instance.Decoded
 	do   func() // instead of run
 }
 
@@ -117,7 +117,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		return
 	}
 	n := s.noter.begin(o.Entity, "", o.Suspect)
-	inst, err := (*entity.Instance)(nil), entity.ErrGoexit
+	inst, err := (*instance.Instance)(nil), instance.ErrGoexit
 	defer func() { // the author's code may end this goroutine
 		s.noter.end(&n, time.Now())
 		if err == nil {
@@ -126,8 +126,8 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		} else {
 			s.notAlive.note(time.Now(), o.Entity.String(), o.Entity.String()+": "+bounded(err))
 			out.Err, out.Code = notAlive, sharding.Internal
-			if errors.Is(err, entity.ErrStored) {
-				out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
+			if errors.Is(err, instance.ErrStored) {
+				out.Err, out.Code = out.Err+": "+instance.ErrStored.Error(), sharding.DataLoss
 			}
 			s.loadFailed(o.Entity, err).tell(&out.Err)
 			out.Cause = cut(err.Error(), maxCause)
@@ -140,7 +140,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 const notAlive = "the entity cannot be brought to life"
 
 // revive makes the instance, and runs its start hook.
-func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, size int, err error) {
+func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *instance.Instance, timers []turn.Timer, size int, err error) {
 	if o.Volatile {
 		inst, err = s.resume(o)
 	} else {
@@ -183,9 +183,9 @@ func (s *shardLoop) run(o *turn.Run) {
 
 // decoded returns the decoded input of a command whose turn begins as soon as the core takes it in. It is in use
 // once: when the core has a command run again, it does not take it in again.
-func (s *shardLoop) decoded(env *sharding.Envelope) entity.Decoded {
+func (s *shardLoop) decoded(env *sharding.Envelope) instance.Decoded {
 	if s.taking == nil || !samePayload(env.Payload, s.taking.cmd.Envelope.Payload) {
-		return entity.Decoded{} // the turn belongs to another command
+		return instance.Decoded{} // the turn belongs to another command
 	}
 	return s.taking.input
 }
@@ -301,7 +301,7 @@ func (s *shardLoop) turnContext(o *turn.Run) *turnContext {
 	return c
 }
 
-// StoreNow implements [entity.StoreClock].
+// StoreNow implements [instance.StoreClock].
 func (c *turnContext) StoreNow() time.Time {
 	now := time.Now()
 	if c.storeTime == nil {
@@ -336,7 +336,7 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 
 // stopHook runs a stop hook, and leaves one that does not end to itself: the
 // commands that came meanwhile wait for a new instance.
-func (s *shardLoop) stopHook(inst *entity.Instance, why turn.StopReason) error {
+func (s *shardLoop) stopHook(inst *instance.Instance, why turn.StopReason) error {
 	if !inst.Stops() {
 		return nil
 	}
@@ -344,7 +344,7 @@ func (s *shardLoop) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		err := entity.ErrGoexit
+		err := instance.ErrGoexit
 		defer func() { done <- err }()
 		err = inst.Stop(ctx, time.Now(), why)
 	}()
@@ -388,10 +388,10 @@ func (s *shardLoop) snapshotTaken(sl *slot) {
 const _ = uint(journal.MaxTrim - 2*turn.MaxTrimmedEvery)
 
 // takeSnapshot captures the state of an instance and submits it to the journal.
-func (s *shardLoop) takeSnapshot(o *turn.Snapshot, inst *entity.Instance) {
-	form, b, err := sharding.SnapshotForm{}, []byte(nil), entity.ErrGoexit
+func (s *shardLoop) takeSnapshot(o *turn.Snapshot, inst *instance.Instance) {
+	form, b, err := sharding.SnapshotForm{}, []byte(nil), instance.ErrGoexit
 	defer func() {
-		if err != nil && !errors.Is(err, entity.ErrPartlyRead) { // that one waits for a version that reads all of the state
+		if err != nil && !errors.Is(err, instance.ErrPartlyRead) { // that one waits for a version that reads all of the state
 			s.noSnapshot(o.Entity, err)
 		}
 	}()

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -21,7 +21,7 @@ type arrival struct {
 	core int
 	// refused, if set, is the answer to the command: it does not enter the core.
 	refused *sharding.Reply
-	input   entity.Decoded // if it was decoded already
+	input   instance.Decoded // if it was decoded already
 	ticket  replies.Ticket
 }
 
@@ -163,7 +163,7 @@ func (b *inbox) putFinished(core int, done []finished) (spare []finished) {
 // Before it blocks, it calls beforeBlock with the cores that have got new inputs since the
 // last such call: these cores must make the room, and perhaps no goroutine is stepping
 // them.
-func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, inputs []entity.Decoded, beforeBlock func(cores)) (ready cores) {
+func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, inputs []instance.Decoded, beforeBlock func(cores)) (ready cores) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	announced := false // beforeBlock was called for this command
 	for i := range cmds {
 		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i], core: b.coreOf(cmds[i].Envelope.Entity)}
-		var input entity.Decoded
+		var input instance.Decoded
 		if inputs != nil {
 			input = inputs[i]
 		}
@@ -218,7 +218,7 @@ func (b *inbox) arriveHere(to Sink, cmd *link.Command) (ready cores, taken bool)
 		b.queues[to] = queue
 	}
 	a := arrival{cmd: *cmd, to: to, at: time.Now(), core: b.coreOf(cmd.Envelope.Entity)}
-	return ready, !b.ended && b.admit(queue, &a, entity.Decoded{}, &ready)
+	return ready, !b.ended && b.admit(queue, &a, instance.Decoded{}, &ready)
 }
 
 // maxKeptInputs bounds the inputs that may wait for a core before a command whose decoded input is kept. A
@@ -239,7 +239,7 @@ var (
 
 // admit lets a command enter, with its input if that was decoded already, lets it wait, refuses it or, if its
 // connection has ended, drops it. It returns false if there is no room for any of these.
-func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, input entity.Decoded, ready *cores) bool {
+func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, input instance.Decoded, ready *cores) bool {
 	env := &a.cmd.Envelope
 	r := replies.Request{Entity: env.Entity, Estimate: b.estimate(env), Size: env.Size(), Deadline: env.Deadline}
 	if r.Estimate == nil || env.Tell && !env.Keyed {

@@ -29,8 +29,6 @@ type pupil struct{ started *atomic.Bool }
 
 type woke struct{}
 
-func (*pupil) Apply(any) {}
-
 func (p *pupil) OnStart(ctx *entity.Ctx) error {
 	if ctx.ID() == "tired" && !p.started.Load() {
 		return errors.New("too \x1btired")
@@ -39,8 +37,8 @@ func (p *pupil) OnStart(ctx *entity.Ctx) error {
 }
 
 var (
-	pupilRing = entity.Command[string, int]("Pupil", "Ring").Stored()
-	pupilHear = entity.Command[string, int]("Pupil", "Hear").Stored()
+	pupilRing = entity.Command[string, int]("Pupil", "Ring", entity.Stored())
+	pupilHear = entity.Command[string, int]("Pupil", "Hear", entity.Stored())
 )
 
 func pupils(started *atomic.Bool) entity.Definition {
@@ -50,7 +48,8 @@ func pupils(started *atomic.Bool) entity.Definition {
 			pupilHear.Send(ctx, other, "first")
 			pupilHear.Send(ctx, other, "second")
 			pupilHear.Send(ctx, "deaf", "third")
-			return 0, ctx.Persist(woke{})
+			ctx.Persist(woke{})
+			return 0, nil
 		}),
 		entity.On(pupilRing, func(*pupil, *entity.Ctx, string) (int, error) {
 			return 0, errors.New("no bell")
@@ -61,7 +60,9 @@ func pupils(started *atomic.Bool) entity.Definition {
 			}
 			return 0, errors.New("loud")
 		}),
-	).Events(woke{}).Shards(4).Remember()
+		entity.Event("woke", func(*pupil, woke) {}),
+		entity.With[pupil](entity.Shards(4), entity.Remember()),
+	)
 }
 
 // TestFailing: a region says what keeps failing: by name, or what has failed for longest.

@@ -188,8 +188,6 @@ type slowCut struct {
 
 type counted struct{ By int }
 
-func (c *abacus) Apply(ev any) { c.N += ev.(counted).By }
-
 func (c *abacus) Snapshot() ([]byte, error) {
 	before := c.N
 	if c.cut.hold {
@@ -204,15 +202,19 @@ func (c *abacus) Snapshot() ([]byte, error) {
 
 func (c *abacus) Restore(b []byte) error { return json.Unmarshal(b, &c.N) }
 
-func abaci(cut *slowCut) entity.Definition {
+func abaci(cut *slowCut, options ...entity.TypeOption) entity.Definition {
 	return entity.Define("Tally", func(string) *abacus { return &abacus{cut: cut} },
 		entity.On(entity.Command[int, int]("Tally", "Add"), func(c *abacus, ctx *entity.Ctx, by int) (int, error) {
-			err := ctx.Persist(counted{by})
-			return c.N, err
-		}),
-		entity.On(entity.Command[struct{}, int]("Tally", "Get").ReadOnly(), func(c *abacus, _ *entity.Ctx, _ struct{}) (int, error) {
+			ctx.Persist(counted{by})
 			return c.N, nil
-		})).Events(counted{}).Shards(1).SnapshotEvery(2)
+		}),
+		entity.On(entity.Command[struct{}, int]("Tally", "Get", entity.ReadOnly()), func(c *abacus, _ *entity.Ctx, _ struct{}) (int, error) {
+			return c.N, nil
+		}),
+		entity.Event("counted", func(c *abacus, ev counted) { c.N += ev.By }),
+		entity.With[abacus](entity.Shards(1), entity.SnapshotEvery(2)),
+		entity.With[abacus](options...),
+	)
 }
 
 // TestRefusedAppendIsNotAcknowledged: what the fence refuses is not durable.
@@ -346,9 +348,11 @@ func (s *sleeper) OnStart(ctx *entity.Ctx) error {
 // of the one before it behind, or each would keep a goroutine.
 func TestHangingStartHookEnds(t *testing.T) {
 	starting := new(atomic.Int64)
-	get := entity.Command[struct{}, int]("Tally", "Get").ReadOnly()
-	sleepers := entity.DefineVolatile("Tally", func(string) *sleeper { return &sleeper{starting} },
-		entity.On(get, func(*sleeper, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(1)
+	get := entity.Command[struct{}, int]("Tally", "Get", entity.ReadOnly())
+	sleepers := entity.Define("Tally", func(string) *sleeper { return &sleeper{starting} },
+		entity.On(get, func(*sleeper, *entity.Ctx, struct{}) (int, error) { return 0, nil }),
+		entity.With[sleeper](entity.Volatile(), entity.Shards(1)),
+	)
 	drive(t, sleepers, func(t *testing.T, d *driven) {
 		c := d.send("Get", "")
 		synctest.Wait()
@@ -382,9 +386,11 @@ func (s *stubborn) OnStart(*entity.Ctx) error {
 // ends is refused when a few of them keep a goroutine, and served when they have ended.
 func TestStubbornStartHooksAreFew(t *testing.T) {
 	s := stubborn{starting: new(atomic.Int64)}
-	get := entity.Command[struct{}, int]("Tally", "Get").ReadOnly()
-	def := entity.DefineVolatile("Tally", func(string) *stubborn { return &s },
-		entity.On(get, func(*stubborn, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(1)
+	get := entity.Command[struct{}, int]("Tally", "Get", entity.ReadOnly())
+	def := entity.Define("Tally", func(string) *stubborn { return &s },
+		entity.On(get, func(*stubborn, *entity.Ctx, struct{}) (int, error) { return 0, nil }),
+		entity.With[stubborn](entity.Volatile(), entity.Shards(1)),
+	)
 	drive(t, def, func(t *testing.T, d *driven) {
 		s.end = make(chan struct{})
 		refused := 0

@@ -7,10 +7,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -97,11 +97,11 @@ func (s *shared) stateLost(of sharding.Entity, why string, err error) {
 
 // resume makes an instance of a volatile type, from the state that the owner before has kept if
 // there is one.
-func (s *shardLoop) resume(o turn.Load) (*entity.Instance, error) {
+func (s *shardLoop) resume(o turn.Load) (*instance.Instance, error) {
 	if o.Kept == nil {
-		return entity.NewInstance(s.types[o.Entity.Type], o.Entity.ID)
+		return instance.New(s.types[o.Entity.Type], o.Entity.ID)
 	}
-	inst, unread, err := entity.Resume(s.types[o.Entity.Type], o.Entity.ID, o.Kept)
+	inst, unread, err := instance.Resume(s.types[o.Entity.Type], o.Entity.ID, o.Kept)
 	if unread != nil {
 		s.stateLost(o.Entity, lostUnread, unread)
 	}
@@ -109,12 +109,12 @@ func (s *shardLoop) resume(o turn.Load) (*entity.Instance, error) {
 }
 
 // keep returns the state of a stopped instance, nil if it cannot be written down.
-func (s *shardLoop) keep(o *turn.Stop, inst *entity.Instance, hook error) *turn.Kept {
+func (s *shardLoop) keep(o *turn.Stop, inst *instance.Instance, hook error) *turn.Kept {
 	if errors.Is(hook, context.DeadlineExceeded) || errors.Is(hook, context.Canceled) { // the hook may still change the state
 		s.stateLost(o.Entity, lostUnwritten, hook)
 		return nil
 	}
-	kept, err := (*turn.Kept)(nil), entity.ErrGoexit
+	kept, err := (*turn.Kept)(nil), instance.ErrGoexit
 	defer func() { // the author's code may end this goroutine
 		if err != nil {
 			s.stateLost(o.Entity, lostUnwritten, err)
@@ -125,7 +125,7 @@ func (s *shardLoop) keep(o *turn.Stop, inst *entity.Instance, hook error) *turn.
 }
 
 // stopAndKeep runs the stop hook of an instance, and writes its state down if it is to be kept.
-func (s *shardLoop) stopAndKeep(o *turn.Stop, inst *entity.Instance) *turn.Kept {
+func (s *shardLoop) stopAndKeep(o *turn.Stop, inst *instance.Instance) *turn.Kept {
 	err := s.stopHook(inst, o.Reason)
 	if err != nil {
 		s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)

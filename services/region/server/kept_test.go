@@ -30,7 +30,7 @@ func (v *laterVisits) hit(*entity.Ctx, string) (int, error) { v.Count++; return 
 var visit = entity.Command[string, int]("Visits", "Hit")
 
 func visitors() entity.Definition {
-	return entity.DefineVolatile("Visits", func(string) *visits { return &visits{} }, entity.On(visit, (*visits).hit)).KeepOnMoves().Shards(1)
+	return entity.Define("Visits", func(string) *visits { return &visits{} }, entity.On(visit, (*visits).hit), entity.With[visits](entity.Volatile(), entity.KeepOnMoves(), entity.Shards(1)))
 }
 
 var visitsShard = sharding.ShardID{Type: "Visits"}
@@ -109,7 +109,7 @@ func TestStatesMove(t *testing.T) {
 
 	// A later version that cannot read the states begins without them.
 	c := ready(launchWith(t, f, "sqlite:"+file, nil,
-		entity.DefineVolatile("Visits", func(string) *laterVisits { return &laterVisits{} }, entity.On(visit, (*laterVisits).hit)).KeepOnMoves().Shards(1)))
+		entity.Define("Visits", func(string) *laterVisits { return &laterVisits{} }, entity.On(visit, (*laterVisits).hit), entity.With[laterVisits](entity.Volatile(), entity.KeepOnMoves(), entity.Shards(1)))))
 	move(t, a, c, e+2, e+3)
 	gc := c.dial()
 	gc.wantHit(e+3, "x", "ok 1")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node/rpc"
@@ -273,8 +274,10 @@ func TestInboxLetsGo(t *testing.T) {
 
 // TestTypesByRole: a process hosts those of the binary's types that it is told.
 func TestTypesByRole(t *testing.T) {
-	other := entity.DefineVolatile("Other", func(string) *counter { return &counter{} },
-		entity.On(entity.Command[int, int]("Other", "Noop"), func(*counter, *entity.Ctx, int) (int, error) { return 0, nil }))
+	other := entity.Define("Other", func(string) *counter { return &counter{} },
+		entity.On(entity.Command[int, int]("Other", "Noop"), func(*counter, *entity.Ctx, int) (int, error) { return 0, nil }),
+		entity.With[counter](entity.Volatile()),
+	)
 	for name, tc := range map[string]struct {
 		types []string
 		hosts []sharding.EntityType
@@ -294,7 +297,7 @@ func TestTypesByRole(t *testing.T) {
 			}
 			var got []sharding.EntityType
 			for _, t := range chosen {
-				d, _ := entity.Describe(t)
+				d := instance.Describe(t)
 				got = append(got, d.Desc.Type)
 			}
 			if err != nil || !slices.Equal(got, tc.hosts) {

@@ -37,7 +37,7 @@ func (g *gate) pass() {
 }
 
 func (g *gate) typ() entity.Definition {
-	return entity.DefineVolatile("Door", func(string) *door { return &door{} },
+	return entity.Define("Door", func(string) *door { return &door{} },
 		entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(d *door, _ *entity.Ctx, _ struct{}) (int, error) {
 			d.n++
 			return d.n, nil
@@ -45,7 +45,9 @@ func (g *gate) typ() entity.Definition {
 		entity.On(entity.Command[struct{}, int]("Door", "Pass"), func(*door, *entity.Ctx, struct{}) (int, error) {
 			g.pass()
 			return 0, nil
-		})).Shards(4)
+		}),
+		entity.With[door](entity.Volatile(), entity.Shards(4)),
+	)
 }
 
 // answers collects those of a test.

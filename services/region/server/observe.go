@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/diagnosis"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wakeup"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
-	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -164,7 +164,7 @@ func (s *Runner) observeStored(ctx context.Context, id sharding.Entity, shard sh
 	began, got := time.Now(), make(chan readStored, 1)
 	go func() {
 		defer s.trying.Store(false)
-		r := readStored{stored: "failed", failure: entity.ErrGoexit.Error()}
+		r := readStored{stored: "failed", failure: instance.ErrGoexit.Error()}
 		defer func() { got <- r }()
 		r = s.tryStored(id, shard)
 	}()
@@ -190,7 +190,7 @@ func (s *Runner) tryStored(id sharding.Entity, shard sharding.ShardID) (r readSt
 	switch {
 	case err == nil:
 		r.stored = "stored"
-	case errors.Is(err, journal.ErrCorrupt), errors.Is(err, entity.ErrStored):
+	case errors.Is(err, journal.ErrCorrupt), errors.Is(err, instance.ErrStored):
 		r.stored, r.failure = "damaged", bounded(err)
 	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
 	case s.journal.Err() == nil && found.LastSeq == 0: // the journal did not answer

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -25,8 +26,7 @@ func (c *Config) strategies(types []entity.Definition) (map[sharding.EntityType]
 	all := map[sharding.EntityType]passivation.Strategy{}
 	var errs []error
 	for _, t := range types {
-		d, err := entity.Describe(t)
-		errs = append(errs, err)
+		d := instance.Describe(t)
 		all[d.Desc.Type] = d.Passivation
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Passivation)) {
@@ -150,7 +150,7 @@ func addTypeStats(all, more []turn.TypeStats) []turn.TypeStats {
 }
 
 // sizeOf returns the size that an entity tells; 0 if telling it panics.
-func sizeOf(inst *entity.Instance) (n int) {
+func sizeOf(inst *instance.Instance) (n int) {
 	defer func() {
 		if recover() != nil {
 			n = 0

@@ -26,8 +26,6 @@ type sensor struct{ Read int }
 
 type sensed struct{ N int }
 
-func (s *sensor) Apply(event any) { s.Read += event.(sensed).N }
-
 func (s *sensor) OnStart(*entity.Ctx) error {
 	rememberStarts.Add(1)
 	if rememberTrouble.Load() {
@@ -42,16 +40,18 @@ var (
 )
 
 func (s *sensor) sense(ctx *entity.Ctx, n int) (int, error) {
-	err := ctx.Persist(sensed{n})
-	return s.Read, err
+	ctx.Persist(sensed{n})
+	return s.Read, nil
 }
 
 func (s *sensor) forget(ctx *entity.Ctx, _ int) (int, error) { ctx.Forget(); return 0, nil }
 
 func sensors() entity.Definition {
 	return entity.Define("Tally", func(string) *sensor { return &sensor{} },
-		entity.On(sensorSense, (*sensor).sense), entity.On(sensorForget, (*sensor).forget)).
-		Events(sensed{}).Shards(1).PassivateAfter(time.Minute).Remember()
+		entity.On(sensorSense, (*sensor).sense), entity.On(sensorForget, (*sensor).forget),
+		entity.Event("sensed", func(s *sensor, event sensed) { s.Read += event.N }),
+		entity.With[sensor](entity.Shards(1), entity.PassivateAfter(time.Minute), entity.Remember()),
+	)
 }
 
 // move hands the shard off and takes it back, at another epoch.

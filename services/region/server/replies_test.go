@@ -28,8 +28,8 @@ import (
 type blob struct{ n int }
 
 func blobs(hang <-chan struct{}) entity.Definition {
-	return entity.DefineVolatile("Blob", func(string) *blob { return &blob{} },
-		entity.On(entity.Command[int, string]("Blob", "Fill").ReadOnly(), func(_ *blob, _ *entity.Ctx, n int) (string, error) {
+	return entity.Define("Blob", func(string) *blob { return &blob{} },
+		entity.On(entity.Command[int, string]("Blob", "Fill", entity.ReadOnly()), func(_ *blob, _ *entity.Ctx, n int) (string, error) {
 			return strings.Repeat("x", n-2), nil // and two quotes
 		}),
 		entity.On(entity.Command[int, int]("Blob", "Hang"), func(_ *blob, _ *entity.Ctx, n int) (int, error) {
@@ -39,7 +39,9 @@ func blobs(hang <-chan struct{}) entity.Definition {
 		entity.On(entity.Command[int, int]("Blob", "Note"), func(b *blob, _ *entity.Ctx, n int) (int, error) {
 			b.n += n
 			return b.n, nil
-		}))
+		}),
+		entity.With[blob](entity.Volatile()),
+	)
 }
 
 // site is a region without a coordinator: a runner behind links over TCP.

@@ -17,8 +17,6 @@ import (
 // waker is a durable entity without events.
 type waker struct{}
 
-func (*waker) Apply(any) {}
-
 // TestRest: while nothing happens, ticks come rarely; alarms and reminders of entities are on time all the same, and
 // when something happens, ticks come often at once.
 func TestRest(t *testing.T) {
@@ -26,11 +24,11 @@ func TestRest(t *testing.T) {
 	rest := region.NewRest()
 	withCores(t, func(t *testing.T, cores int) {
 		var rang, reminded time.Time
-		ring := entity.Command[struct{}, int]("Waker", "Ring").Stored()
+		ring := entity.Command[struct{}, int]("Waker", "Ring", entity.Stored())
 		pass := entity.Command[struct{}, int]("Door", "Pass")
 		s := runTypes(t, RunnerConfig{
 			Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 }),
-		}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
+		}, entity.Define("Door", func(string) *door { return &door{} },
 			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(_ *door, ctx *entity.Ctx, _ struct{}) (int, error) {
 				pass.After(ctx, alarm, "alarm", struct{}{})
 				return 0, nil
@@ -38,7 +36,9 @@ func TestRest(t *testing.T) {
 			entity.On(pass, func(*door, *entity.Ctx, struct{}) (int, error) {
 				rang = time.Now()
 				return 0, nil
-			})).Shards(4), entity.Define("Waker", func(string) *waker { return &waker{} },
+			}),
+			entity.With[door](entity.Volatile(), entity.Shards(4)),
+		), entity.Define("Waker", func(string) *waker { return &waker{} },
 			entity.On(entity.Command[struct{}, int]("Waker", "Set"), func(_ *waker, ctx *entity.Ctx, _ struct{}) (int, error) {
 				ring.Remind(ctx, ctx.Now().Add(alarm), "ring", struct{}{})
 				return 0, nil
@@ -46,7 +46,9 @@ func TestRest(t *testing.T) {
 			entity.On(ring, func(*waker, *entity.Ctx, struct{}) (int, error) {
 				reminded = time.Now()
 				return 0, nil
-			})).Shards(4))
+			}),
+			entity.With[waker](entity.Shards(4)),
+		))
 		ticks := func(length time.Duration) int {
 			before := s.ticks.Load()
 			time.Sleep(length)
@@ -102,8 +104,10 @@ func TestNoRestWhileCommandsWait(t *testing.T) {
 		limits := replies.DefaultConfig()
 		s := runTypes(t, RunnerConfig{
 			Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores, c.LoadInterval = cores, 0 }),
-		}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
-			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(*door, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(4))
+		}, entity.Define("Door", func(string) *door { return &door{} },
+			entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(*door, *entity.Ctx, struct{}) (int, error) { return 0, nil }),
+			entity.With[door](entity.Volatile(), entity.Shards(4)),
+		))
 		to := &narrow{answers{got: map[uint64]link.Answer{}}, int(limits.Connection) - limits.Unknown/2}
 		for n := range uint64(10) {
 			time.Sleep(time.Second + time.Duration(n)*tickEvery) // at other moments between two ticks

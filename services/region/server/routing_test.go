@@ -35,12 +35,12 @@ func ring(id string) sharding.Envelope {
 }
 
 func (tw *tower) typ() entity.Definition {
-	return entity.DefineVolatile("Bell", func(string) *bell { return &bell{} },
+	return entity.Define("Bell", func(string) *bell { return &bell{} },
 		entity.On(ringBell, func(b *bell, _ *entity.Ctx, _ struct{}) (int, error) {
 			b.n++
 			return b.n, nil
 		}),
-		entity.On(entity.Command[struct{}, int]("Bell", "Count").ReadOnly(), func(b *bell, _ *entity.Ctx, _ struct{}) (int, error) {
+		entity.On(entity.Command[struct{}, int]("Bell", "Count", entity.ReadOnly()), func(b *bell, _ *entity.Ctx, _ struct{}) (int, error) {
 			return b.n, nil
 		}),
 		entity.On(entity.Command[struct{}, int]("Bell", "Hang"), func(*bell, *entity.Ctx, struct{}) (int, error) {
@@ -48,7 +48,7 @@ func (tw *tower) typ() entity.Definition {
 			return 0, nil
 		}),
 		entity.On(entity.Command[string, int]("Bell", "Ask"), func(_ *bell, ctx *entity.Ctx, other string) (int, error) {
-			return ringBell.Ask(ctx, ctx.Cluster(), other, struct{}{})
+			return ringBell.Ask(ctx, other, struct{}{})
 		}),
 		entity.On(entity.Command[struct{}, int]("Bell", "Later"), func(_ *bell, ctx *entity.Ctx, _ struct{}) (int, error) {
 			ringBell.After(ctx, time.Second, "later", struct{}{})
@@ -57,7 +57,9 @@ func (tw *tower) typ() entity.Definition {
 		entity.On(entity.Command[string, string]("Bell", "Have"), func(_ *bell, _ *entity.Ctx, other string) (string, error) {
 			r := tw.ask(ring(other), false)
 			return fmt.Sprintf("%s %s", r.Outcome, r.Payload), nil
-		})).Shards(4)
+		}),
+		entity.With[bell](entity.Volatile(), entity.Shards(4)),
+	)
 }
 
 // ask routes a command and waits for the reply.

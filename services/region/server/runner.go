@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
@@ -135,8 +136,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	s.ctx, s.end = context.WithCancel(context.Background())
 	var errs []error
 	for _, t := range c.Types {
-		d, err := entity.Describe(t)
-		errs = append(errs, err)
+		d := instance.Describe(t)
 		s.descs = append(s.descs, d)
 		s.types[d.Desc.Type] = t
 		s.paces[d.Desc.Type] = &paces{}

@@ -22,7 +22,7 @@ func TestSendAgeLimit(t *testing.T) {
 // TestSendOptions: a region delivers a send by the options of its command.
 func TestSendOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := entity.Command[string, int]("Clerk", "Slow").Stored().Timeout(time.Second).Retry(20*time.Millisecond, 20*time.Millisecond).MaxAge(4 * time.Second)
+		slow := entity.Command[string, int]("Clerk", "Slow", entity.Stored(), entity.Timeout(time.Second), entity.Retry(20*time.Millisecond, 20*time.Millisecond), entity.MaxAge(4*time.Second))
 		var began []time.Time // guarded by the bubble, and the turns of one entity
 		do := clerksAt(t, entity.Define("Clerk", func(string) *clerk { return &clerk{} },
 			entity.On(entity.Command[string, int]("Clerk", "Write"), func(_ *clerk, ctx *entity.Ctx, to string) (int, error) {
@@ -36,7 +36,10 @@ func TestSendOptions(t *testing.T) {
 				began = append(began, time.Now())
 				<-ctx.Done()
 				return 0, errors.New("too slow")
-			})).Events(took{}).Shards(4))
+			}),
+			entity.Event("took", func(c *clerk, _ took) { c.Took++ }),
+			entity.With[clerk](entity.Shards(4)),
+		))
 		if got := do("ann", "Write", `"bob"`); got != "0" {
 			t.Fatalf("write: %s", got)
 		}

@@ -3,6 +3,8 @@
 //
 //	func main() { server.Main(Counters, Accounts) }
 //
+// [Run] runs a region within another program, or a test.
+//
 // # What this does not do
 //
 // It makes no decisions: the goroutine that steps a core hands it inputs and performs its
@@ -26,6 +28,7 @@ import (
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
@@ -69,6 +72,20 @@ func Main(types ...entity.Definition) {
 		_, err := New(n, &cfg, types...)
 		return err
 	}))
+}
+
+// Run runs a region that hosts the given entity types in this process, until ctx ends: for tests, and for programs
+// that do more than that. Then the region hands its shards off, as Main does when it is stopped, and Run returns
+// nil. It reads no flags, environment and signals: cfg is complete, for example [DefaultConfig] with changes. One
+// process may run several regions, with different ports.
+func Run(ctx context.Context, cfg Config, types ...entity.Definition) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return node.Run(ctx, "region", &cfg, func(n *node.Node) error {
+		_, err := New(n, &cfg, types...)
+		return err
+	})
 }
 
 // Server is one running region: a [Runner] with a network around it.
@@ -213,11 +230,7 @@ func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, er
 		missing[name] = true
 	}
 	for _, t := range types {
-		d, err := entity.Describe(t)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+		d := instance.Describe(t)
 		all = append(all, d.Desc.Type)
 		if len(wanted) == 0 || missing[string(d.Desc.Type)] {
 			chosen = append(chosen, t)

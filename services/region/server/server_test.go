@@ -24,7 +24,6 @@ import (
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
-	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -34,15 +33,11 @@ type (
 	added   struct{ Delta int64 }
 )
 
-func (c *counter) Apply(event any) { c.N += event.(added).Delta }
-
 func (c *counter) Add(ctx *entity.Ctx, delta int64) (int64, error) {
 	if delta < 0 {
 		panic("negative")
 	}
-	if err := ctx.Persist(added{delta}); err != nil {
-		return 0, err
-	}
+	ctx.Persist(added{delta})
 	return c.N, nil
 }
 
@@ -59,15 +54,15 @@ func (c *counter) Close(ctx *entity.Ctx, _ struct{}) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-func (c *counter) OnStop(ctx *entity.Ctx, why turn.StopReason) {
-	if ctx.ID() == "stubborn" && why == turn.Passivated {
+func (c *counter) OnStop(ctx *entity.Ctx, why entity.StopReason) {
+	if ctx.ID() == "stubborn" && why == entity.Passivated {
 		select {} // never ends
 	}
 }
 
 const shards = 4
 
-var addCommand = entity.Command[int64, int64]("Counter", "Add").Stored()
+var addCommand = entity.Command[int64, int64]("Counter", "Add", entity.Stored())
 
 // AddLater adds 7 when some milliseconds have passed.
 func (c *counter) AddLater(ctx *entity.Ctx, ms int64) (string, error) {
@@ -79,10 +74,12 @@ func counters() entity.Definition {
 	return entity.Define("Counter", func(string) *counter { return &counter{} },
 		entity.On(addCommand, (*counter).Add),
 		entity.On(entity.Command[int64, string]("Counter", "AddLater"), (*counter).AddLater),
-		entity.On(entity.Command[struct{}, int64]("Counter", "Get").ReadOnly(), (*counter).Get),
+		entity.On(entity.Command[struct{}, int64]("Counter", "Get", entity.ReadOnly()), (*counter).Get),
 		entity.On(entity.Command[struct{}, struct{}]("Counter", "Hang"), (*counter).Hang),
 		entity.On(entity.Command[struct{}, struct{}]("Counter", "Close"), (*counter).Close),
-	).Events(added{}).Shards(shards).SnapshotEvery(3)
+		entity.Event("added", func(c *counter, event added) { c.N += event.Delta }),
+		entity.With[counter](entity.Shards(shards), entity.SnapshotEvery(3)),
+	)
 }
 
 // await polls until done says true; the test fails after a while.

@@ -85,7 +85,7 @@ func TestSnapshotOfAnotherVersionWhenTrimmed(t *testing.T) {
 // TestKeepEvents: the snapshots of such a type have the journal trim its entities, and the state
 // of one that is loaded again is that of its snapshot.
 func TestKeepEvents(t *testing.T) {
-	drive(t, abaci(&slowCut{}).(*entity.Type[abacus]).KeepEvents(1), func(t *testing.T, d *driven) {
+	drive(t, abaci(&slowCut{}, entity.KeepEvents(1)), func(t *testing.T, d *driven) {
 		for i := range 7 {
 			if a := d.answer(d.send("Add", "1")); string(a.Reply.Payload) != strconv.Itoa(i+1) {
 				t.Fatalf("answer %+v", a)

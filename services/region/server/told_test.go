@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -57,7 +58,7 @@ func TestTellIsDecodedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
 		loads := make(chan int, 100)
-		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, entity.DefineVolatile("Door", func(string) *door { return &door{} },
+		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, entity.Define("Door", func(string) *door { return &door{} },
 			entity.On(entity.Command[weight, int]("Door", "Load"), func(_ *door, _ *entity.Ctx, w weight) (int, error) {
 				loads <- w.kg
 				return 0, nil
@@ -65,11 +66,15 @@ func TestTellIsDecodedOnce(t *testing.T) {
 			entity.On(entity.Command[struct{}, int]("Door", "Pass"), func(*door, *entity.Ctx, struct{}) (int, error) {
 				g.pass()
 				return 0, nil
-			})).Shards(4), entity.DefineVolatile("Hatch", func(string) *hatch { return &hatch{} },
+			}),
+			entity.With[door](entity.Volatile(), entity.Shards(4)),
+		), entity.Define("Hatch", func(string) *hatch { return &hatch{} },
 			entity.On(entity.Command[weight, int]("Hatch", "Load"), func(_ *hatch, _ *entity.Ctx, w weight) (int, error) {
 				loads <- w.kg
 				return 0, nil
-			})).Shards(4))
+			}),
+			entity.With[hatch](entity.Volatile(), entity.Shards(4)),
+		))
 		a := &answers{got: map[uint64]link.Answer{}}
 		command := func(n uint64, name, payload string) link.Command {
 			c := knock(n, "a", name)
@@ -115,39 +120,41 @@ func TestTellIsDecodedOnce(t *testing.T) {
 
 // TestDecodedInputs: a decoded input is kept only while few inputs wait, and is that of no other command.
 func TestDecodedInputs(t *testing.T) {
-	door := entity.DefineVolatile("Door", func(string) *door { return &door{} },
-		entity.On(entity.Command[int, int]("Door", "Load"), func(*door, *entity.Ctx, int) (int, error) { return 0, nil }))
+	door := entity.Define("Door", func(string) *door { return &door{} },
+		entity.On(entity.Command[int, int]("Door", "Load"), func(*door, *entity.Ctx, int) (int, error) { return 0, nil }),
+		entity.With[door](entity.Volatile(), entity.Shards(4)),
+	)
 	cmd := knock(1, "a", "Load")
 	cmd.Envelope.Payload = []byte("1")
-	in, refused := entity.CheckInput(door.Shards(4), &cmd.Envelope, nil)
-	if refused != nil || in == (entity.Decoded{}) {
+	in, refused := instance.CheckInput(door, &cmd.Envelope, nil)
+	if refused != nil || in == (instance.Decoded{}) {
 		t.Fatal(in, refused)
 	}
 	b := oneInbox(2 * maxKeptInputs)
 	b.estimates = map[sharding.EntityType]map[string]*replies.SizeEstimate{"Door": {"Load": {}}}
 	for range maxKeptInputs + 1 {
-		b.arrive(&endingSink{}, []link.Command{cmd}, nil, []entity.Decoded{in}, func(cores) {})
+		b.arrive(&endingSink{}, []link.Command{cmd}, nil, []instance.Decoded{in}, func(cores) {})
 	}
 	all := b.next[0].arrivals
 	if kept := all[maxKeptInputs-1].input; kept != in {
 		t.Errorf("of the last that is kept, %v is", kept)
 	}
-	if kept := all[maxKeptInputs].input; kept != (entity.Decoded{}) {
+	if kept := all[maxKeptInputs].input; kept != (instance.Decoded{}) {
 		t.Errorf("behind %d others, %v is kept", maxKeptInputs, kept)
 	}
 	full := &endingSink{unsent: int(replies.DefaultConfig().Connection)}
 	b.next[0] = batch{}
-	b.arrive(full, []link.Command{cmd}, nil, []entity.Decoded{in}, func(cores) {})
+	b.arrive(full, []link.Command{cmd}, nil, []instance.Decoded{in}, func(cores) {})
 	full.unsent = 0
 	b.refresh()
-	if waited := b.next[0].arrivals; len(waited) != 1 || waited[0].input != (entity.Decoded{}) {
+	if waited := b.next[0].arrivals; len(waited) != 1 || waited[0].input != (instance.Decoded{}) {
 		t.Errorf("of a command that has waited for room, %+v is kept", waited)
 	}
 
 	s := &shardLoop{taking: &all[0]}
 	other := cmd.Envelope
 	other.Payload = []byte("1")
-	if s.decoded(&cmd.Envelope) != in || s.decoded(&other) != (entity.Decoded{}) {
+	if s.decoded(&cmd.Envelope) != in || s.decoded(&other) != (instance.Decoded{}) {
 		t.Errorf("the command has %v, another one %v", s.decoded(&cmd.Envelope), s.decoded(&other))
 	}
 }

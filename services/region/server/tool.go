@@ -121,7 +121,7 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	t := &tool{program: filepath.Base(os.Args[0]), types: types, out: out, err: errOut}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// Each panic of an Apply or conversion function is logged with its stack. These may be many,
+	// Each panic of a reducer or conversion function is logged with its stack. These may be many,
 	// so only the first lines of the log are printed.
 	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), logged: &atomic.Int64{}}))
 	found, err := tools[args[0]+" "+args[1]](t, ctx, args[2:], environ)

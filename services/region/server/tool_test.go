@@ -21,10 +21,10 @@ import (
 // note is an entity of the tools' tests.
 type note struct{ Lines []string }
 
-func (n *note) Apply(ev any)                                 { n.Lines = append(n.Lines, ev.(written).Line) }
 func (n *note) read(*entity.Ctx, struct{}) ([]string, error) { return n.Lines, nil }
 func (n *note) write(ctx *entity.Ctx, line string) (struct{}, error) {
-	return struct{}{}, ctx.Persist(written{line})
+	ctx.Persist(written{line})
+	return struct{}{}, nil
 }
 
 type written struct{ Line string }
@@ -32,11 +32,16 @@ type written struct{ Line string }
 // scribbled is what became of written, without a step.
 type scribbled struct{ Text string }
 
-func notes(event *entity.EventType) []entity.Definition {
-	read := entity.Command[struct{}, []string]("Note", "Read").ReadOnly()
+var (
+	theWritten   = entity.Event("written", func(n *note, e written) { n.Lines = append(n.Lines, e.Line) })
+	theScribbled = entity.Event("written", func(n *note, e scribbled) { n.Lines = append(n.Lines, e.Text) })
+)
+
+func notes(event entity.Declaration[note]) []entity.Definition {
+	read := entity.Command[struct{}, []string]("Note", "Read", entity.ReadOnly())
 	write := entity.Command[string, struct{}]("Note", "Write")
 	return []entity.Definition{entity.Define("Note", func(string) *note { return &note{} },
-		entity.On(read, (*note).read), entity.On(write, (*note).write)).Events(event)}
+		entity.On(read, (*note).read), entity.On(write, (*note).write), event)}
 }
 
 // storeNotes stores a record of each entity.
@@ -81,23 +86,23 @@ func runTools(t *testing.T, types []entity.Definition, environ []string, args ..
 func checkNotes(t *testing.T, url string) {
 	storeNotes(t, url, "a", "b")
 	environ := []string{"ROOST_JOURNAL_URL=" + url, "ROOST_REGION_MAILBOX=7", "ROOST_ADMIN=x"}
-	code, out, errOut := runTools(t, notes(entity.Event[written]("written")), environ, "journal", "check")
+	code, out, errOut := runTools(t, notes(theWritten), environ, "journal", "check")
 	if code != toolOK || !strings.Contains(out, "Note  2         2        2") || !strings.Contains(out, "this program reads all of it") || errOut != "" {
 		t.Errorf("code %d\n%s%s", code, out, errOut)
 	}
-	if code, _, _ = runTools(t, notes(entity.Event[written]("written")), append(environ, toolStatusEnv+"=64"), "journal", "check"); code != 64+toolOK {
+	if code, _, _ = runTools(t, notes(theWritten), append(environ, toolStatusEnv+"=64"), "journal", "check"); code != 64+toolOK {
 		t.Errorf("for the roost command: code %d", code)
 	}
-	other := entity.Command[struct{}, []string]("Other", "Read").ReadOnly()
+	other := entity.Command[struct{}, []string]("Other", "Read", entity.ReadOnly())
 	code, out, _ = runTools(t, []entity.Definition{entity.Define("Other", func(string) *note { return &note{} }, entity.On(other, (*note).read))}, environ, "journal", "check")
 	if code != toolFound || !strings.Contains(out, "not checked: type Note, entities: 2: this program has no such type") ||
 		!strings.Contains(out, "does not read all types that are stored") || strings.Contains(out, "reads all of it") {
 		t.Errorf("without the type: code %d\n%s", code, out)
 	}
-	if code, _, errOut = runTools(t, notes(entity.Event[written]("written")), nil, "journal", "check", "--journal.url="+url, "--type", "Nope"); code != toolFailed || !strings.Contains(errOut, "it has [Note]") {
+	if code, _, errOut = runTools(t, notes(theWritten), nil, "journal", "check", "--journal.url="+url, "--type", "Nope"); code != toolFailed || !strings.Contains(errOut, "it has [Note]") {
 		t.Errorf("a type that there is not: code %d, %s", code, errOut)
 	}
-	code, out, _ = runTools(t, notes(entity.Event[scribbled]("written")), nil, "journal", "check", "--journal.url="+url, "-o", "json")
+	code, out, _ = runTools(t, notes(theScribbled), nil, "journal", "check", "--journal.url="+url, "-o", "json")
 	var r stored.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != toolFound || !r.Complete || r.Cluster != "blue" || r.Unreadable() != 2 ||
 		len(r.Problems) != 1 || r.Problems[0].Event != "written" || len(r.Problems[0].Examples) != 2 {
@@ -107,7 +112,7 @@ func checkNotes(t *testing.T, url string) {
 	if err := os.WriteFile(config, []byte("journal: {url: '"+url+"', patience: 3s}\nregion: {commands: 10}\ndiscovery: {url: 'static://a:1'}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errOut = runTools(t, notes(entity.Event[written]("written")), nil, "journal", "check", "--config", config); code != toolOK {
+	if code, out, errOut = runTools(t, notes(theWritten), nil, "journal", "check", "--config", config); code != toolOK {
 		t.Errorf("with a region's file: %d\n%s%s", code, out, errOut)
 	}
 }
@@ -117,7 +122,7 @@ func TestToolsOnDatabases(t *testing.T) {
 	in := "sqlite:" + t.TempDir() + "/"
 	at := journalopen.At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}, Types: map[string]string{"Note": "2"}}
 	storeNotesAt(t, at, "a", "b")
-	types := notes(entity.Event[written]("written"))
+	types := notes(theWritten)
 	if code, out, errOut := runTools(t, types, nil, "journal", "check", "--journal.url="+at.URL, "--journal.databases="+at.Databases[0]); code != toolOK || !strings.Contains(out, "Note  2         2        2") {
 		t.Errorf("both: code %d\n%s%s", code, out, errOut)
 	}
@@ -144,21 +149,21 @@ func dropNotes(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	for n, test := range []struct {
-		event *entity.EventType
+		event entity.Declaration[note]
 		args  []string
 		code  int
 		says  string
 		seq   uint64
 	}{
-		{entity.Event[scribbled]("written"), []string{"Note"}, toolFound, "were kept, because this program could not rebuild the entity: 1", 1},
-		{entity.Event[written]("written"), []string{"--dry-run", "Note/a"}, toolOK, "would be dropped: 1", 1},
-		{entity.Event[written]("written"), []string{"Note/b"}, toolOK, "were dropped: 0", 1},
-		{entity.Event[written]("written"), []string{"Note", "-o", "json"}, toolOK, `"dropped":1`, 0},
-		{entity.Event[written]("written"), []string{"Note"}, toolOK, "were dropped: 0", 0},
-		{entity.Event[written]("written"), []string{"Memo"}, toolFailed, "no type", 0},
-		{entity.Event[written]("written"), []string{"Note/"}, toolFailed, "no id after the slash", 0},
-		{entity.Event[written]("written"), []string{"Note", "Note"}, toolFailed, "one TYPE", 0},
-		{entity.Event[written]("written"), []string{}, toolFailed, "one TYPE", 0},
+		{theScribbled, []string{"Note"}, toolFound, "were kept, because this program could not rebuild the entity: 1", 1},
+		{theWritten, []string{"--dry-run", "Note/a"}, toolOK, "would be dropped: 1", 1},
+		{theWritten, []string{"Note/b"}, toolOK, "were dropped: 0", 1},
+		{theWritten, []string{"Note", "-o", "json"}, toolOK, `"dropped":1`, 0},
+		{theWritten, []string{"Note"}, toolOK, "were dropped: 0", 0},
+		{theWritten, []string{"Memo"}, toolFailed, "no type", 0},
+		{theWritten, []string{"Note/"}, toolFailed, "no id after the slash", 0},
+		{theWritten, []string{"Note", "Note"}, toolFailed, "one TYPE", 0},
+		{theWritten, []string{}, toolFailed, "one TYPE", 0},
 	} {
 		code, out, errOut := runTools(t, notes(test.event), []string{"ROOST_JOURNAL_URL=" + url}, append([]string{"snapshot", "drop"}, test.args...)...)
 		if code != test.code || !strings.Contains(out+errOut, test.says) {
@@ -189,7 +194,7 @@ func TestToolsOnPostgreSQL(t *testing.T) {
 // TestToolsRefuse: what they cannot do ends with a text and the code that says so, and what
 // is no tool is the region's.
 func TestToolsRefuse(t *testing.T) {
-	types := notes(entity.Event[written]("written"))
+	types := notes(theWritten)
 	url := "--journal.url=sqlite:" + t.TempDir() + "/none.db"
 	for part, args := range map[string][]string{
 		"journal.url is empty":  {},

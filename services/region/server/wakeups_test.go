@@ -21,8 +21,6 @@ type alarmClock struct{ Rung []string }
 
 type rang struct{ What string }
 
-func (a *alarmClock) Apply(event any) { a.Rung = append(a.Rung, event.(rang).What) }
-
 type alarmInput struct {
 	AfterMs, EveryMs int
 	Name             string
@@ -30,9 +28,9 @@ type alarmInput struct {
 
 var (
 	alarmSet    = entity.Command[alarmInput, string]("Tally", "Set")
-	alarmRing   = entity.Command[string, string]("Tally", "Ring").Stored()
+	alarmRing   = entity.Command[string, string]("Tally", "Ring", entity.Stored())
 	alarmCancel = entity.Command[string, string]("Tally", "Cancel")
-	alarmRung   = entity.Command[string, []string]("Tally", "Rung").ReadOnly()
+	alarmRung   = entity.Command[string, []string]("Tally", "Rung", entity.ReadOnly())
 )
 
 func (a *alarmClock) set(ctx *entity.Ctx, in alarmInput) (string, error) {
@@ -55,7 +53,8 @@ func (a *alarmClock) ring(ctx *entity.Ctx, what string) (string, error) {
 	if alarmTrouble.Load() {
 		return "", errors.New("no luck")
 	}
-	return "rung", ctx.Persist(rang{fmt.Sprintf("%s missed %d", what, r.Missed)})
+	ctx.Persist(rang{fmt.Sprintf("%s missed %d", what, r.Missed)})
+	return "rung", nil
 }
 
 func (a *alarmClock) cancel(ctx *entity.Ctx, name string) (string, error) {
@@ -68,8 +67,10 @@ func (a *alarmClock) rung(*entity.Ctx, string) ([]string, error) { return a.Rung
 func alarmClocks() entity.Definition {
 	return entity.Define("Tally", func(string) *alarmClock { return &alarmClock{} },
 		entity.On(alarmSet, (*alarmClock).set), entity.On(alarmRing, (*alarmClock).ring),
-		entity.On(alarmCancel, (*alarmClock).cancel), entity.On(alarmRung, (*alarmClock).rung)).
-		Events(rang{}).Shards(1).PassivateAfter(time.Minute)
+		entity.On(alarmCancel, (*alarmClock).cancel), entity.On(alarmRung, (*alarmClock).rung),
+		entity.Event("rang", func(a *alarmClock, event rang) { a.Rung = append(a.Rung, event.What) }),
+		entity.With[alarmClock](entity.Shards(1), entity.PassivateAfter(time.Minute)),
+	)
 }
 
 // rungNow returns what the entity says has rung.

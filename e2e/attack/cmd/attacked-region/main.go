@@ -22,17 +22,10 @@ type Added struct {
 	Delta int64 `json:"delta"`
 }
 
-// Apply changes the state.
-func (c *Counter) Apply(event any) {
-	if e, is := event.(Added); is {
-		c.N += e.Delta
-	}
-}
-
 // Add adds to the counter.
 func (c *Counter) Add(ctx *entity.Ctx, in Added) (int64, error) {
-	err := ctx.Persist(in)
-	return c.N, err
+	ctx.Persist(in)
+	return c.N, nil
 }
 
 // Get reads the counter.
@@ -61,9 +54,10 @@ func (c *Counter) Rest(ctx *entity.Ctx, _ struct{}) (int64, error) {
 func main() {
 	server.Main(entity.Define("Counter", func(string) *Counter { return &Counter{} },
 		entity.On(entity.Command[Added, int64]("Counter", "Add"), (*Counter).Add),
-		entity.On(entity.Command[struct{}, int64]("Counter", "Get").ReadOnly(), (*Counter).Get),
+		entity.On(entity.Command[struct{}, int64]("Counter", "Get", entity.ReadOnly()), (*Counter).Get),
 		entity.On(entity.Command[Text, int64]("Counter", "Fail"), (*Counter).Fail),
 		entity.On(entity.Command[Text, int64]("Counter", "Panic"), (*Counter).Panic),
 		entity.On(entity.Command[struct{}, int64]("Counter", "Rest"), (*Counter).Rest),
-	).Events(Added{}))
+		entity.Event("Added", func(c *Counter, e Added) { c.N += e.Delta }),
+	))
 }

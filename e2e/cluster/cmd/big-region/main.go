@@ -24,9 +24,6 @@ type Big struct {
 // Added is the event of a Big.
 type Added struct{}
 
-// Apply counts.
-func (b *Big) Apply(any) { b.N++ }
-
 // Count is the reply of all commands.
 type Count struct {
 	N int64 `json:"n"`
@@ -34,9 +31,7 @@ type Count struct {
 
 // Add counts one more.
 func (b *Big) Add(ctx *entity.Ctx, _ struct{}) (Count, error) {
-	if err := ctx.Persist(Added{}); err != nil {
-		return Count{}, err
-	}
+	ctx.Persist(Added{})
 	return Count{b.N}, nil
 }
 
@@ -54,6 +49,8 @@ func newBig(string) *Big {
 func main() {
 	server.Main(entity.Define("Big", newBig,
 		entity.On(entity.Command[struct{}, Count]("Big", "Add"), (*Big).Add),
-		entity.On(entity.Command[struct{}, Count]("Big", "Get").ReadOnly(), (*Big).Get),
-	).Events(Added{}).Shards(64))
+		entity.On(entity.Command[struct{}, Count]("Big", "Get", entity.ReadOnly()), (*Big).Get),
+		entity.Event("Added", func(b *Big, _ Added) { b.N++ }),
+		entity.With[Big](entity.Shards(64)),
+	))
 }

@@ -23,13 +23,10 @@ type Done struct {
 // Worker does what it is asked to.
 type Worker struct{ Count int64 }
 
-// Apply counts.
-func (w *Worker) Apply(any) { w.Count++ }
-
 // Work stores an event.
 func (w *Worker) Work(ctx *entity.Ctx, _ struct{}) (int64, error) {
-	err := ctx.Persist(Done{What: "worked"})
-	return w.Count, err
+	ctx.Persist(Done{What: "worked"})
+	return w.Count, nil
 }
 
 // Target is the input of Post.
@@ -45,15 +42,15 @@ func (w *Worker) Post(ctx *entity.Ctx, in Target) (int64, error) {
 	} else {
 		fail.Send(ctx, in.To, struct{}{})
 	}
-	err := ctx.Persist(Done{What: "posted"})
-	return w.Count, err
+	ctx.Persist(Done{What: "posted"})
+	return w.Count, nil
 }
 
 // Plan sets a reminder that is due at once, and whose command fails.
 func (w *Worker) Plan(ctx *entity.Ctx, _ struct{}) (int64, error) {
 	fail.Remind(ctx, time.Now(), "fails", struct{}{})
-	err := ctx.Persist(Done{What: "planned"})
-	return w.Count, err
+	ctx.Persist(Done{What: "planned"})
+	return w.Count, nil
 }
 
 // Fail fails. That is no answer, so whoever has asked for it repeats it.
@@ -72,9 +69,6 @@ func (w *Worker) Hang(*entity.Ctx, struct{}) (int64, error) { select {} }
 // Sentinel is remembered, and cannot be started again once it was broken.
 type Sentinel struct{ Broken bool }
 
-// Apply breaks it.
-func (s *Sentinel) Apply(any) { s.Broken = true }
-
 // OnStart fails if it is broken.
 func (s *Sentinel) OnStart(*entity.Ctx) error {
 	if s.Broken {
@@ -85,12 +79,13 @@ func (s *Sentinel) OnStart(*entity.Ctx) error {
 
 // Break stores that it is broken.
 func (s *Sentinel) Break(ctx *entity.Ctx, _ struct{}) (bool, error) {
-	return true, ctx.Persist(Done{What: "broken"})
+	ctx.Persist(Done{What: "broken"})
+	return true, nil
 }
 
 var (
-	fail   = entity.Command[struct{}, int64]("Worker", "Fail").Stored()
-	refuse = entity.Command[struct{}, int64]("Worker", "Refuse").Stored()
+	fail   = entity.Command[struct{}, int64]("Worker", "Fail", entity.Stored())
+	refuse = entity.Command[struct{}, int64]("Worker", "Refuse", entity.Stored())
 )
 
 func main() {
@@ -103,9 +98,13 @@ func main() {
 			entity.On(entity.Command[struct{}, int64]("Worker", "Hang"), (*Worker).Hang),
 			entity.On(fail, (*Worker).Fail),
 			entity.On(refuse, (*Worker).Refuse),
-		).Events(Done{}).Shards(16),
+			entity.Event("Done", func(w *Worker, _ Done) { w.Count++ }),
+			entity.With[Worker](entity.Shards(16)),
+		),
 		entity.Define("Sentinel", func(string) *Sentinel { return &Sentinel{} },
 			entity.On(entity.Command[struct{}, bool]("Sentinel", "Break"), (*Sentinel).Break),
-		).Events(Done{}).Remember().Shards(16),
+			entity.Event("Done", func(s *Sentinel, _ Done) { s.Broken = true }),
+			entity.With[Sentinel](entity.Remember(), entity.Shards(16)),
+		),
 	)
 }

@@ -31,16 +31,6 @@ type AddedV1 struct{ Value int64 }
 // Added is the event of a list.
 type Added struct{ Number int64 }
 
-// Apply changes the state. Nothing else does.
-func (l *List) Apply(event any) {
-	switch e := event.(type) {
-	case Added:
-		l.add(e.Number)
-	case AddedV1:
-		l.add(e.Value)
-	}
-}
-
 func (l *List) add(number int64) {
 	l.Numbers, l.Hash = append(l.Numbers, number), history.Hash(l.Hash, number)
 }
@@ -61,9 +51,7 @@ func (l *List) Add(ctx *entity.Ctx, in AddRequest) (history.Reply, error) {
 	if storesV1 {
 		event = AddedV1(in)
 	}
-	if err := ctx.Persist(event); err != nil {
-		return history.Reply{}, err
-	}
+	ctx.Persist(event)
 	return l.reply(), nil
 }
 
@@ -103,11 +91,11 @@ var storesV1 = os.Getenv("LIST_EVENTS") == "1"
 var (
 	add      = entity.Command[AddRequest, history.Reply]("List", "Add")
 	appendTo = entity.Command[AddRequest, history.Reply]("List", "Append")
-	get      = entity.Command[struct{}, history.Reply]("List", "Get").ReadOnly()
-	all      = entity.Command[struct{}, Values]("List", "All").ReadOnly()
+	get      = entity.Command[struct{}, history.Reply]("List", "Get", entity.ReadOnly())
+	all      = entity.Command[struct{}, Values]("List", "All", entity.ReadOnly())
 	// peek is get without the fence.
-	peek   = entity.Command[struct{}, history.Reply]("List", "Peek").Stale()
-	big    = entity.Command[struct{}, history.BigReply]("List", "Big").ReadOnly()
+	peek   = entity.Command[struct{}, history.Reply]("List", "Peek", entity.Stale())
+	big    = entity.Command[struct{}, history.BigReply]("List", "Big", entity.ReadOnly())
 	refuse = entity.Command[struct{}, history.Reply]("List", "Refuse")
 	count  = entity.Command[struct{}, history.Reply]("Tally", "Count")
 
@@ -119,17 +107,20 @@ var (
 		entity.On(peek, (*List).Get),
 		entity.On(big, (*List).Big),
 		entity.On(refuse, (*List).Refuse),
-	).Events(added()).SnapshotEvery(20).Shards(64)
+		added(),
+		entity.With[List](entity.SnapshotEvery(20), entity.Shards(64)),
+	)
 
-	tallies = entity.DefineVolatile("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count)).Shards(16)
+	tallies = entity.Define("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count), entity.With[Tally](entity.Volatile(), entity.Shards(16)))
 )
 
 // added declares the event, under the name that it has had from the beginning.
-func added() any {
+func added() entity.Declaration[List] {
 	if storesV1 {
-		return entity.Event[AddedV1]("Added")
+		return entity.Event("Added", func(l *List, e AddedV1) { l.add(e.Value) })
 	}
-	return entity.Event[Added]("Added").V(2, entity.From(1, func(old AddedV1) Added { return Added{Number: old.Value} }))
+	return entity.Event("Added", func(l *List, e Added) { l.add(e.Number) },
+		entity.V(2, entity.From(1, func(old AddedV1) Added { return Added{Number: old.Value} })))
 }
 
 func main() {

@@ -31,15 +31,12 @@ type Count struct {
 	N int64 `json:"n"`
 }
 
-// Apply counts.
-func (c *Count) Apply(any) { c.N++ }
-
 // Get returns the count.
 func (c *Count) Get(*entity.Ctx, struct{}) (Count, error) { return *c, nil }
 
 func (c *Count) persist(ctx *entity.Ctx, events ...any) (Count, error) {
-	err := ctx.Persist(events...)
-	return *c, err
+	ctx.Persist(events...)
+	return *c, nil
 }
 
 // Alarm sets reminders. Crowd is the same with a single shard.
@@ -164,7 +161,7 @@ func visitWith(next func() *entity.Handle[Visit, Count], changes bool) func(*Pee
 		}
 		if len(in.Path) > 0 {
 			rest := Visit{Path: in.Path[1:], Before: in.Before, N: in.N, Read: in.Read}
-			if _, err := next().Ask(ctx, ctx.Cluster(), in.Path[0], rest); err != nil {
+			if _, err := next().Ask(ctx, in.Path[0], rest); err != nil {
 				if in.Read || entity.CodeOf(err) == entity.FailedPrecondition || entity.CodeOf(err) == entity.Aborted {
 					return Count{}, entity.Errorf(entity.CodeOf(err), "asking %s: %v", in.Path[0], err)
 				}
@@ -211,22 +208,24 @@ func (b *Bomb) Mail(ctx *entity.Ctx, in Take) (Count, error) {
 	return b.persist(ctx, Done{What: "mailed", N: b.N})
 }
 
-var exit = entity.Command[struct{}, Count]("Bomb", "Exit").Stored()
+var exit = entity.Command[struct{}, Count]("Bomb", "Exit", entity.Stored())
 
 var (
-	take  = entity.Command[Take, Count]("Peer", "Take").Stored()
+	take  = entity.Command[Take, Count]("Peer", "Take", entity.Stored())
 	visit = entity.Command[Visit, Count]("Peer", "Visit")
-	look  = entity.Command[Visit, Count]("Peer", "Look").ReadOnly()
+	look  = entity.Command[Visit, Count]("Peer", "Look", entity.ReadOnly())
 )
 
 // alarms is a type that sets reminders.
-func alarms(name string, shards uint32) *entity.Type[Alarm] {
-	ring := entity.Command[Ring, Count](name, "Ring").Stored()
+func alarms(name string, shards uint32) entity.Type[Alarm] {
+	ring := entity.Command[Ring, Count](name, "Ring", entity.Stored())
 	return entity.Define(name, func(string) *Alarm { return &Alarm{} },
 		entity.On(entity.Command[Set, Count](name, "Set"), setWith(ring)),
 		entity.On(ring, (*Alarm).Ring),
-		entity.On(entity.Command[struct{}, Count](name, "Get").ReadOnly(), func(a *Alarm, ctx *entity.Ctx, in struct{}) (Count, error) { return a.Get(ctx, in) }),
-	).Events(Done{}).SnapshotEvery(100).Shards(shards)
+		entity.On(entity.Command[struct{}, Count](name, "Get", entity.ReadOnly()), func(a *Alarm, ctx *entity.Ctx, in struct{}) (Count, error) { return a.Get(ctx, in) }),
+		entity.Event("Done", func(s *Alarm, _ Done) { s.N++ }),
+		entity.With[Alarm](entity.SnapshotEvery(100), entity.Shards(shards)),
+	)
 }
 
 // orderRule keeps the orders of a customer together. A test that starts a region with another rule sets
@@ -244,30 +243,40 @@ func main() {
 		alarms("Alarm", 16), alarms("Crowd", 1),
 		entity.Define("Poller", func(string) *Poller { return &Poller{} },
 			entity.On(entity.Command[struct{}, Count]("Poller", "Touch"), (*Poller).Touch),
-			entity.On(entity.Command[struct{}, Count]("Poller", "Get").ReadOnly(), func(p *Poller, ctx *entity.Ctx, in struct{}) (Count, error) { return p.Get(ctx, in) }),
-		).Events(Done{}).Remember().Shards(64),
+			entity.On(entity.Command[struct{}, Count]("Poller", "Get", entity.ReadOnly()), func(p *Poller, ctx *entity.Ctx, in struct{}) (Count, error) { return p.Get(ctx, in) }),
+			entity.Event("Done", func(s *Poller, _ Done) { s.N++ }),
+			entity.With[Poller](entity.Remember(), entity.Shards(64)),
+		),
 		entity.Define("Box", func(string) *Box { return &Box{} },
 			entity.On(entity.Command[Put, Count]("Box", "Put"), (*Box).Put),
 			entity.On(entity.Command[struct{}, Count]("Box", "End"), (*Box).End),
-			entity.On(entity.Command[struct{}, Count]("Box", "Get").ReadOnly(), func(b *Box, ctx *entity.Ctx, in struct{}) (Count, error) { return b.Get(ctx, in) }),
-		).Events(Done{}).Shards(64),
+			entity.On(entity.Command[struct{}, Count]("Box", "Get", entity.ReadOnly()), func(b *Box, ctx *entity.Ctx, in struct{}) (Count, error) { return b.Get(ctx, in) }),
+			entity.Event("Done", func(s *Box, _ Done) { s.N++ }),
+			entity.With[Box](entity.Shards(64)),
+		),
 		entity.Define("Order", func(string) *Count { return &Count{} },
 			entity.On(entity.Command[struct{}, Count]("Order", "Change"), func(c *Count, ctx *entity.Ctx, _ struct{}) (Count, error) {
 				return c.persist(ctx, Done{What: "changed", N: c.N})
 			}),
-		).Events(Done{}).ShardBy(orderRule()).Shards(64),
+			entity.Event("Done", func(c *Count, _ Done) { c.N++ }),
+			entity.With[Count](entity.ShardBy(orderRule()), entity.Shards(64)),
+		),
 		entity.Define("Bomb", func(string) *Bomb { return &Bomb{} },
 			entity.On(entity.Command[struct{}, Count]("Bomb", "Tick"), (*Bomb).Tick),
 			entity.On(entity.Command[struct{}, Count]("Bomb", "Panic"), (*Bomb).Panic),
 			entity.On(entity.Command[struct{}, Count]("Bomb", "Fuse"), (*Bomb).Fuse),
 			entity.On(entity.Command[Take, Count]("Bomb", "Mail"), (*Bomb).Mail),
 			entity.On(exit, (*Bomb).Exit),
-		).Events(Done{}).Shards(16),
+			entity.Event("Done", func(s *Bomb, _ Done) { s.N++ }),
+			entity.With[Bomb](entity.Shards(16)),
+		),
 		entity.Define("Peer", func(string) *Peer { return &Peer{} },
 			entity.On(entity.Command[Emit, Count]("Peer", "Emit"), (*Peer).Emit),
 			entity.On(take, (*Peer).Take),
 			entity.On(visit, visitWith(func() *entity.Handle[Visit, Count] { return visit }, true)),
 			entity.On(look, visitWith(func() *entity.Handle[Visit, Count] { return look }, false)),
-		).Events(Done{}).SnapshotEvery(100).Shards(64),
+			entity.Event("Done", func(s *Peer, _ Done) { s.N++ }),
+			entity.With[Peer](entity.SnapshotEvery(100), entity.Shards(64)),
+		),
 	)
 }

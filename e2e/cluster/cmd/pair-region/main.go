@@ -19,13 +19,10 @@ type Slip struct{ N int64 }
 // Counted is its event.
 type Counted struct{}
 
-// Apply changes the state.
-func (s *Slip) Apply(any) { s.N++ }
-
 // Count counts up.
 func (s *Slip) Count(ctx *entity.Ctx, _ struct{}) (int64, error) {
-	err := ctx.Persist(Counted{})
-	return s.N, err
+	ctx.Persist(Counted{})
+	return s.N, nil
 }
 
 // Get returns the count.
@@ -33,8 +30,10 @@ func (s *Slip) Get(*entity.Ctx, struct{}) (int64, error) { return s.N, nil }
 
 var slips = entity.Define("Slip", func(string) *Slip { return &Slip{} },
 	entity.On(entity.Command[struct{}, int64]("Slip", "Count"), (*Slip).Count),
-	entity.On(entity.Command[struct{}, int64]("Slip", "Get").ReadOnly(), (*Slip).Get),
-).Events(Counted{}).Shards(16)
+	entity.On(entity.Command[struct{}, int64]("Slip", "Get", entity.ReadOnly()), (*Slip).Get),
+	entity.Event("Counted", func(s *Slip, _ Counted) { s.N++ }),
+	entity.With[Slip](entity.Shards(16)),
+)
 
 func main() {
 	server.AppVersion = "1"

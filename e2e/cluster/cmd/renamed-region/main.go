@@ -15,15 +15,6 @@ import (
 
 type cart struct{ Lines map[string]int64 }
 
-func (c *cart) Apply(event any) {
-	if e, ok := event.(itemAdded); ok {
-		if c.Lines == nil {
-			c.Lines = map[string]int64{}
-		}
-		c.Lines[e.Item] += e.Count
-	}
-}
-
 // itemAdded had SKU instead of Item.
 type itemAdded struct {
 	Item         string
@@ -39,7 +30,15 @@ type itemRemoved struct {
 func (c *cart) show(*entity.Ctx, struct{}) (map[string]int64, error) { return c.Lines, nil }
 
 func main() {
-	show := entity.Command[struct{}, map[string]int64]("Cart", "Show").ReadOnly()
-	server.Main(entity.Define("Cart", func(string) *cart { return &cart{} }, entity.On(show, (*cart).show)).
-		Events(entity.Event[itemAdded]("item-added"), entity.Event[itemRemoved]("item-removed")).SnapshotEvery(10))
+	show := entity.Command[struct{}, map[string]int64]("Cart", "Show", entity.ReadOnly())
+	server.Main(entity.Define("Cart", func(string) *cart { return &cart{} }, entity.On(show, (*cart).show),
+		entity.Event("item-added", func(c *cart, e itemAdded) {
+			if c.Lines == nil {
+				c.Lines = map[string]int64{}
+			}
+			c.Lines[e.Item] += e.Count
+		}),
+		entity.Event("item-removed", func(*cart, itemRemoved) {}),
+		entity.With[cart](entity.SnapshotEvery(10)),
+	))
 }

@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case err != nil:
 		return 2
 	}
-	c, err := client.Dial(strings.Split(*gateway, ",")...)
+	c, err := client.New(strings.Split(*gateway, ","))
 	if err != nil {
 		fmt.Fprintln(errOut, "bank:", err)
 		return 2
@@ -94,10 +94,10 @@ type teller struct {
 }
 
 // ask sends a command that must be answered in time.
-func ask[In any](ctx context.Context, t teller, h *entity.Handle[In, bank.Status], id string, in In, opts ...entity.Option) (bank.Status, error) {
+func ask[In any](ctx context.Context, t teller, h *entity.Handle[In, bank.Status], id string, in In, opts ...entity.CallOption) (bank.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return h.Ask(ctx, t.via, id, in, opts...)
+	return h.Call(ctx, t.via, id, in, opts...)
 }
 
 // do runs the words of a command line, and returns the line to print.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/sdk/client"
 )
 
@@ -226,7 +226,7 @@ func (d *demo) carry(ctx context.Context) error {
 func (d *demo) verify(ctx context.Context) error {
 	d.progress.say("reading back the totals of %d airports and %d routes", len(d.in.airports), len(d.in.routes))
 	// Another client, with connections that no fault has affected.
-	via, err := client.Dial(d.cluster.Gateways()...)
+	via, err := client.New(d.cluster.Gateways())
 	if err != nil {
 		return err
 	}

@@ -106,9 +106,9 @@ func (s *stream) carry(ctx context.Context, i int64) error {
 // once.
 func (s *stream) attempt(ctx context.Context, f *flight, leg int) error {
 	var seen error
-	ctx = client.WithObserver(ctx, func(r client.Retry) {
-		seen = r.Failed
-		s.rec.retry(string(entity.CodeOf(r.Failed)))
+	ctx = client.WithObserver(ctx, func(r client.Attempt) {
+		seen = r.Err
+		s.rec.retry(string(entity.CodeOf(r.Err)))
 	})
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -123,11 +123,11 @@ func (s *stream) send(ctx context.Context, f *flight, leg int) (err error) {
 	key := entity.Key(s.in.digest + "-" + strconv.Itoa(int(f.line)) + "-" + legNames[leg])
 	switch leg {
 	case 0:
-		_, err = flights.Depart.Ask(ctx, s.via, s.in.airports[f.origin], flights.Departure{Delay: int64(f.delay)}, key)
+		_, err = flights.Depart.Call(ctx, s.via, s.in.airports[f.origin], flights.Departure{Delay: int64(f.delay)}, key)
 	case 1:
-		_, err = flights.Arrive.Ask(ctx, s.via, s.in.airports[f.destination], flights.Nothing{}, key)
+		_, err = flights.Arrive.Call(ctx, s.via, s.in.airports[f.destination], flights.Nothing{}, key)
 	default:
-		_, err = flights.Fly.Ask(ctx, s.via, s.in.routes[f.route], flights.Leg{Miles: int64(f.distance)}, key)
+		_, err = flights.Fly.Call(ctx, s.via, s.in.routes[f.route], flights.Leg{Miles: int64(f.distance)}, key)
 	}
 	return err
 }
@@ -144,12 +144,10 @@ func retryable(err error) bool {
 
 // newClient spreads calls over the gateways, on connections that stay open.
 func newClient(gateways []string, concurrency int) (*client.Client, error) {
-	cfg := client.DefaultConfig(gateways...)
-	cfg.HTTP = &http.Client{Transport: &http.Transport{
+	return client.New(gateways, client.HTTP(&http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: concurrency, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 		DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
-	}}
-	return client.New(cfg)
+	}}))
 }
 
 // gate holds commands back until the faults before them have happened, so that all happen

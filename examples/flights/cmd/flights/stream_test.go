@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/examples/flights"
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
@@ -27,7 +26,7 @@ type lossyCaller struct {
 	forget bool // drops idempotency keys
 }
 
-func (r *lossyCaller) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
+func (r *lossyCaller) Call(ctx context.Context, c entity.Call) (entity.Reply, error) {
 	r.mu.Lock()
 	r.now++
 	r.most = max(r.most, r.now)
@@ -37,16 +36,16 @@ func (r *lossyCaller) Call(ctx context.Context, c entity.Call) (sharding.Reply, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now--
-	lost := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "lost"}
+	lost := &entity.Error{Code: entity.Unavailable, Outcome: entity.Unknown, Message: "lost"}
 	if luck == 0 {
-		return sharding.Reply{}, lost
+		return entity.Reply{}, lost
 	}
 	if r.forget {
 		c.Key = ""
 	}
 	reply, err := r.kit.Call(ctx, c)
 	if luck == 1 {
-		return sharding.Reply{}, lost
+		return entity.Reply{}, lost
 	}
 	if luck == 2 {
 		return r.kit.Call(ctx, c)
@@ -116,8 +115,8 @@ func TestCompareSeesWhatIsCountedTwice(t *testing.T) {
 // broken answers every call with an error.
 type broken struct{ err error }
 
-func (b broken) Call(context.Context, entity.Call) (sharding.Reply, error) {
-	return sharding.Reply{}, b.err
+func (b broken) Call(context.Context, entity.Call) (entity.Reply, error) {
+	return entity.Reply{}, b.err
 }
 
 func TestStreamGivesUp(t *testing.T) {
@@ -130,7 +129,7 @@ func TestStreamGivesUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			via := broken{&entity.Error{Code: tc.code, Outcome: sharding.Rejected, Message: "no"}}
+			via := broken{&entity.Error{Code: tc.code, Outcome: entity.NotApplied, Message: "no"}}
 			s := &stream{in: in, via: via, concurrency: 1, rec: newRecorder(2, time.Now())}
 			s.gate.open(s.total())
 			began := time.Now()

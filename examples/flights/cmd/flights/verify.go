@@ -45,7 +45,7 @@ func ask[T any](ctx context.Context, totals *entity.Handle[flights.Nothing, T], 
 	defer cancel()
 	began := time.Now()
 	for {
-		got, err := totals.Ask(ctx, via, id, flights.Nothing{})
+		got, err := totals.Call(ctx, via, id, flights.Nothing{})
 		if err == nil {
 			return got, nil
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/test/testbin"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // counters is how many entities there are: about as many shards.

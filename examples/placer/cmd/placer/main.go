@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/examples/placer"
-	"github.com/roost-cluster/roost/sdk/adminclient"
+	"github.com/roost-cluster/roost/libs/adminclient"
 )
 
 func main() {

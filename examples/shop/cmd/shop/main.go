@@ -67,12 +67,12 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case err != nil:
 		return 2
 	}
-	c, err := client.Dial(strings.Split(*gateway, ",")...)
+	c, err := client.New(strings.Split(*gateway, ","))
 	if err != nil {
 		fmt.Fprintln(errOut, "shop:", err)
 		return 2
 	}
-	var key []entity.Option
+	var key []entity.CallOption
 	if *order != "" {
 		key = append(key, entity.Key(*order))
 	}
@@ -90,26 +90,26 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 }
 
 // do sends the commands of a command line, and returns the line to print.
-func do(ctx context.Context, via entity.Caller, args []string, key []entity.Option) (string, error) {
+func do(ctx context.Context, via entity.Caller, args []string, key []entity.CallOption) (string, error) {
 	words, counts, ok := arguments(args)
 	if !ok {
 		return "", errUsage
 	}
 	switch args[0] {
 	case "receive":
-		level, err := shop.Receive.Ask(ctx, via, words[0], shop.Quantity{Count: counts[0]}, key...)
+		level, err := shop.Receive.Call(ctx, via, words[0], shop.Quantity{Count: counts[0]}, key...)
 		return stock(words[0], level), err
 	case "stock":
-		level, err := shop.InStock.Ask(ctx, via, words[0], shop.Nothing{})
+		level, err := shop.InStock.Call(ctx, via, words[0], shop.Nothing{})
 		return stock(words[0], level), err
 	case "buy":
-		if _, err := shop.Take.Ask(ctx, via, words[1], shop.Quantity{Count: counts[0]}, key...); err != nil {
+		if _, err := shop.Take.Call(ctx, via, words[1], shop.Quantity{Count: counts[0]}, key...); err != nil {
 			return "", err
 		}
-		contents, err := shop.Add.Ask(ctx, via, words[0], shop.AddItem{SKU: words[1], Count: counts[0], Price: counts[1]}, key...)
+		contents, err := shop.Add.Call(ctx, via, words[0], shop.AddItem{SKU: words[1], Count: counts[0], Price: counts[1]}, key...)
 		return cart(contents), err
 	default:
-		contents, err := shop.Show.Ask(ctx, via, words[0], shop.Nothing{})
+		contents, err := shop.Show.Call(ctx, via, words[0], shop.Nothing{})
 		return cart(contents), err
 	}
 }

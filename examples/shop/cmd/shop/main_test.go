@@ -30,7 +30,7 @@ func TestShopping(t *testing.T) {
 				{line: "steal tea", fails: "wrong usage"},
 				{line: "", fails: "wrong usage"},
 			} {
-				got, err := do(t.Context(), k, strings.Fields(step.line), []entity.Option{entity.Key("order: " + step.line)})
+				got, err := do(t.Context(), k, strings.Fields(step.line), []entity.CallOption{entity.Key("order: " + step.line)})
 				if step.fails == "" && (err != nil || got != step.prints) || step.fails != "" && (err == nil || !strings.Contains(err.Error(), step.fails)) {
 					t.Errorf("shop %s: %q, %v", step.line, got, err)
 				}

@@ -14,14 +14,6 @@ type Counter struct{ N int64 }
 // Added is the event of a counter.
 type Added struct{ Delta int64 }
 
-// Apply changes the state; the only place that does.
-func (c *Counter) Apply(event any) {
-	switch e := event.(type) {
-	case Added:
-		c.N += e.Delta
-	}
-}
-
 // AddRequest is the input of Add.
 type AddRequest struct {
 	Delta int64 `json:"delta"`
@@ -37,9 +29,7 @@ func (c *Counter) Add(ctx *entity.Ctx, in AddRequest) (Value, error) {
 	if in.Delta == 0 {
 		return Value{}, entity.Errorf(entity.InvalidArgument, "delta must not be 0")
 	}
-	if err := ctx.Persist(Added(in)); err != nil {
-		return Value{}, err
-	}
+	ctx.Persist(Added(in))
 	return Value{c.N}, nil
 }
 
@@ -48,12 +38,14 @@ func (c *Counter) Get(*entity.Ctx, struct{}) (Value, error) { return Value{c.N},
 
 var (
 	add = entity.Command[AddRequest, Value]("Counter", "Add")
-	get = entity.Command[struct{}, Value]("Counter", "Get").ReadOnly()
+	get = entity.Command[struct{}, Value]("Counter", "Get", entity.ReadOnly())
 
 	counters = entity.Define("Counter", func(string) *Counter { return &Counter{} },
 		entity.On(add, (*Counter).Add),
 		entity.On(get, (*Counter).Get),
-	).Events(Added{}).SnapshotEvery(100)
+		entity.Event("added", func(c *Counter, e Added) { c.N += e.Delta }), // alone changes state, live and in replay
+		entity.With[Counter](entity.SnapshotEvery(100)),
+	)
 )
 
 func main() { server.Main(counters) }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -153,7 +154,7 @@ func (c *checker) forAll(ctx context.Context, sample map[sharding.EntityType][]s
 	for range c.cfg.Loads {
 		workers.Go(func() {
 			for e := range queue {
-				err := fmt.Errorf("%s cannot be checked: %w", e, entity.ErrGoexit)
+				err := fmt.Errorf("%s cannot be checked: %w", e, instance.ErrGoexit)
 				loop.Apart(func() { err = do(work, e) })
 				if err != nil {
 					stop(err)
@@ -182,10 +183,8 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 	others = map[sharding.EntityType]string{}
 	declared := journal.Declaration{Cluster: facts.Cluster}
 	for _, t := range types {
-		desc, err := entity.Describe(t)
+		desc := instance.Describe(t)
 		switch typ := desc.Desc.Type; {
-		case err != nil:
-			return nil, err
 		case desc.Desc.Volatile:
 			others[typ] = "it is volatile in this program, which reads nothing of it"
 			if len(c.cfg.Types) == 0 { // its number of shards is fixed too

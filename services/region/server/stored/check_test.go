@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -19,7 +20,16 @@ import (
 // Box is what the tests store: first by version 1 of its program.
 type Box struct{ Sum int64 }
 
-func (b *Box) Apply(ev any) {
+type (
+	put     struct{ Count int64 }
+	taken   struct{ Count int64 }
+	counted struct {
+		Count int64
+		Who   string
+	}
+)
+
+func (b *Box) apply(ev any) {
 	switch e := ev.(type) {
 	case put:
 		if e.Count < 0 {
@@ -31,14 +41,10 @@ func (b *Box) Apply(ev any) {
 	}
 }
 
-type (
-	put     struct{ Count int64 }
-	taken   struct{ Count int64 }
-	counted struct {
-		Count int64
-		Who   string
-	}
-)
+// declare declares events of a Box.
+func declare[T any](name string, options ...entity.EventOption) entity.Declaration[Box] {
+	return entity.Event(name, func(b *Box, e T) { b.apply(e) }, options...)
+}
 
 func (b *Box) Show(*entity.Ctx, struct{}) (int64, error) { return b.Sum, nil }
 
@@ -48,21 +54,22 @@ type Other struct{ Box }
 func (*Other) Snapshot() ([]byte, error) { return nil, nil }
 func (*Other) Restore([]byte) error      { return errors.New("not today") }
 
-func boxes(events ...any) entity.Definition { return named("Box", events...) }
+func boxes(events ...entity.Declaration[Box]) entity.Definition { return named("Box", events...) }
 
-func named(name string, events ...any) entity.Definition {
-	show := entity.Command[struct{}, int64](name, "Show").ReadOnly()
-	return entity.Define(name, func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show)).Events(events...).Shards(8).SnapshotEvery(10)
+func named(name string, events ...entity.Declaration[Box]) entity.Definition {
+	show := entity.Command[struct{}, int64](name, "Show", entity.ReadOnly())
+	return entity.Define(name, func(string) *Box { return &Box{} }, append(events, entity.On(show, (*Box).Show), entity.With[Box](entity.Shards(8), entity.SnapshotEvery(10)))...)
 }
 
-func others(events ...any) entity.Definition {
-	show := entity.Command[struct{}, int64]("Box", "Show").ReadOnly()
-	return entity.Define("Box", func(string) *Other { return &Other{} }, entity.On(show, func(o *Other, c *entity.Ctx, in struct{}) (int64, error) { return o.Show(c, in) })).
-		Events(events...).Shards(8).SnapshotEvery(10)
+func others(events ...entity.Declaration[Other]) entity.Definition {
+	show := entity.Command[struct{}, int64]("Box", "Show", entity.ReadOnly())
+	return entity.Define("Box", func(string) *Other { return &Other{} }, append(events,
+		entity.On(show, func(o *Other, c *entity.Ctx, in struct{}) (int64, error) { return o.Show(c, in) }),
+		entity.With[Other](entity.Shards(8), entity.SnapshotEvery(10)))...)
 }
 
 // v1 is the type as it was when the tests stored its events.
-func v1() entity.Definition { return boxes(entity.Event[put]("put"), entity.Event[taken]("taken")) }
+func v1() entity.Definition { return boxes(declare[put]("put"), declare[taken]("taken")) }
 
 // store is a journal in memory of the cluster "blue".
 type store struct {
@@ -122,7 +129,7 @@ func (s *store) damage(id sharding.EntityID, seq uint64) {
 // form is that of the snapshots of a type.
 func form(t *testing.T, typ entity.Definition) sharding.SnapshotForm {
 	t.Helper()
-	inst, err := entity.NewInstance(typ, "x")
+	inst, err := instance.New(typ, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,18 +211,18 @@ func TestCheckFinds(t *testing.T) {
 		where   []string
 		loads   bool
 	}{
-		{"a renamed field", boxes(entity.Event[renamed]("put"), entity.Event[taken]("taken")), func(s *store) {
+		{"a renamed field", boxes(declare[renamed]("put"), declare[taken]("taken")), func(s *store) {
 			s.add("Box", "b", event("taken", `{"Count":1}`), event("put", `{"Count":1}`))
 			s.add("Box", "a", event("put", `{"Count":1}`))
 			s.add("Box", "c", event("taken", `{"Count":1}`))
 		}, [3]string{"Box, event put of version 1", `field "Count" that this program does not know`, "V(2, entity.From(1, …))"}, []string{"a 1", "b 2"}, false},
-		{"a lost event", boxes(entity.Event[put]("put")), func(s *store) {
+		{"a lost event", boxes(declare[put]("put")), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`), event("taken", `{"Count":1}`))
-		}, [3]string{"Box, event taken of version 1", "unknown event type taken", `if a later version of the program has stored it, run that version; otherwise declare taken in Events again, or give the event that it has become an Alias("taken")`}, []string{"a 2"}, false},
-		{"a lost step", boxes(entity.Event[counted]("put").V(2)), func(s *store) {
+		}, [3]string{"Box, event taken of version 1", "unknown event type taken", `if a later version of the program has stored it, run that version; otherwise declare the event taken again, or give the event that it has become an Alias("taken")`}, []string{"a 2"}, false},
+		{"a lost step", boxes(declare[counted]("put", entity.V(2))), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
 		}, [3]string{"Box, event put of version 1", "there is no step", "entity.From(1, …)"}, []string{"a 1"}, false},
-		{"a step that does not fit", boxes(entity.Event[counted]("put").V(2, entity.From(1, func(renamed) counted { return counted{} }))), func(s *store) {
+		{"a step that does not fit", boxes(declare[counted]("put", entity.V(2, entity.From(1, func(renamed) counted { return counted{} })))), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
 		}, [3]string{"Box, event put of version 1", `field "Count"`, "the step from version 1"}, []string{"a 1"}, false},
 		{"a later version", v1(), func(s *store) { s.add("Box", "a", later) },
@@ -230,11 +237,11 @@ func TestCheckFinds(t *testing.T) {
 		}, [3]string{"Box, event put of version 2", `without the field "Count"`, "correct its ReadableBy(1)"}, []string{"a 1"}, false},
 		{"a panic", v1(), func(s *store) { s.add("Box", "a", event("put", `{"Count":-1}`)) },
 			[3]string{"Box, event put of version 1", "panicked: a negative count", "must take every event"}, []string{"a 1"}, false},
-		{"before a snapshot", boxes(entity.Event[renamed]("put"), entity.Event[taken]("taken")), func(s *store) {
+		{"before a snapshot", boxes(declare[renamed]("put"), declare[taken]("taken")), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`), event("taken", `{"Count":1}`))
 			s.snapshot("a", 1, form(t, v1()), `{"Sum":1}`)
 		}, [3]string{"Box, event put of version 1", `field "Count"`, "V(2"}, []string{"a 1"}, true},
-		{"a snapshot", others(entity.Event[put]("put")), func(s *store) {
+		{"a snapshot", others(entity.Event("put", func(o *Other, e put) { o.apply(e) })), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
 			s.snapshot("a", 1, form(t, others()), `?`)
 		}, [3]string{"Box, snapshot", "not today", "SnapshotV, so that older snapshots are ignored or read by a step; or drop it"}, []string{"a 1"}, false},
@@ -323,7 +330,7 @@ func TestCheckSamples(t *testing.T) {
 	draw := func(seed uint64) string {
 		cfg := DefaultConfig()
 		cfg.Sample, cfg.Seed, cfg.Page, cfg.Examples = 10, seed, 7, 50
-		r := check(t, s, cfg, v1(), named("Rare", entity.Event[put]("put")))
+		r := check(t, s, cfg, v1(), named("Rare", declare[put]("put")))
 		if r.Sample != 10 || r.Seed != seed || r.Types[0].Entities != 50 || r.Types[0].Checked != 10 || r.Types[1].Checked != 1 {
 			t.Errorf("%+v", r)
 		}
@@ -355,8 +362,8 @@ func TestCheckSkips(t *testing.T) {
 	s.add("Gone", "b", event("put", `{"Count":1}`))
 	s.add("Memo", "a", event("put", `{"Count":1}`))
 	s.add("roost.coordinator", "facts", event("put", `{"Count":1}`))
-	show := entity.Command[struct{}, int64]("Memo", "Show").ReadOnly()
-	memo := entity.DefineVolatile("Memo", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show))
+	show := entity.Command[struct{}, int64]("Memo", "Show", entity.ReadOnly())
+	memo := entity.Define("Memo", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show), entity.With[Box](entity.Volatile()))
 	r := check(t, s, DefaultConfig(), v1(), memo)
 	want := []Skipped{{"Gone", 2, "this program has no such type"}, {"Memo", 1, "it is volatile in this program, which reads nothing of it"}}
 	if !slices.Equal(r.Skipped, want) || r.Unreadable() > 0 || r.Passed() {
@@ -378,12 +385,12 @@ func TestCheckSkips(t *testing.T) {
 // TestCheckRefusesAProgramThatCouldNotStart: a region would refuse the journal.
 func TestCheckRefusesAProgramThatCouldNotStart(t *testing.T) {
 	s := newStore(t)
-	show := entity.Command[struct{}, int64]("Box", "Show").ReadOnly()
-	other := entity.Define("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show)).Shards(16)
+	show := entity.Command[struct{}, int64]("Box", "Show", entity.ReadOnly())
+	other := entity.Define("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show), entity.With[Box](entity.Shards(16)))
 	if _, err := Check(t.Context(), s, []entity.Definition{other}, DefaultConfig()); !errors.Is(err, journal.ErrShardCount) {
 		t.Errorf("16 shards for 8: %v", err)
 	}
-	volatile := entity.DefineVolatile("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show)).Shards(16)
+	volatile := entity.Define("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show), entity.With[Box](entity.Volatile(), entity.Shards(16)))
 	if _, err := Check(t.Context(), s, []entity.Definition{volatile}, DefaultConfig()); !errors.Is(err, journal.ErrShardCount) {
 		t.Errorf("16 shards of a volatile type for 8: %v", err)
 	}
@@ -393,8 +400,8 @@ func TestCheckRefusesAProgramThatCouldNotStart(t *testing.T) {
 func TestCheckComparesShardRules(t *testing.T) {
 	s := newStore(t)
 	s.noteForms(nil)
-	show := entity.Command[struct{}, int64]("Box", "Show").ReadOnly()
-	other := entity.Define("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show)).Shards(8).ShardBy(entity.Prefix("/"))
+	show := entity.Command[struct{}, int64]("Box", "Show", entity.ReadOnly())
+	other := entity.Define("Box", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show), entity.With[Box](entity.Shards(8), entity.ShardBy(entity.Prefix("/"))))
 	_, err := Check(t.Context(), s, []entity.Definition{other}, DefaultConfig())
 	if want := `type Box hashes the prefix up to "/" in this program (ShardBy), and the whole id since it was first declared`; !errors.Is(err, ErrShardRule) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)

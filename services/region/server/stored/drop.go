@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -59,10 +60,7 @@ func (d *dropper) drop(ctx context.Context, types []entity.Definition, of shardi
 	if err != nil {
 		return err
 	}
-	desc, err := entity.Describe(c.types[of.Type])
-	if err != nil {
-		return err
-	}
+	desc := instance.Describe(c.types[of.Type])
 	d.desc = desc.Desc
 	if of.ID != "" {
 		c.total = 1

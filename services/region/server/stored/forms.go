@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // A coordinator gives a shard only to a region that reads every form in which something may
@@ -156,12 +156,12 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 		}
 	}
 	switch {
-	case latest == nil && entity.FormOfAnswers(f):
+	case latest == nil && instance.FormOfAnswers(f):
 		return "this program has no such command that takes answers to what its entities have sent", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, or give the command that it has become an Alias(%q)", f.Name, f.Name)
 	case latest == nil && f.Kind == sharding.FormOfInput:
 		return "this program has no such command, or none whose inputs are stored", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise bind %s again, with Stored, or give the command that it has become an Alias(%q)", f.Name, f.Name)
 	case latest == nil:
-		return "this program has no such event", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare %s in Events again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
+		return "this program has no such event", fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare the event %s again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
 	case f.Kind == sharding.FormOfSnapshot && f.Version > latest.Version:
 		return fmt.Sprintf("this program knows version %d", latest.Version), fmt.Sprintf("run a program that knows version %d", f.Version)
 	case f.Kind == sharding.FormOfSnapshot && f.Version == latest.Version:
@@ -172,7 +172,7 @@ func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
 	case f.Version > latest.Version:
 		return fmt.Sprintf("this program knows version %d", latest.Version),
 			fmt.Sprintf("run a program that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", f.Version, latest.Version)
-	case same && (entity.FormOfAnswers(f) || slices.ContainsFunc(reads, func(r sharding.Form) bool { return r.Kind == f.Kind && r.Name == f.Name && entity.FormOfAnswers(r) })):
+	case same && (instance.FormOfAnswers(f) || slices.ContainsFunc(reads, func(r sharding.Form) bool { return r.Kind == f.Kind && r.Name == f.Name && instance.FormOfAnswers(r) })):
 		return "this command takes answers in one program, and inputs that are stored in the other", fmt.Sprintf("give what %s is in this program another name, and bind %s again as it was", f.Name, f.Name)
 	case same && f.Version == latest.Version:
 		return fmt.Sprintf("this program has other fields in it (shape %016x): the form has changed without a new version", latest.Shape),

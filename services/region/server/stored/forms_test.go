@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -75,18 +76,18 @@ func TestCheckComparesForms(t *testing.T) {
 		may     int      // in which it may be
 	}{
 		{"all is read", v1(), [][2][]int{{{put_}, {put_, taken_}}}, nil, 0, 0},
-		{"a new field without a version", boxes(entity.Event[noted]("put"), entity.Event[taken]("taken")), [][2][]int{{{put_}, nil}, {nil, {put_, taken_}}, {{taken_}, nil}},
+		{"a new field without a version", boxes(declare[noted]("put"), declare[taken]("taken")), [][2][]int{{{put_}, nil}, {nil, {put_, taken_}}, {{taken_}, nil}},
 			[]string{"event put, version 1", "changed without a new version", "V(2, entity.From(1, …))"}, 1, 1},
-		{"the owner has stored it", boxes(entity.Event[noted]("put"), entity.Event[taken]("taken")), [][2][]int{{nil, {put_}}},
+		{"the owner has stored it", boxes(declare[noted]("put"), declare[taken]("taken")), [][2][]int{{nil, {put_}}},
 			[]string{"event put, version 1"}, 1, 0},
-		{"the owners of others have not", boxes(entity.Event[noted]("put"), entity.Event[taken]("taken")), [][2][]int{{nil, {put_}}, {nil, nil}, {{put_}, nil}},
+		{"the owners of others have not", boxes(declare[noted]("put"), declare[taken]("taken")), [][2][]int{{nil, {put_}}, {nil, nil}, {{put_}, nil}},
 			[]string{"event put, version 1"}, 2, 0},
-		{"the owner may store it", boxes(entity.Event[put]("put"), entity.Event[small]("taken")), [][2][]int{{nil, {put_, taken_}}},
+		{"the owner may store it", boxes(declare[put]("put"), declare[small]("taken")), [][2][]int{{nil, {put_, taken_}}},
 			[]string{"event taken, version 1", "without a new version"}, 0, 1},
 		{"an event that is gone", v1(), [][2][]int{{{gone_}, nil}}, []string{"event gone", "no such event", `Alias("gone")`}, 1, 0},
 		{"a later version", v1(), [][2][]int{{{later_}, nil}}, []string{"event put, version 3", "knows version 1", "ReadableBy(1)"}, 1, 0},
-		{"a lost step", boxes(entity.Event[counted]("put").V(2), entity.Event[taken]("taken")), [][2][]int{{{put_}, nil}}, []string{"event put, version 1", "no step from version 1", "give V(2, …) an entity.From(1, …)"}, 1, 0},
-		{"a step that reads other fields", boxes(entity.Event[counted]("put").V(2, entity.From(1, func(small) counted { return counted{} })), entity.Event[taken]("taken")),
+		{"a lost step", boxes(declare[counted]("put", entity.V(2)), declare[taken]("taken")), [][2][]int{{{put_}, nil}}, []string{"event put, version 1", "no step from version 1", "give V(2, …) an entity.From(1, …)"}, 1, 0},
+		{"a step that reads other fields", boxes(declare[counted]("put", entity.V(2, entity.From(1, func(small) counted { return counted{} }))), declare[taken]("taken")),
 			[][2][]int{{{put_}, nil}}, []string{"event put, version 1", "the step from version 1 reads other fields", "give the struct of the step"}, 1, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -117,10 +118,7 @@ func TestCheckComparesForms(t *testing.T) {
 }
 
 func writes(t *testing.T, def entity.Definition) []sharding.Form {
-	d, err := entity.Describe(def)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := instance.Describe(def)
 	return slices.Clip(d.Desc.Writes)
 }
 
@@ -135,7 +133,7 @@ func TestCheckComparesFormsOnce(t *testing.T) {
 	s.noteForms([]sharding.Form{other("a"), other("b"), other("c"), other("d"), other("taken")}, [2][]int{{1, 3}, {0, 2, 4}})
 	cfg := DefaultConfig()
 	cfg.Kinds = 3
-	r := check(t, s, cfg, boxes(entity.Event[put]("put")))
+	r := check(t, s, cfg, boxes(declare[put]("put")))
 	var got []string
 	for _, f := range r.Forms {
 		got = append(got, f.Form[:len("event x")])

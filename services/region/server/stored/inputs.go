@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // The type that has set a reminder reads its input. The type of a send's target reads the input of the send,
@@ -82,15 +82,15 @@ func (c *checker) checkSends(r *journal.SendRow) {
 		if !c.enough(t) {
 			t.Answers++
 			answer := sharding.Input{Command: s.ReplyTo}
-			c.noteInput(r.Entity, &answer, entity.CheckTakesAnswers(c.types[r.Entity.Type], r.Entity, s.ReplyTo), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("sent to %s", s.To)})
+			c.noteInput(r.Entity, &answer, instance.CheckTakesAnswers(c.types[r.Entity.Type], r.Entity, s.ReplyTo), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("sent to %s", s.To)})
 		}
 	}
 }
 
 // readInput returns an error unless the type of an entity reads an input for one of its commands.
 func (c *checker) readInput(of sharding.Entity, in *sharding.Input) error {
-	err := fmt.Errorf("a step of %s: %w", in.Command, entity.ErrGoexit)
-	loop.Apart(func() { err = entity.CheckStored(c.types[of.Type], of, in) })
+	err := fmt.Errorf("a step of %s: %w", in.Command, instance.ErrGoexit)
+	loop.Apart(func() { err = instance.CheckStored(c.types[of.Type], of, in) })
 	return err
 }
 
@@ -103,7 +103,7 @@ func (c *checker) noteInput(of sharding.Entity, in *sharding.Input, err error, a
 		return
 	}
 	p := Problem{Type: of.Type, What: "input", Command: in.Command, Version: int(in.Version), Problem: err.Error(), Fix: "the step must take every input that was stored; see its log for the stack"}
-	var unread *entity.StoredError
+	var unread *instance.StoredError
 	if errors.As(err, &unread) {
 		p.Problem, p.Fix = unread.Err.Error(), unread.Fix
 	}

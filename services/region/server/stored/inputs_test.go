@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
@@ -26,17 +27,17 @@ type (
 // tanks is a type whose command Fill has inputs that are stored, and that takes answers. Its second
 // version has another input, with a step, and other names.
 func tanks(version int) entity.Definition {
-	show := entity.On(entity.Command[struct{}, int64]("Tank", "Show").ReadOnly(), (*Box).Show)
+	show := entity.On(entity.Command[struct{}, int64]("Tank", "Show", entity.ReadOnly()), (*Box).Show)
 	done := entity.Command[entity.Answer[int64], int64]("Tank", "Filled")
 	took := func(*Box, *entity.Ctx, entity.Answer[int64]) (int64, error) { return 0, nil }
 	create := func(string) *Box { return &Box{} }
 	if version == 1 {
-		f := entity.Command[fill, int64]("Tank", "Fill").Stored()
-		return entity.Define("Tank", create, show, entity.On(f, func(*Box, *entity.Ctx, fill) (int64, error) { return 0, nil }), entity.On(done, took)).Shards(8)
+		f := entity.Command[fill, int64]("Tank", "Fill", entity.Stored())
+		return entity.Define("Tank", create, show, entity.On(f, func(*Box, *entity.Ctx, fill) (int64, error) { return 0, nil }), entity.On(done, took), entity.With[Box](entity.Shards(8)))
 	}
-	pour := entity.Command[fillIn, int64]("Tank", "Pour").Stored().Alias("Fill").V(2, entity.From(1, func(o fill) fillIn { return fillIn{Count: o.Count} }))
-	poured := entity.Command[entity.Answer[int64], int64]("Tank", "Poured").Alias("Filled")
-	return entity.Define("Tank", create, show, entity.On(pour, func(*Box, *entity.Ctx, fillIn) (int64, error) { return 0, nil }), entity.On(poured, took)).Shards(8)
+	pour := entity.Command[fillIn, int64]("Tank", "Pour", entity.Stored(), entity.Alias("Fill"), entity.V(2, entity.From(1, func(o fill) fillIn { return fillIn{Count: o.Count} })))
+	poured := entity.Command[entity.Answer[int64], int64]("Tank", "Poured", entity.Alias("Filled"))
+	return entity.Define("Tank", create, show, entity.On(pour, func(*Box, *entity.Ctx, fillIn) (int64, error) { return 0, nil }), entity.On(poured, took), entity.With[Box](entity.Shards(8)))
 }
 
 func input(command string, version uint16, payload string) sharding.Input {
@@ -149,11 +150,8 @@ func (s noPages) Wakes(_ context.Context, _ journal.WakesRequest) (journal.Wakes
 // TestCheckComparesFormsOfInputs: a shard in which an input may be stored that the program does not
 // read is not given to it.
 func TestCheckComparesFormsOfInputs(t *testing.T) {
-	described, err := entity.Describe(tanks(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := described.Desc.Reads[slices.IndexFunc(described.Desc.Reads, entity.FormOfAnswers)]
+	described := instance.Describe(tanks(1))
+	answers := described.Desc.Reads[slices.IndexFunc(described.Desc.Reads, instance.FormOfAnswers)]
 	reads := []sharding.Form{{Kind: sharding.FormOfInput, Name: "Fill", Version: 1, Shape: 7}}
 	for want, f := range map[string]sharding.Form{
 		"bind Pour again, with Stored": {Kind: sharding.FormOfInput, Name: "Pour", Version: 1, Shape: 7},
@@ -193,10 +191,7 @@ func TestCheckComparesFormsOfSnapshots(t *testing.T) {
 // shards in which it stands, although nobody but the owner has noted it. So the check says that these
 // are not given to the program before its regions are refused.
 func TestCheckFindsInputsOfThePresentOwner(t *testing.T) {
-	later, err := entity.Describe(tanks(2)) // Pour and Poured, which were Fill and Filled
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := instance.Describe(tanks(2)) // Pour and Poured, which were Fill and Filled
 	for name, test := range map[string]struct {
 		program           entity.Definition
 		passed            bool

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -25,15 +26,15 @@ type Source interface {
 // Load loads an entity of type t. A snapshot of a form that t does not read, or in an encoding that
 // no snapshot has yet, is ignored, which is reported, and all records are loaded instead. If their
 // events were trimmed there is nothing instead: the error wraps [journal.ErrTrimmed] and
-// [entity.ErrStored], and only the snapshot in the result counts.
+// [instance.ErrStored], and only the snapshot in the result counts.
 func Load(ctx context.Context, from Source, t entity.Definition, req journal.LoadRequest) (found journal.Loaded, ignored bool, err error) {
 	found, err = from.Load(ctx, req)
-	if err == nil && found.Snapshot.Seq > 0 && !(found.Snapshot.Encoding == sharding.JSON && entity.ReadsSnapshot(t, found.Snapshot.Form)) {
+	if err == nil && found.Snapshot.Seq > 0 && !(found.Snapshot.Encoding == sharding.JSON && instance.ReadsSnapshot(t, found.Snapshot.Form)) {
 		req.WithoutSnapshot = true
 		whole, err := from.Load(ctx, req)
 		if errors.Is(err, journal.ErrTrimmed) {
 			form := found.Snapshot.Form
-			return found, false, &entity.StoredError{
+			return found, false, &instance.StoredError{
 				Entity: req.Entity, What: "snapshot", Fix: fixTrimmed,
 				Err: fmt.Errorf("this program does not read its version %d, shape %016x, and there is nothing else: %w", form.Version, form.Shape, journal.ErrTrimmed),
 			}
@@ -48,9 +49,9 @@ func Load(ctx context.Context, from Source, t entity.Definition, req journal.Loa
 const fixTrimmed = "run the version that has stored it, or declare a step from it with SnapshotV and entity.FromSnapshot"
 
 // Rebuild makes the instance that a loaded entity describes. An error about an event is an
-// [*EventError]; one that wraps [entity.ErrStored] reports that t cannot read the stored data.
-func Rebuild(t entity.Definition, id sharding.EntityID, found *journal.Loaded) (*entity.Instance, error) {
-	inst, err := entity.NewInstance(t, id)
+// [*EventError]; one that wraps [instance.ErrStored] reports that t cannot read the stored data.
+func Rebuild(t entity.Definition, id sharding.EntityID, found *journal.Loaded) (*instance.Instance, error) {
+	inst, err := instance.New(t, id)
 	if err != nil {
 		return nil, err
 	}

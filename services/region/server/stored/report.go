@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 // Report is the result of [Check].
@@ -154,7 +154,7 @@ func problem(of sharding.Entity, snapshot uint64, err error) (Problem, Example) 
 	if errors.As(err, &event) {
 		p.Event, p.Version, p.Problem, x.Seq = event.Name, event.Version, event.Err.Error(), event.Seq
 	}
-	var unread *entity.StoredError
+	var unread *instance.StoredError
 	switch {
 	case errors.As(err, &unread):
 		p.What, p.Problem, p.Fix = "event", unread.Err.Error(), unread.Fix
@@ -204,7 +204,7 @@ func (f *findings) add(p Problem, x Example) {
 // or inputs of that form, and reports whether there are.
 func (f *findings) explain(typ sharding.EntityType, form sharding.Form, shards int) (explained bool) {
 	version := int(form.Version)
-	if entity.FormOfAnswers(form) {
+	if instance.FormOfAnswers(form) {
 		version = 0 // as in a Problem
 	}
 	for k, p := range f.by { // order-free: each gets the same

@@ -1,4 +1,4 @@
-package entity
+package instance
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ type Schema struct {
 	Events []EventSchema `json:"events,omitempty"`
 	// Snapshot is absent if the type cuts none.
 	Snapshot *SnapshotSchema `json:"snapshot,omitempty"`
-	// ShardBy is the rule of [Type.ShardBy], in words; empty: the whole id decides about the shard.
+	// ShardBy is the rule of Type.Rule, in words; empty: the whole id decides about the shard.
 	ShardBy string `json:"shardBy,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type SnapshotSchema struct {
 	Shape   string `json:"shape,omitempty"`
 	// Reads are the shapes of the older versions with a step.
 	Reads map[int]string `json:"reads,omitempty"`
-	// Only: the type has [Type.KeepEvents], so that only a snapshot may have the state.
+	// Only: the type trims events, so that only a snapshot may have the state.
 	Only bool `json:"only,omitempty"`
 }
 
@@ -72,25 +72,25 @@ type SnapshotSchema struct {
 // version of the type may trim. The input of a reminder is stored in the shard of the entity that has set
 // it, and so is the send that an answer belongs to. The input of a send is stored there too, but read by
 // its target: the region that hosts the target decides whether it can.
-func (d *definition) forms() (writes, reads []sharding.Form) {
-	for _, e := range d.byType { // sorted below
+func (t *Type) forms() (writes, reads []sharding.Form) {
+	for _, e := range t.byType { // sorted below
 		current, all := e.forms()
 		writes, reads = append(writes, current), append(reads, all...)
 	}
-	if !d.volatile {
-		for name, b := range d.commands { // sorted below
-			if name != b.desc.Name || !b.stored && !b.answers {
+	if !t.Volatile {
+		for name, b := range t.commands { // sorted below
+			if name != b.Desc.Name || !b.Stored && !b.Answers {
 				continue
 			}
 			current, all := b.forms()
 			writes, reads = append(writes, current), append(reads, all...)
 		}
-		current := d.state.current().Form()
-		if d.trims {
+		current := t.state.current().Form()
+		if t.Trims {
 			writes = append(writes, current)
 		}
 		reads = append(reads, current)
-		for _, step := range d.state.steps {
+		for _, step := range t.state.steps {
 			old := sharding.SnapshotForm{Version: uint16(step.version)} // of one that has encoded its snapshots itself
 			reads = append(reads, old.Form())
 			old.Shape = fingerprint(shapeOf(step.from))
@@ -104,9 +104,9 @@ func (d *definition) forms() (writes, reads []sharding.Form) {
 
 // forms returns the forms of the data stored for the command. For an answer that is the name of the command
 // that takes it: the rest is a reply, which its target has stored, and which is read leniently.
-func (b *binding) forms() (current sharding.Form, reads []sharding.Form) {
-	current, reads = b.input.forms()
-	if b.answers {
+func (c *Command) forms() (current sharding.Form, reads []sharding.Form) {
+	current, reads = c.Input.forms()
+	if c.Answers {
 		current.Shape = formOfAnswers
 		for i := range reads {
 			reads[i].Shape = formOfAnswers
@@ -118,20 +118,20 @@ func (b *binding) forms() (current sharding.Form, reads []sharding.Form) {
 // formOfAnswers stands for the fields of an [Answer].
 var formOfAnswers = fingerprint("answer")
 
-// FormOfAnswers reports whether a form belongs to the answers that a command takes ([ReplyTo]).
+// FormOfAnswers reports whether a form belongs to the answers that a command takes.
 func FormOfAnswers(f sharding.Form) bool {
 	return f.Kind == sharding.FormOfInput && f.Shape == formOfAnswers
 }
 
 // SchemaOf returns the schema of a type.
-func SchemaOf(t Definition) Schema {
-	d := t.definition()
+func SchemaOf(of Definition) Schema {
+	d := of.defined()
 	var s Schema
-	if d.rule != (ShardRule{}) {
-		s.ShardBy = d.rule.String()
+	if d.Rule != (sharding.ShardRule{}) {
+		s.ShardBy = d.Rule.String()
 	}
 	for name, b := range d.commands { // sorted below
-		if name == b.desc.Name {
+		if name == b.Desc.Name {
 			s.Commands = append(s.Commands, b.schema())
 		}
 	}
@@ -140,8 +140,8 @@ func SchemaOf(t Definition) Schema {
 		s.Events = append(s.Events, EventSchema{Name: e.name, Aliases: e.sortedAliases(), StoredSchema: e.schema(), GoType: typeName(e.typ)})
 	}
 	slices.SortFunc(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
-	if d.snapshot > 0 {
-		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape, Only: d.trims}
+	if d.SnapshotEvery > 0 {
+		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape, Only: d.Trims}
 		for _, step := range d.state.steps {
 			if s.Snapshot.Reads == nil {
 				s.Snapshot.Reads = map[int]string{}
@@ -152,23 +152,23 @@ func SchemaOf(t Definition) Schema {
 	return s
 }
 
-func (b *binding) schema() CommandSchema {
-	s := CommandSchema{Name: b.desc.Name, Aliases: b.input.sortedAliases(), ReadOnly: b.desc.ReadOnly, Answers: b.answers, GoType: typeName(b.input.typ)}
-	if !b.answers {
-		s.Input = inputLines(b.input.typ)
+func (c *Command) schema() CommandSchema {
+	s := CommandSchema{Name: c.Desc.Name, Aliases: c.Input.sortedAliases(), ReadOnly: c.Desc.ReadOnly, Answers: c.Answers, GoType: typeName(c.Input.typ)}
+	if !c.Answers {
+		s.Input = inputLines(c.Input.typ)
 	}
-	if b.stored {
-		stored := b.input.schema()
+	if c.Stored {
+		stored := c.Input.schema()
 		s.Stored = &stored
 	}
 	return s
 }
 
-func (e *EventType) sortedAliases() []string { return slices.Sorted(slices.Values(e.aliases)) }
+func (e *Codec) sortedAliases() []string { return slices.Sorted(slices.Values(e.Aliases)) }
 
-func (e *EventType) schema() StoredSchema {
-	s := StoredSchema{Version: e.version, ReadableBy: e.readableBy, Shape: shapeOf(e.typ)}
-	for _, step := range e.steps {
+func (e *Codec) schema() StoredSchema {
+	s := StoredSchema{Version: e.Version, ReadableBy: e.ReadableBy, Shape: shapeOf(e.typ)}
+	for _, step := range e.Steps {
 		if s.Reads == nil {
 			s.Reads = map[int]string{}
 		}

@@ -1,4 +1,4 @@
-package entity
+package instance
 
 import (
 	"context" // pure: its errors
@@ -28,10 +28,13 @@ func settled(err error) error {
 		return nil
 	case *fault, *misuse:
 		return err
-	case *Error:
-		if e != nil {
+	case *Failure: // the handler's error stays behind here, too
+		if _, ok := e.Err.(*fault); ok {
 			return err
 		}
+		return &Failure{Code: e.Code, Message: e.Message, Outcome: e.Outcome, Err: settled(e.Err)}
+	case *BadInput:
+		return &BadInput{settled(e.Err)}
 	case *StoredError:
 		if e == nil {
 			break
@@ -56,8 +59,8 @@ var sentinels = []error{
 // oursIn returns the errors of Roost within an error. Those behind a method that panics are not found.
 func oursIn(err error) (ours []error) {
 	defer func() { _ = recover() }()
-	if e, ok := errors.AsType[*Error](err); ok && e != nil {
-		ours = append(ours, e)
+	if e, ok := errors.AsType[*Failure](err); ok {
+		ours = append(ours, settled(e))
 	}
 	if e, ok := errors.AsType[*misuse](err); ok {
 		ours = append(ours, e)

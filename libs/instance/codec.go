@@ -1,9 +1,10 @@
-package entity
+package instance
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect" // pure: of types, and of values that are no maps
 	"unicode/utf8"
@@ -31,13 +32,26 @@ func encode(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
 	return b, sharding.JSON, err
 }
 
-// encode encodes an input. Text that is not UTF-8 is refused, because package json would change it.
-func (h *Handle[In, Out]) encode(in In) ([]byte, sharding.Encoding, error) {
+// Encode encodes an input. Text that is not UTF-8 is refused, because package json would change it.
+func (c *Command) Encode(in any) ([]byte, sharding.Encoding, error) {
 	payload, enc, err := encode(in, preferred(in))
-	if err == nil && enc == sharding.JSON && !h.input.layout.open && replaced(payload) {
+	if err == nil && enc == sharding.JSON && !c.Input.layout.open && replaced(payload) {
 		err = errors.New("a string in it is not in UTF-8")
 	}
 	return payload, enc, settled(err)
+}
+
+// EncodeReply encodes a reply in the wanted encoding, if it has that. The error is for the log: the reply
+// could not be delivered.
+func EncodeReply(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
+	payload, enc, err := encode(v, want)
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("the reply cannot be encoded: %w", err)
+	case len(payload) > sharding.MaxPayload:
+		return nil, 0, fmt.Errorf("the reply has %d bytes, at most %d are allowed", len(payload), sharding.MaxPayload)
+	}
+	return payload, enc, nil
 }
 
 // replaced reports whether package json replaced something that is not UTF-8: it writes an escape then. U+FFFD
@@ -63,9 +77,9 @@ func decode[T any](payload []byte, enc sharding.Encoding, l *layout) (T, error) 
 	return decodeAs[T](payload, enc, l)
 }
 
-// decodeReply decodes a reply of type T. Unlike decode it ignores unknown fields: an
+// DecodeReply decodes a reply of type T. Unlike decode it ignores unknown fields: an
 // entity of a newer version may return more than an older caller knows.
-func decodeReply[T any](payload []byte, enc sharding.Encoding) (T, error) {
+func DecodeReply[T any](payload []byte, enc sharding.Encoding) (T, error) {
 	return decodeAs[T](payload, enc, nil)
 }
 

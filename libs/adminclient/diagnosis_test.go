@@ -9,8 +9,8 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/adminclient"
 	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
-	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // diagnosed answers as one process does.

@@ -1,4 +1,4 @@
-package entity
+package instance
 
 import (
 	"cmp"
@@ -20,9 +20,9 @@ import (
 )
 
 // Instance is one live entity, as a runtime holds it (a region's driver, package
-// entitytest). Authors of entities do not need it. It is not safe for concurrent use.
+// entitytest). It is not safe for concurrent use.
 type Instance struct {
-	def   *definition
+	typ   *Type
 	id    sharding.EntityID
 	state any
 	// partly is true if the state lacks data of events, in fields that this version does not know.
@@ -30,30 +30,28 @@ type Instance struct {
 }
 
 func (i *Instance) entity() sharding.Entity {
-	return sharding.Entity{Type: sharding.EntityType(i.def.name), ID: i.id}
+	return sharding.Entity{Type: sharding.EntityType(i.typ.Name), ID: i.id}
 }
 
-// NewInstance returns the empty entity with an id.
-func NewInstance(t Definition, id sharding.EntityID) (*Instance, error) {
-	return newInstance(t.definition(), id)
-}
+// New returns the empty entity with an id.
+func New(d Definition, id sharding.EntityID) (*Instance, error) { return newInstance(d.defined(), id) }
 
-func newInstance(d *definition, id sharding.EntityID) (*Instance, error) {
+func newInstance(t *Type, id sharding.EntityID) (*Instance, error) {
 	i := &Instance{}
-	if err := i.init(d, id); err != nil {
+	if err := i.init(t, id); err != nil {
 		return nil, err
 	}
 	return i, nil
 }
 
-// Init makes i the empty entity with an id, as [NewInstance] does. It is for a runtime that keeps an instance
+// Init makes i the empty entity with an id, as [New] does. It is for a runtime that keeps an instance
 // in something larger.
-func (i *Instance) Init(t Definition, id sharding.EntityID) error { return i.init(t.definition(), id) }
+func (i *Instance) Init(d Definition, id sharding.EntityID) error { return i.init(d.defined(), id) }
 
-func (i *Instance) init(d *definition, id sharding.EntityID) (err error) {
-	*i = Instance{def: d, id: id}
+func (i *Instance) init(t *Type, id sharding.EntityID) (err error) {
+	*i = Instance{typ: t, id: id}
 	defer i.recovered("create", &err)
-	i.state = d.create(string(id))
+	i.state = t.create(string(id))
 	return nil
 }
 
@@ -62,7 +60,7 @@ func (i *Instance) State() any { return i.state }
 
 // Size returns the entity's own size, 0 if it does not report any.
 func (i *Instance) Size() int {
-	if s, ok := i.state.(Sized); ok {
+	if s, ok := i.state.(interface{ Size() int }); ok {
 		return s.Size()
 	}
 	return 0
@@ -71,8 +69,8 @@ func (i *Instance) Size() int {
 // Restore sets the state from a snapshot, of a form that [ReadsSnapshot] accepts.
 func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err error) {
 	defer i.recovered("Restore", &err)
-	if form != i.def.state.current() {
-		if step, ok := i.def.state.step(form); ok {
+	if form != i.typ.state.current() {
+		if step, ok := i.typ.state.step(form); ok {
 			err = step.snapshot(snapshot, i.state)
 			return i.unreadable("snapshot", err, fixSnapshot)
 		}
@@ -84,7 +82,7 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 		return nil
 	}
 	clearStored(reflect.ValueOf(i.state).Elem(), false)
-	return i.unreadable("snapshot", i.def.state.layout.read(snapshot, i.state, false), fixSnapshot)
+	return i.unreadable("snapshot", i.typ.state.layout.read(snapshot, i.state, false), fixSnapshot)
 }
 
 // unreadable wraps an error about something stored. fix is the advice for its author.
@@ -107,7 +105,7 @@ func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) 
 	if i.partly && !mutant.On("partly-read") {
 		return form, nil, fmt.Errorf("%w: %s", ErrPartlyRead, i.entity())
 	}
-	form = i.def.state.current()
+	form = i.typ.state.current()
 	if s, ok := i.state.(Snapshotter); ok {
 		b, err = s.Snapshot()
 		return form, b, err
@@ -115,20 +113,20 @@ func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) 
 	if b, err = json.Marshal(i.state); err != nil {
 		return form, nil, err
 	}
-	if err = i.def.state.layout.check(b, false); err != nil { // such as keys that differ in memory only
+	if err = i.typ.state.layout.check(b, false); err != nil { // such as keys that differ in memory only
 		return form, nil, fmt.Errorf("%w of %s: %w", ErrLossySnapshot, i.entity(), err)
 	}
 	return form, b, i.checkSnapshot(form, b)
 }
 
 // checkSnapshot returns an error if a snapshot lacks a part of the state: fields that are
-// not exported are not in it, and may be set by Apply.
+// not exported are not in it, and may be set by reducers.
 func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
-	hidden := i.def.state.hidden
+	hidden := i.typ.state.hidden
 	if hidden == "" || mutant.On("lossy-snapshot") {
 		return nil
 	}
-	again, err := newInstance(i.def, i.id)
+	again, err := newInstance(i.typ, i.id)
 	if err != nil {
 		return err
 	}
@@ -143,36 +141,38 @@ func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
 
 // Replay applies stored events, in order.
 func (i *Instance) Replay(events []sharding.Event) (err error) {
-	defer i.recovered("Apply", &err)
+	name := ""
+	defer func() { i.panicked(recover(), "reducer of event "+name, &err) }()
 	for _, ev := range events {
-		v, err := i.decode(ev)
+		e, v, err := i.decode(ev)
 		if err != nil {
 			return err
 		}
-		i.state.(Sourced).Apply(v)
+		name = e.name
+		e.apply(i.state, v)
 	}
 	return nil
 }
 
-func (i *Instance) decode(ev sharding.Event) (any, error) {
-	t, ok := i.def.events[ev.Name]
+func (i *Instance) decode(ev sharding.Event) (*event, any, error) {
+	e, ok := i.typ.events[ev.Name]
 	if !ok {
-		return nil, i.unreadable("event "+ev.Name, fmt.Errorf("%w %s: an event that was stored once must stay in Events, and one that was renamed needs an Alias", ErrUnknownEvent, ev.Name),
-			fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare %s in Events again, or give the event that it has become an Alias(%q)", ev.Name, ev.Name))
+		return nil, nil, i.unreadable("event "+ev.Name, fmt.Errorf("%w %s: an event that was stored once must stay declared, and one that was renamed needs an Alias", ErrUnknownEvent, ev.Name),
+			fmt.Sprintf("if a later version of the program has stored it, run that version; otherwise declare the event %s again, or give the event that it has become an Alias(%q)", ev.Name, ev.Name))
 	}
-	v, partly, err := t.decode(ev)
+	v, partly, err := e.decode(ev)
 	i.partly = i.partly || partly
 	if err != nil {
-		return nil, i.unreadable("event "+ev.Name, err, t.fix(ev))
+		return nil, nil, i.unreadable("event "+ev.Name, err, e.fix(ev))
 	}
-	return v, nil
+	return e, v, nil
 }
 
 // Decode decodes stored events, for tests.
 func (i *Instance) Decode(events []sharding.Event) ([]any, error) {
 	out := make([]any, 0, len(events))
 	for _, ev := range events {
-		v, err := i.decode(ev)
+		_, v, err := i.decode(ev)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (i *Instance) Decode(events []sharding.Event) ([]any, error) {
 func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	out := make([]sharding.Event, 0, len(events))
 	for _, ev := range events {
-		t := i.def.byType[reflect.TypeOf(ev)]
+		t := i.typ.byType[reflect.TypeOf(ev)]
 		if t == nil {
 			return nil, i.undeclared(ev)
 		}
@@ -199,42 +199,48 @@ func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	return out, nil
 }
 
-// undeclared is the error about an event that Events does not list.
+// undeclared is the error about an event that the type does not declare.
 func (i *Instance) undeclared(ev any) error {
-	if typ := reflect.TypeOf(ev); typ != nil && typ.Kind() == reflect.Pointer && i.def.byType[typ.Elem()] != nil {
+	if typ := reflect.TypeOf(ev); typ != nil && typ.Kind() == reflect.Pointer && i.typ.byType[typ.Elem()] != nil {
 		return fmt.Errorf("%w %T: persist the value, not a pointer to it", ErrUnknownEvent, ev)
 	}
-	return fmt.Errorf("%w %T: add it to Events of type %s", ErrUnknownEvent, ev, i.def.name)
+	return fmt.Errorf("%w %T: declare it by entity.Event in type %s", ErrUnknownEvent, ev, i.typ.Name)
 }
 
 // Start runs the start hook, at time now.
 func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Timer, err error) {
-	s, ok := i.state.(Starter)
-	if !ok {
+	if i.typ.OnStart == nil {
 		return nil, nil
 	}
 	defer i.recovered("OnStart", &err)
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStart"}
-	defer c.calls.close()
-	if err = s.OnStart(c); err == nil {
-		err = c.wants().broken
+	c, t := i.hook(ctx, now, "OnStart")
+	defer t.calls.close()
+	if err = i.typ.OnStart(i.state, c); err == nil {
+		err = t.wants().broken
 	}
-	return c.wants().timers, err
+	return t.wants().timers, err
+}
+
+// hook returns the context of a hook.
+func (i *Instance) hook(ctx context.Context, now time.Time, name string) (Context, *Turn) {
+	c := i.typ.NewContext()
+	t := c.held()
+	t.context, t.inst, t.now, t.readOnly, t.command = ctx, i, now, true, name
+	return c, t
 }
 
 // Stops reports whether the entity has a stop hook.
-func (i *Instance) Stops() bool { _, ok := i.state.(Stopper); return ok }
+func (i *Instance) Stops() bool { return i.typ.OnStop != nil }
 
 // Stop runs the stop hook, at time now.
 func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason) (err error) {
-	s, ok := i.state.(Stopper)
-	if !ok {
+	if !i.Stops() {
 		return nil
 	}
 	defer i.recovered("OnStop", &err)
-	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStop"}
-	defer c.calls.close()
-	s.OnStop(c, why)
+	c, t := i.hook(ctx, now, "OnStop")
+	defer t.calls.close()
+	i.typ.OnStop(i.state, c, why)
 	return nil
 }
 
@@ -243,48 +249,56 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 // type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.
 func (i *Instance) Run(ctx context.Context, now time.Time, run *turn.Run, asker Asker) (done turn.TurnDone, failed error) {
-	return i.RunIn(ctx, &Ctx{}, now, run, Decoded{}, asker)
+	return i.RunIn(ctx, i.typ.NewContext(), now, run, Decoded{}, asker)
 }
 
-// RunIn is Run with memory for the Ctx, which may be a part of something larger. c is empty, and is never
+// RunIn is Run with memory for the context, which may be a part of something larger. c is empty, and is never
 // used again: a goroutine that the handler has left behind may still hold it. in is the result of
 // [CheckInput] for the command, or empty. If the handler ends its goroutine (runtime.Goexit), RunIn does
 // not return, and nothing can make it: [Instance.Exited] then returns the result, in a deferred function of
 // the caller.
-func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.Run, in Decoded, asker Asker) (done turn.TurnDone, failed error) {
+func (i *Instance) RunIn(ctx context.Context, c Context, now time.Time, run *turn.Run, in Decoded, asker Asker) (done turn.TurnDone, failed error) {
 	env, readOnly := run.Env, run.ReadOnly
-	b := i.def.commands[env.Command]
+	b := i.typ.commands[env.Command]
 	if b == nil {
-		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
+		return turn.TurnDone{Reply: sharding.Reject(sharding.Unimplemented, "type "+i.typ.Name+" has no command "+env.Command)}, nil
 	}
-	c.Context, c.inst, c.now, c.readOnly, c.decoded, c.asker = ctx, i, now, readOnly, in, asker
-	c.command, c.subject, c.wakeup, c.fresh = b.desc.Name, env.Principal, run.Wakeup, run.Fresh && !i.def.volatile
+	t := c.held()
+	t.context, t.inst, t.now, t.readOnly, t.decoded, t.asker = ctx, i, now, readOnly, in, asker
+	t.command, t.subject, t.wakeup, t.fresh = b.Desc.Name, env.Principal, run.Wakeup, run.Fresh && !i.typ.Volatile
 	returned, over := false, false
 	defer func() {
 		if !returned {
-			c.calls.close()
+			t.calls.close()
 		}
 		if over {
 			return
 		}
-		r, stack := recover(), string(debug.Stack())
+		r, stack, first := recover(), string(debug.Stack()), t.wants().broken
 		// For Exited: this goroutine ends by now, or a method of r ends it.
-		c.change().broken = &Panic{Value: ErrGoexit.Error(), Stack: stack}
-		if r != nil {
-			done, failed = i.brokenOff(run), &Panic{Value: foreign.Text(r), Stack: stack}
+		t.change().broken = &Panic{Value: ErrGoexit.Error(), Stack: stack}
+		if r == nil {
+			return
+		}
+		done, failed = i.brokenOff(run), &Panic{Value: foreign.Text(r), Stack: stack}
+		if first != nil { // the handler went on without an effect that it relied on
+			failed = settled(first)
+			if !i.typ.Volatile {
+				done.Reply, _ = failure(ctx, env, failed)
+			}
 		}
 	}()
-	payload, enc, bad, err := b.run(i.state, c, env)
-	c.calls.close()
+	payload, enc, err := b.Run(i.state, c, env)
+	t.calls.close()
 	returned = true
-	wants := c.wants()
+	wants := t.wants()
 	if err == nil {
 		err = wants.broken
 	}
 	if err != nil {
-		done.Reply, failed = failure(ctx, env, bad, settled(err))
+		done.Reply, failed = failure(ctx, env, settled(err))
 		done.Spoiled = len(wants.staged) > 0
-		if i.def.volatile && !readOnly && failed != nil {
+		if i.typ.Volatile && !readOnly && failed != nil {
 			// Nothing undoes it, and the entity lives on: to run it again would do it again.
 			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(failed)}
 		}
@@ -302,16 +316,16 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 }
 
 // Exited returns the result of a turn whose [Instance.RunIn] did not return, because the author's code
-// ended its goroutine. c is RunIn's. The result is the same as after a panic.
-func (i *Instance) Exited(c *Ctx, run *turn.Run) (done turn.TurnDone, failed error) {
-	return i.brokenOff(run), cmp.Or(c.wants().broken, ErrGoexit)
+// ended its goroutine. c is the context that RunIn got. The result is the same as after a panic.
+func (i *Instance) Exited(c Context, run *turn.Run) (done turn.TurnDone, failed error) {
+	return i.brokenOff(run), cmp.Or(c.held().wants().broken, ErrGoexit)
 }
 
 // brokenOff is the result of a turn whose handler did not return.
 func (i *Instance) brokenOff(run *turn.Run) turn.TurnDone {
-	done := turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(run.Env))}
-	if i.def.volatile && !run.ReadOnly {
-		done.Reply = sharding.Doubt(Internal, run.Env.Command+" failed, and what the entity had in memory is gone")
+	done := turn.TurnDone{Spoiled: true, Reply: sharding.Reject(sharding.Internal, undone(run.Env))}
+	if i.typ.Volatile && !run.ReadOnly {
+		done.Reply = sharding.Doubt(sharding.Internal, run.Env.Command+" failed, and what the entity had in memory is gone")
 	}
 	return done
 }
@@ -331,11 +345,11 @@ const undoneText = " failed and was undone"
 
 // cause returns the reason of a failed ask. The turns of a chain would each report in turn that they were
 // undone: only the reason of the innermost one counts.
-func cause(e *Error) string {
-	if i := strings.LastIndex(e.Message, undoneText+": "); i >= 0 {
-		return e.Message[i+len(undoneText+": "):]
+func cause(f *Failure) string {
+	if i := strings.LastIndex(f.Message, undoneText+": "); i >= 0 {
+		return f.Message[i+len(undoneText+": "):]
 	}
-	return e.Message
+	return f.Message
 }
 
 // misuseText describes the misuse, empty if there is none.
@@ -349,32 +363,36 @@ func misuseText(err error) string {
 
 // askCodes are the codes of failed asks that the caller of the turn gets too, to know whether a retry may
 // help.
-var askCodes = []Code{Unavailable, ResourceExhausted, DeadlineExceeded, Aborted, FailedPrecondition, AlreadyExists, PermissionDenied, OutOfRange}
+var askCodes = []sharding.Code{
+	sharding.Unavailable, sharding.ResourceExhausted, sharding.DeadlineExceeded, sharding.Aborted,
+	sharding.FailedPrecondition, sharding.AlreadyExists, sharding.PermissionDenied, sharding.OutOfRange,
+}
 
 // failure returns the reply of a turn that ended with an error, and the error if it is to be
 // logged. Only a business error is an answer; after all others the command was not applied.
-func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (sharding.Reply, error) {
-	var e *Error
+func failure(ctx context.Context, env *sharding.Envelope, err error) (sharding.Reply, error) {
+	var f *Failure
 	var m *misuse
-	switch {
-	case bad && errors.Is(err, ErrStored) && damaged(err):
-		return sharding.Reject(DataLoss, err.Error()), nil
-	case bad && errors.Is(err, ErrStored): // nothing is lost: another version reads the input, and it is kept until one has run
-		return sharding.Reject(Unimplemented, err.Error()), nil
-	case bad:
-		return sharding.Reject(InvalidArgument, badInput(env, err)), nil
-	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success
-		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}, nil
+	var bad *BadInput
+	switch errors.As(err, &bad); {
+	case bad != nil && errors.Is(err, ErrStored) && damaged(err):
+		return sharding.Reject(sharding.DataLoss, err.Error()), nil
+	case bad != nil && errors.Is(err, ErrStored): // nothing is lost: another version reads the input, and it is kept until one has run
+		return sharding.Reject(sharding.Unimplemented, err.Error()), nil
+	case bad != nil:
+		return sharding.Reject(sharding.InvalidArgument, badInput(env, err)), nil
+	case errors.As(err, &f) && f.Outcome == sharding.OK && f.Code != "": // without a code it would look like success
+		return sharding.Reply{Outcome: sharding.OK, Code: f.Code, Message: f.Message}, nil
 	case errors.As(err, &m):
-		return sharding.Reject(FailedPrecondition, undone(env)+misuseText(err)), err
+		return sharding.Reject(sharding.FailedPrecondition, undone(env)+misuseText(err)), err
 	case ctx.Err() != nil:
-		return sharding.Reject(DeadlineExceeded, env.Command+" was undone: its time was over"), err
-	case e != nil && e.Outcome == sharding.Rejected && e.Code == InvalidArgument: // of an ask: not the input of this command is wrong
-		return sharding.Reject(FailedPrecondition, undone(env)+": "+cause(e)), err
-	case e != nil && slices.Contains(askCodes, e.Code):
-		return sharding.Reject(e.Code, undone(env)+": "+cause(e)), err
+		return sharding.Reject(sharding.DeadlineExceeded, env.Command+" was undone: its time was over"), err
+	case f != nil && f.Outcome == sharding.Rejected && f.Code == sharding.InvalidArgument: // of an ask: not the input of this command is wrong
+		return sharding.Reject(sharding.FailedPrecondition, undone(env)+": "+cause(f)), err
+	case f != nil && slices.Contains(askCodes, f.Code):
+		return sharding.Reject(f.Code, undone(env)+": "+cause(f)), err
 	}
-	return sharding.Reject(Internal, undone(env)), err
+	return sharding.Reject(sharding.Internal, undone(env)), err
 }
 
 func badInput(env *sharding.Envelope, err error) string {
@@ -389,36 +407,38 @@ type Decoded struct{ value any }
 // input. It ignores commands that the type does not have, and decoders that panic or end their goroutine:
 // these are refused when the command has its turn. A decoder of the author runs in apart, which calls a
 // function on another goroutine and waits until that goroutine has ended.
-func CheckInput(t Definition, env *sharding.Envelope, apart func(func())) (in Decoded, refusal *sharding.Reply) {
-	b := t.definition().commands[env.Command]
-	if b == nil {
+func CheckInput(d Definition, env *sharding.Envelope, apart func(func())) (in Decoded, refusal *sharding.Reply) {
+	c := d.defined().commands[env.Command]
+	if c == nil {
 		return Decoded{}, nil
 	}
 	var value any
 	var err error
 	check := func() {
 		defer func() { _ = recover() }()
-		v, bad := b.check(env)
+		v, bad := c.Check(env)
 		value, err = v, settled(bad)
 	}
-	if b.input.layout.ownDecoder {
+	if c.Input.layout.ownDecoder {
 		apart(check)
 	} else {
 		check()
 	}
 	if err != nil {
-		reply := sharding.Reject(InvalidArgument, badInput(env, err))
+		reply := sharding.Reject(sharding.InvalidArgument, badInput(env, err))
 		return Decoded{}, &reply
 	}
 	return Decoded{value}, nil
 }
 
 // recovered turns a panic of user code into an error, and leaves nothing of user code in the error.
-func (i *Instance) recovered(where string, err *error) {
-	if r := recover(); r != nil {
+func (i *Instance) recovered(where string, err *error) { i.panicked(recover(), where, err) }
+
+func (i *Instance) panicked(r any, where string, err *error) {
+	if r != nil {
 		why := foreign.Text(r)
-		slog.Error("an entity panicked", "entity.type", i.def.name, "entity.id", i.id, "in", where, "panic", why, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("%s of type %s panicked: %s", where, i.def.name, why)
+		slog.Error("an entity panicked", "entity.type", i.typ.Name, "entity.id", i.id, "in", where, "panic", why, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s of type %s panicked: %s", where, i.typ.Name, why)
 	}
 	*err = settled(*err)
 }

@@ -1,4 +1,4 @@
-package entity
+package instance
 
 import (
 	"errors"
@@ -11,6 +11,12 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
+
+// Snapshotter is implemented by states that encode their snapshots themselves.
+type Snapshotter interface {
+	Snapshot() ([]byte, error)
+	Restore([]byte) error
+}
 
 // stateForm describes how snapshots of a type are read.
 type stateForm struct {
@@ -71,30 +77,19 @@ func (f *stateForm) check() error {
 	return errors.Join(errs...)
 }
 
-// SnapshotV sets the version of the type's snapshots, 1 by default. A snapshot of another version, or of
-// other exported fields, is ignored, and the entity is rebuilt from all its events, unless a step reads it.
-// The version must be raised when the same fields get another meaning, when Apply derives the state from
-// the events in another way, and with every change of a [Snapshotter]'s output.
-func (t *Type[E]) SnapshotV(version int, steps ...Step) *Type[E] {
-	t.def.state.version, t.def.state.steps = version, append(t.def.state.steps, steps...)
-	return t
-}
-
-// FromSnapshot is the step from a snapshot of an older version, with the Go type that
-// the state had, to the current state. It gets the empty entity to fill. The function
-// must depend on nothing but its arguments.
-func FromSnapshot[Old, E any](version int, upgrade func(old Old, state *E)) Step {
-	layout := layoutOf(reflect.TypeFor[Old]())
-	return Step{version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[E](), snapshot: func(payload []byte, state any) error {
-		e, ok := state.(*E)
-		if !ok {
-			return fmt.Errorf("the step from version %d fills a %s, the state is a %T", version, reflect.TypeFor[E](), state)
+// FromSnapshot is the step from a snapshot of an older version, with the Go type that the state had, to the
+// current state. upgrade gets pointers to both.
+func FromSnapshot(version int, from, to reflect.Type, upgrade func(old, state any)) Step {
+	layout := layoutOf(from)
+	return Step{version: version, from: from, to: to, snapshot: func(payload []byte, state any) error {
+		if got := reflect.TypeOf(state).Elem(); got != to {
+			return fmt.Errorf("the step from version %d fills a %s, the state is a %s", version, to, got)
 		}
-		var old Old
-		if err := layout.read(payload, &old, false); err != nil {
+		old := reflect.New(from).Interface()
+		if err := layout.read(payload, old, false); err != nil {
 			return err
 		}
-		upgrade(old, e)
+		upgrade(old, state)
 		return nil
 	}}
 }
@@ -102,7 +97,7 @@ func FromSnapshot[Old, E any](version int, upgrade func(old Old, state *E)) Step
 // ReadsSnapshot reports whether this version of the type can read a snapshot of a form.
 // One that it cannot read must be ignored, and all events be replayed.
 func ReadsSnapshot(t Definition, form sharding.SnapshotForm) bool {
-	f := &t.definition().state
+	f := &t.defined().state
 	if form == f.current() || mutant.On("snapshot-form") {
 		return true
 	}

@@ -1,5 +1,6 @@
 // Package adminclient is a client of the admin API of coordinators. With it, programs see what a cluster
-// does, and steer it. The command-line tool roost uses it. This program decides where the shards of a
+// does, and steer it. The command-line tool roost uses it. It uses the types of the protocol, which change with
+// releases, so it is not a part of the SDK. This program decides where the shards of a
 // type go:
 //
 //	c := adminclient.New("http://localhost:8558", "http://localhost:8559")

@@ -1,4 +1,4 @@
-package entity
+package instance
 
 import (
 	"net/netip"
@@ -74,7 +74,7 @@ func TestExplain(t *testing.T) {
 	}
 	messages := map[string]error{
 		"it is protobuf, which this type has no message for; send application/json": second(decode[explained]([]byte{1}, sharding.Protobuf, layoutOf(reflect.TypeFor[explained]()))),
-		`the value is a string; it must be a whole number`:                          second(decodeReply[int]([]byte(`"x"`), sharding.JSON)),
+		`the value is a string; it must be a whole number`:                          second(DecodeReply[int]([]byte(`"x"`), sharding.JSON)),
 		"invalid google.protobuf.Duration value":                                    second(decode[*durationpb.Duration]([]byte(`"x"`), sharding.JSON, layoutOf(reflect.TypeFor[*durationpb.Duration]()))),
 		"cannot parse invalid wire-format data":                                     second(decode[*wrapperspb.StringValue]([]byte{1}, sharding.Protobuf, layoutOf(reflect.TypeFor[*wrapperspb.StringValue]()))),
 	}

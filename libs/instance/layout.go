@@ -1,4 +1,4 @@
-package entity
+package instance
 
 import (
 	"encoding/json"
@@ -283,21 +283,7 @@ func mayBeAbsent(t reflect.Type, options string) bool {
 	return isBasic(t)
 }
 
-// Enum is implemented by a type of constants that declares its values. Reflection does not see constants. The values
-// are a part of the form of events, snapshots and inputs that hold the type: a new one is a change of the form, which
-// needs a new version. A value that is not declared is refused, where it is stored and where it is sent.
-//
-//	type Status string
-//
-//	const (
-//		Open   Status = "open"
-//		Closed Status = "closed"
-//	)
-//
-//	func (Status) Values() []Status { return []Status{Open, Closed} }
-type Enum[T any] interface{ Values() []T }
-
-// declaredValues returns the values that a type declares by [Enum], as JSON and sorted; nil if it declares none.
+// declaredValues returns the values that a type declares by a method Values, as JSON and sorted; nil if it declares none.
 func declaredValues(t reflect.Type) []string {
 	if t.Name() == "" || !isBasic(t) {
 		return nil
