@@ -122,7 +122,7 @@ sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (B
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/operate ./services/region ./services/region/suspects ./sdk/entity
+		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/internal/... ./services/coordinator/operate ./services/region ./services/region/suspects ./sdk/entity
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -260,7 +260,7 @@ check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
 	@go vet -tags nextformat ./libs/journal/... ./libs/journal/sqlite ./libs/journal/postgres/... ./libs/link
-	@go vet -tags mutants ./e2e/... ./libs/... ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease/... ./services/coordinator ./services/region ./sdk/entity
+	@go vet -tags mutants ./e2e/... ./libs/... ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease/... ./services/coordinator/... ./services/region ./sdk/entity
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 

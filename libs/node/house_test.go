@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":                     {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/conn", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/config", "libs/node/rpc", "libs/node/security", "libs/node/telemetry", "libs/node/telemetry/histogram", "libs/setting", "libs/sharding", "proto/roost/inspection/v1"},
+			".":                     {"libs/atomicfile", "libs/backendurl", "libs/bounded", "libs/control", "libs/errornumber", "libs/gossip", "libs/node/config", "libs/node/rpc", "libs/node/security", "libs/node/telemetry", "libs/node/telemetry/histogram", "libs/conn", "libs/setting", "libs/sharding", "proto/roost/inspection/v1"},
 			"security/auth":         {"libs/node/security", "libs/node/security/watchfile", "libs/setting", "libs/sharding"},
 			"security/watchfile":    {},
 			"telemetry/histogram":   {},

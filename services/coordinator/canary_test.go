@@ -68,7 +68,7 @@ func (c *canary) unserved() (n int) {
 func (c *canary) shares() (n, low, high int) {
 	low = int(c.desc.Shards)
 	for _, r := range c.up {
-		if shards := c.m.shardsOf(r); c.ver[r] == "2" {
+		if shards := c.m.table.shardsOf(r); c.ver[r] == "2" {
 			n = shards
 		} else {
 			low, high = min(low, shards), max(high, shards)

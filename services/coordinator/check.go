@@ -3,52 +3,49 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // Check verifies what holds between any two steps: the order and the counts of everything kept, epochs that are
 // unique and not above the counter, rows that make sense, and limits.
 func (m *Machine) Check() error {
-	if !slices.IsSortedFunc(m.regions, func(a, b region) int { return a.node.Compare(b.node) }) {
+	if !slices.IsSortedFunc(m.live.regions, func(a, b region) int { return a.node.Compare(b.node) }) {
 		return fmt.Errorf("regions are not sorted")
 	}
-	if !m.active {
+	if !m.term.active {
 		return m.checkStandby()
 	}
-	if len(m.held) > 0 {
-		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.held))
+	if len(m.term.held) > 0 {
+		return fmt.Errorf("an active coordinator holds %d watches as a standby does", len(m.term.held))
 	}
-	if len(m.waiting) > m.cfg.MaxWatches {
-		return fmt.Errorf("%d watches wait, at most %d may", len(m.waiting), m.cfg.MaxWatches)
+	if len(m.table.waiting) > m.cfg.MaxWatches {
+		return fmt.Errorf("%d watches wait, at most %d may", len(m.table.waiting), m.cfg.MaxWatches)
 	}
-	if len(m.parked) > m.cfg.MaxWatches || len(m.parked) > 0 && m.stored == m.lastFact {
-		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.parked), m.stored, m.lastFact)
+	if len(m.table.parked) > m.cfg.MaxWatches || len(m.table.parked) > 0 && m.ledger.stored == m.ledger.lastFact {
+		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.table.parked), m.ledger.stored, m.ledger.lastFact)
 	}
-	if len(m.gateways.list) > m.cfg.MaxGateways {
-		return fmt.Errorf("%d gateways are listed, at most %d may be", len(m.gateways.list), m.cfg.MaxGateways)
+	if m.table.told != m.table.version.N {
+		return fmt.Errorf("watches wait at version %d, the table is at %d", m.table.told, m.table.version.N)
 	}
-	if m.told != m.n {
-		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.n)
+	if len(m.table.log) > m.cfg.ChangeLog || m.table.base+uint64(len(m.table.log)) != m.table.version.N {
+		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.table.log), m.table.base, m.table.version.N)
 	}
-	if len(m.log) > m.cfg.ChangeLog || m.base+uint64(len(m.log)) != m.n {
-		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.log), m.base, m.n)
+	if m.term.recovered && len(m.term.awaited) > 0 {
+		return fmt.Errorf("recovered, but waiting for %v", m.term.awaited)
 	}
-	if m.recovered && len(m.awaited) > 0 {
-		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
-	}
-	if !slices.IsSortedFunc(m.drained, func(a, b DrainFact) int { return a.Region.Compare(b.Region) }) {
-		return fmt.Errorf("the drained regions are not sorted")
-	}
-	for i := range m.regions {
-		r := &m.regions[i]
-		if _, drained := m.searchDrain(r.node); r.draining != drained {
+	for i := range m.live.regions {
+		r := &m.live.regions[i]
+		if _, drained := m.intent.Drain(r.node); r.draining != drained {
 			return fmt.Errorf("%v is drained: %t, and the facts say otherwise", r.node, r.draining)
 		}
 	}
-	if err := m.checkSteering(); err != nil {
+	if err := m.checkIntent(); err != nil {
 		return err
 	}
 	if err := m.checkQuarantine(); err != nil {
@@ -61,9 +58,9 @@ func (m *Machine) Check() error {
 		return err
 	}
 	var epochs []sharding.Epoch
-	allocated, want := 0, budget{}
-	for i, t := range m.types {
-		if i > 0 && m.types[i-1].desc.Type >= t.desc.Type {
+	allocated := 0
+	for i, t := range m.table.types {
+		if i > 0 && m.table.types[i-1].desc.Type >= t.desc.Type {
 			return fmt.Errorf("types are not sorted at %q", t.desc.Type)
 		}
 		if err := t.check(); err != nil {
@@ -72,11 +69,10 @@ func (m *Machine) Check() error {
 		if err := m.checkReaders(t); err != nil {
 			return err
 		}
-		want.countAll(t)
 		for i := range t.rows {
 			r := &t.rows[i]
-			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
-				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term, m.counter)
+			if r.Epoch.Term() > m.term.number || r.Epoch.Term() == m.term.number && r.Epoch.Counter() > m.term.counter {
+				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term.number, m.term.counter)
 			}
 			allocated += toInt(r.Epoch != 0)
 			if r.Epoch != 0 {
@@ -85,8 +81,8 @@ func (m *Machine) Check() error {
 			if r.next != 0 {
 				epochs = append(epochs, r.next)
 			}
-			if r.next.Term() > m.term || r.next.Term() == m.term && r.next.Counter() > m.counter {
-				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.term, m.counter)
+			if r.next.Term() > m.term.number || r.next.Term() == m.term.number && r.next.Counter() > m.term.counter {
+				return fmt.Errorf("epoch %v is reserved for the successor of %v, the last one given out is %d.%d", r.next, r.Shard, m.term.number, m.term.counter)
 			}
 		}
 	}
@@ -96,49 +92,43 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("epoch %v was given out twice", epochs[i])
 		}
 	}
-	if allocated != m.allocated {
-		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.allocated)
+	if allocated != m.table.allocated {
+		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.table.allocated)
 	}
-	return m.budget.check(&want)
+	return m.budget.Check(&m.cfg.Config, m.table.transits())
 }
 
-// countAll counts the rows of a type.
-func (b *budget) countAll(t *typeTable) {
-	for i := range t.rows {
-		b.count(&row{}, &t.rows[i])
+// transits returns the parts of all rows that the budget counts.
+func (tab *table) transits() iter.Seq[budget.Transit] {
+	return func(yield func(budget.Transit) bool) {
+		for _, t := range tab.types {
+			for i := range t.rows {
+				if !yield(t.rows[i].transit()) {
+					return
+				}
+			}
+		}
 	}
-}
-
-// check compares the budget with what is counted.
-func (b *budget) check(want *budget) error {
-	if b.handoffs != want.handoffs || b.moving != want.moving || !maps.Equal(b.from, want.from) || !maps.Equal(b.to, want.to) {
-		return fmt.Errorf("%d rows hand off, from %v to %v, and %d move voluntarily; counted are %d, %v, %v and %d",
-			want.handoffs, want.from, want.to, want.moving, b.handoffs, b.from, b.to, b.moving)
-	}
-	if b.brake.idle() != b.brake.since.IsZero() {
-		return fmt.Errorf("the brake is %v at 1/%d, and holds moves back since %v", b.brake.state, 1<<b.brake.halvings, b.brake.since)
-	}
-	return nil
 }
 
 // checkExpected checks how many shards of all types each node is to have.
-func (m *Machine) checkExpected() error {
+func (pl *placement) checkExpected() error {
 	counts := map[sharding.NodeID]int{}
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		for _, h := range t.expected {
 			counts[h.node] += len(h.shards)
 		}
 	}
-	if !maps.Equal(counts, m.expectedShards) {
-		return fmt.Errorf("%v are to have shards, %v are counted", counts, m.expectedShards)
+	if !maps.Equal(counts, pl.table.expectedShards) {
+		return fmt.Errorf("%v are to have shards, %v are counted", counts, pl.table.expectedShards)
 	}
 	return nil
 }
 
 // checkLoads checks the sums of the loads of the shards that each node is to have.
-func (m *Machine) checkLoads() error {
+func (pl *placement) checkLoads() error {
 	sums := map[sharding.NodeID]sharding.Load{}
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		for i, l := range t.loads {
 			node := t.rows[i].expectedOwner()
 			if node.IsZero() || l.Load == (sharding.Load{}) {
@@ -147,54 +137,48 @@ func (m *Machine) checkLoads() error {
 			sums[node] = sums[node].Plus(l.Load)
 		}
 	}
-	if !maps.Equal(sums, m.loads) {
-		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, m.loads)
+	if !maps.Equal(sums, pl.table.loads) {
+		return fmt.Errorf("nodes have the loads %v, %v are counted", sums, pl.table.loads)
 	}
 	return nil
 }
 
-// checkSteering checks what operators want: the lists, their order and limits, and that each move belongs to a shard
-// that moves.
-func (m *Machine) checkSteering() error {
-	if !slices.IsSortedFunc(m.steering.cordons, func(a, b CordonFact) int { return cmp.Compare(a.Region, b.Region) }) || len(m.steering.cordons) > m.cfg.MaxCordons {
-		return fmt.Errorf("the %d cordons are too many, or not sorted: %+v", len(m.steering.cordons), m.steering.cordons)
+// checkIntent checks what operators want: its limits, that each move belongs to a shard that moves, and that each pin
+// belongs to a shard.
+func (tr *transit) checkIntent() error {
+	if n := tr.intent.Len(intent.Cordons); n > tr.cfg.MaxCordons {
+		return fmt.Errorf("%d names are cordoned, at most %d may be", n, tr.cfg.MaxCordons)
 	}
-	for i, f := range m.steering.moves {
-		if i > 0 && m.steering.moves[i-1].Shard.Compare(f.Shard) >= 0 {
-			return fmt.Errorf("the moves are not sorted at %v", f.Shard)
-		}
-		if _, r := m.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
+	for f := range intent.All[MoveFact](&tr.intent, intent.Moves) {
+		if _, r := tr.table.find(f.Shard); r == nil || r.Epoch != f.Epoch || r.Phase != sharding.HandingOff || r.successor.IsZero() {
 			return fmt.Errorf("%v is moved to %s, and its row is %+v", f.Shard, f.Region, r)
 		}
 	}
-	for _, t := range m.types {
-		for i, p := range t.pins { // order-free: any of them is an error
-			if i != p.Shard.Index || p.Region == "" || p.Shard.Type != t.desc.Type || int(i) >= len(t.rows) {
-				return fmt.Errorf("the pin %+v is out of place", p)
-			}
-		}
-		if t.pinned != nil && len(t.pinned) != len(t.pins) {
-			return fmt.Errorf("%d shards of %s are pinned, a view has %d", len(t.pins), t.desc.Type, len(t.pinned))
+	for p := range intent.All[PinFact](&tr.intent, intent.Pins) {
+		if _, r := tr.table.find(p.Shard); r == nil {
+			return fmt.Errorf("the pin %+v is about no shard", p)
 		}
 	}
-	return nil
+	return tr.intent.Check()
 }
 
 func (m *Machine) checkStandby() error {
-	if len(m.held) > m.cfg.MaxWatches {
-		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.held), m.cfg.MaxWatches)
+	if len(m.term.held) > m.cfg.MaxWatches {
+		return fmt.Errorf("a standby holds %d watches, at most %d may be held", len(m.term.held), m.cfg.MaxWatches)
 	}
-	if m.planning || len(m.expectedShards) > 0 {
-		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planning, len(m.expectedShards))
+	if m.planner.planning || len(m.table.expectedShards) > 0 {
+		return fmt.Errorf("a standby waits for a plan: %t, and counts shards of %d nodes", m.planner.planning, len(m.table.expectedShards))
 	}
-	if len(m.steering.cordons) > 0 || len(m.steering.moves) > 0 || m.steering.freeze.Frozen {
-		return fmt.Errorf("a standby knows what operators want: %+v", m.steering)
+	for kind := intent.Drains; kind <= intent.Moves; kind++ {
+		if m.intent.Len(kind) > 0 {
+			return fmt.Errorf("a standby knows what operators want: %+v", m.intent)
+		}
 	}
-	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.budget.handoffs > 0 || !m.budget.brake.idle() || len(m.gateways.list) > 0 {
-		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
+	if len(m.table.types) > 0 || len(m.table.waiting) > 0 || m.table.version.N > 0 || !m.budget.Idle() {
+		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.table.types), len(m.table.waiting), m.table.version.N)
 	}
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered || r.shutdown || r.draining || r.journal != (journalHealth{}) {
+	for i := range m.live.regions {
+		if r := &m.live.regions[i]; r.registered || r.shutdown || r.draining || r.journal != (journalHealth{}) {
 			return fmt.Errorf("a standby remembers what %v said to a term", r.node)
 		}
 	}
@@ -202,15 +186,15 @@ func (m *Machine) checkStandby() error {
 }
 
 // checkReaders checks that every owner reads what may be stored in its shards.
-func (m *Machine) checkReaders(t *typeTable) error {
+func (pl *placement) checkReaders(t *typeTable) error {
 	for i := range t.rows {
 		r := &t.rows[i]
 		forms := r.before.Union(r.may)
 		if forms.End() > len(t.forms) {
 			return fmt.Errorf("%v may have form %d, type %q has %d", r.Shard, forms.End()-1, t.desc.Type, len(t.forms))
 		}
-		if owner := m.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
-			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t).reads), string(forms))
+		if owner := pl.live.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t.desc.Type).reads.Contains(forms) {
+			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t.desc.Type).reads), string(forms))
 		}
 	}
 	return nil

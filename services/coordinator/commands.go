@@ -17,15 +17,15 @@ import (
 
 // commands returns the commands that a type has when a region registers it with the descriptor desc, sorted
 // by name.
-func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
-	i, found := m.searchType(desc.Type)
-	if found && slices.Equal(desc.Commands, m.types[i].desc.Commands) {
+func (pl *placement) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
+	i, found := pl.table.searchType(desc.Type)
+	if found && slices.Equal(desc.Commands, pl.table.types[i].desc.Commands) {
 		return desc.Commands // they include the commands of the other regions
 	}
-	others, _ := m.commandsOfRegions(desc.Type, from)
+	others, _ := pl.live.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
-	if found && (!m.allSpoken(from) || m.targetAway() && !mutant.On("target-commands")) {
-		all = join(all, m.types[i].desc.Commands)
+	if found && (!pl.allSpoken(from) || pl.targetAway() && !mutant.On("target-commands")) {
+		all = join(all, pl.table.types[i].desc.Commands)
 	}
 	if mutant.On("last-registers") {
 		return desc.Commands
@@ -33,48 +33,27 @@ func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []shard
 	return all
 }
 
-// commandsOfRegions returns the commands of a type that the regions besides one have, and
-// whether any of them hosts the type.
-func (m *Machine) commandsOfRegions(t sharding.EntityType, besides sharding.NodeID) (all []sharding.CommandDesc, hosted bool) {
-	for i := range m.regions {
-		r := &m.regions[i]
-		if d, found := searchDesc(r.types, t); found && r.node != besides {
-			all, hosted = join(all, r.types[d].Commands), true
-		}
-	}
-	return all, hosted
-}
-
 // allSpoken reports whether every region, except one, has registered its commands in this term. When a term
 // begins, perhaps not all regions are known.
-func (m *Machine) allSpoken(besides sharding.NodeID) bool {
-	return m.now.Sub(m.since) >= m.cfg.RecoveryWait && !m.anyRegion(func(r *region) bool {
+func (pl *placement) allSpoken(besides sharding.NodeID) bool {
+	return pl.now.Sub(pl.term.since) >= pl.cfg.RecoveryWait && !pl.live.anyRegion(func(r *region) bool {
 		return !r.registered && r.node != besides
 	})
 }
 
-// anyRegion reports whether the function is returns true for any region.
-func (m *Machine) anyRegion(is func(*region) bool) bool {
-	for i := range m.regions {
-		if is(&m.regions[i]) {
-			return true
-		}
-	}
-	return false
-}
-
 // targetAway reports whether no registered region has the target version.
-func (m *Machine) targetAway() bool {
-	return m.target.Version != "" && !m.anyRegion(func(r *region) bool {
-		return r.registered && r.version == m.target.Version
+func (pl *placement) targetAway() bool {
+	target := pl.intent.Target().Version
+	return target != "" && !pl.live.anyRegion(func(r *region) bool {
+		return r.registered && r.version == target
 	})
 }
 
 // checkCommands returns the reason why the region cannot join with its commands: there would be too many.
-func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
+func (pl *placement) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
 	for _, d := range descs {
-		if n := len(m.commands(from, d)); n > m.cfg.MaxCommands {
-			return fmt.Sprintf("with this region type %q would have %d commands, at most %d are allowed; stop regions of older versions first, or split the type", d.Type, n, m.cfg.MaxCommands)
+		if n := len(pl.commands(from, d)); n > pl.cfg.MaxCommands {
+			return fmt.Sprintf("with this region type %q would have %d commands, at most %d are allowed; stop regions of older versions first, or split the type", d.Type, n, pl.cfg.MaxCommands)
 		}
 	}
 	return ""
@@ -85,12 +64,12 @@ func (m *Machine) dropCommands() {
 	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() && !mutant.On("target-commands") || mutant.On("last-registers") {
 		return
 	}
-	for _, t := range m.types {
-		all, hosted := m.commandsOfRegions(t.desc.Type, sharding.NodeID{})
+	for _, t := range m.table.types {
+		all, hosted := m.live.commandsOfRegions(t.desc.Type, sharding.NodeID{})
 		switch {
 		case !hosted || slices.Equal(all, t.desc.Commands):
-		case m.pending(t.number):
-			m.deferred = true
+		case m.ledger.pending(t.number):
+			m.review.deferred = true
 		default:
 			desc := t.desc
 			desc.Commands = all

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // If a constraint would leave a shard unserved, the constraint is broken instead. Operators want to know if
@@ -33,12 +34,12 @@ func (b *brokenConstraints) view() []BrokenView {
 // constraints have become broken, or are kept again. While a plan is made, the count waits, but for one
 // interval at most: the plan may mend what it would find, or a strategy may never end.
 func (m *Machine) countBroken() {
-	b := &m.broken
+	b := &m.planner.broken
 	wait := m.cfg.BrokenInterval
-	if m.planning {
+	if m.planner.planning {
 		wait *= 2
 	}
-	if !m.recovered || m.now.Sub(b.countedAt) < wait {
+	if !m.term.recovered || m.now.Sub(b.countedAt) < wait {
 		return
 	}
 	b.countedAt = m.now
@@ -51,31 +52,30 @@ func (m *Machine) countBroken() {
 }
 
 // breaking returns how many shards break a constraint when all moves in progress have ended.
-func (m *Machine) breaking(c allocation.Broken) (n int) {
+func (pl *placement) breaking(c allocation.Broken) (n int) {
 	switch c {
 	case allocation.BrokenCapacity:
-		for i := range m.regions {
-			if r := &m.regions[i]; r.capacity > 0 {
-				n += max(0, m.expectedShards[r.node]-int(r.capacity))
+		for i := range pl.live.regions {
+			if r := &pl.live.regions[i]; r.capacity > 0 {
+				n += max(0, pl.table.expectedShards[r.node]-int(r.capacity))
 			}
 		}
 	case allocation.BrokenPin:
-		for _, t := range m.types {
-			for _, p := range t.pins { // order-free: they are counted
-				at := m.region(t.rows[p.Shard.Index].expectedOwner())
-				n += toInt(at != nil && at.name != p.Region)
-			}
+		for p := range intent.All[PinFact](&pl.intent, intent.Pins) {
+			_, row := pl.table.find(p.Shard)
+			at := pl.live.region(row.expectedOwner())
+			n += toInt(at != nil && at.name != p.Region)
 		}
 	case allocation.BrokenCordon:
-		for _, c := range m.steering.cordons {
-			n += m.cordonView(c).Since
+		for c := range intent.All[CordonFact](&pl.intent, intent.Cordons) {
+			n += pl.cordonView(c).Since
 		}
 	case allocation.BrokenZone:
-		if !m.anyRegion(func(r *region) bool { return r.zone != m.regions[0].zone }) {
+		if !pl.live.anyRegion(func(r *region) bool { return r.zone != pl.live.regions[0].zone }) {
 			return 0
 		}
-		for _, t := range m.types {
-			n += allocation.OverShare(m.typeView(t))
+		for _, t := range pl.table.types {
+			n += allocation.OverShare(pl.typeView(t))
 		}
 	}
 	return n

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // A shard that loses one region after the other may have an entity that ends them. Only the processes that are
@@ -25,60 +25,30 @@ import (
 const (
 	// crashSoon is how soon after a region was given a shard its loss may be the fault of an entity of that shard.
 	crashSoon = 30 * time.Second
-	// maxReports bounds the processes whose reports are remembered.
-	maxReports = 1024
 	// patienceDoublings bounds the doublings of Config.CrashPatience: up to 48 s with the default. Platforms wait
 	// longer and longer before they start a process again that ends again and again.
 	patienceDoublings = 4
 )
 
-// crashReport holds what a region reported about the end of a process.
-type crashReport struct {
-	process sharding.NodeUID
-	ran     []sharding.Entity // entities that had a turn running
-	more    bool              // the report has more turns than ran lists
-}
-
-// keepReport remembers the report about a process, the first one if there are several.
-func (m *Machine) keepReport(c control.Crash) {
-	if m.report(c.Of) != nil {
-		return
-	}
-	r := crashReport{process: c.Of, more: len(c.Turns) > maxCrashTurns}
-	for _, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
-		r.ran = append(r.ran, turn.Entity)
-	}
-	m.reports = append(m.reports[max(0, len(m.reports)-maxReports+1):], r)
-	m.reviewDue = true // shards may wait for this report
-}
-
-// report returns the report about a process; nil: there is none.
-func (m *Machine) report(process sharding.NodeUID) *crashReport {
-	if i := slices.IndexFunc(m.reports, func(r crashReport) bool { return r.process == process }); i >= 0 {
-		return &m.reports[i]
-	}
-	return nil
-}
-
 // clears reports whether a report shows that no entity of the shard ran, apart from quarantined ones.
-func (m *Machine) clears(report *crashReport, shard sharding.ShardID) bool {
-	if report == nil || report.more || mutant.On("quarantine-others") {
+func (tr *transit) clears(report *quarantine.Report, shard sharding.ShardID) bool {
+	if report == nil || report.More || mutant.On("quarantine-others") {
 		return false
 	}
-	return !slices.ContainsFunc(report.ran, func(e sharding.Entity) bool {
-		_, row := m.rowOf(e)
-		return row != nil && row.Shard == shard && !m.quarantinedTurn(control.CrashedTurn{Entity: e})
+	return !slices.ContainsFunc(report.Ran, func(e sharding.Entity) bool {
+		_, row := tr.table.rowOf(e)
+		return row != nil && row.Shard == shard && !tr.quarantine.Quarantined(e)
 	})
 }
 
 // waitsForReport reports whether a shard whose holder is lost still waits for reports about its last holders.
-func (m *Machine) waitsForReport(r *row) bool {
-	k := m.cfg.QuarantineCrashes
+func (tr *transit) waitsForReport(r *row) bool {
+	k := tr.cfg.QuarantineCrashes
 	if k == 0 || r.Phase == sharding.Starting && mutant.On("quarantine-starting") || mutant.On("quarantine-waits") {
 		return false
 	}
 	if r.lostSince.IsZero() {
-		r.lostSince = m.now
+		r.lostSince = tr.now
 	}
 	if r.lostSince.Sub(r.heldSince()) > crashSoon {
 		return false
@@ -87,35 +57,30 @@ func (m *Machine) waitsForReport(r *row) bool {
 	for i := len(r.losses); i >= 0; i-- {
 		of := r.awaited()
 		if i < len(r.losses) {
-			if of = r.losses[i]; m.reachable(of) { // it was only unreachable for a while
+			if of = r.losses[i]; tr.live.reachable(of) { // it was only unreachable for a while
 				continue
 			}
 		}
-		report := m.report(of.UID)
-		if m.clears(report, r.Shard) {
+		report := tr.quarantine.Report(of.UID)
+		if tr.clears(report, r.Shard) {
 			break
 		}
 		ended++
 		missing = missing || ended <= k && report == nil
 	}
-	if ended < k || !missing || m.now.Sub(r.lostSince) >= m.crashPatience(ended) {
+	if ended < k || !missing || tr.now.Sub(r.lostSince) >= tr.crashPatience(ended) {
 		return false
 	}
-	m.waitingForReports = true
+	tr.review.waitingForReports = true
 	return true
 }
 
-func (m *Machine) reachable(node sharding.NodeID) bool {
-	o := m.region(node)
-	return o != nil && o.reachable
-}
-
 // crashPatience returns how long a shard waits for reports when so many holders were lost.
-func (m *Machine) crashPatience(ended int) time.Duration {
+func (tr *transit) crashPatience(ended int) time.Duration {
 	if mutant.On("quarantine-patience") {
-		return m.cfg.CrashPatience
+		return tr.cfg.CrashPatience
 	}
-	return m.cfg.CrashPatience << min(ended-m.cfg.QuarantineCrashes, patienceDoublings)
+	return tr.cfg.CrashPatience << min(ended-tr.cfg.QuarantineCrashes, patienceDoublings)
 }
 
 // heldSince returns when the region that r.awaited returns was given the shard.
@@ -127,17 +92,17 @@ func (r *row) heldSince() time.Time {
 }
 
 // withLoss returns the losses of a shard, including the loss of its present holder.
-func (m *Machine) withLoss(r *row) []sharding.NodeID {
+func (tr *transit) withLoss(r *row) []sharding.NodeID {
 	before, lost, holder := r.losses, r.lostSince, r.awaited()
 	if lost.IsZero() {
-		lost = m.now
+		lost = tr.now
 	}
 	if lost.Sub(r.heldSince()) > crashSoon {
 		before = nil // the holder had the shard for a while, so the earlier losses have another reason
 	}
-	if m.cfg.QuarantineCrashes == 0 || len(before) > 0 && before[len(before)-1] == holder {
+	if tr.cfg.QuarantineCrashes == 0 || len(before) > 0 && before[len(before)-1] == holder {
 		return before
 	}
 	losses := append(slices.Clip(before), holder)
-	return losses[max(0, len(losses)-m.cfg.QuarantineCrashes+1-patienceDoublings):]
+	return losses[max(0, len(losses)-tr.cfg.QuarantineCrashes+1-patienceDoublings):]
 }

@@ -14,7 +14,7 @@ func handingOver(t *testing.T) *world {
 	t.Helper()
 	w := beforeDirectHandoff(t)
 	w.run(DrainRegion{Region: node(t, "r1").String()})
-	if _, r := w.m.find(sharding.ShardID{Type: "T"}); r.next != sharding.MakeEpoch(1, 2) || r.successor != node(t, "r2") {
+	if _, r := w.m.table.find(sharding.ShardID{Type: "T"}); r.next != sharding.MakeEpoch(1, 2) || r.successor != node(t, "r2") {
 		t.Fatalf("the shard does not go to r2 at 1.2: %+v", r)
 	}
 	return w
@@ -46,7 +46,7 @@ func storedBySuccessor(t *testing.T) sharding.FormSet {
 	w.run(from(node(t, "r1"), control.ShardStopped{Shard: sharding.ShardID{Type: "T"}, Epoch: sharding.MakeEpoch(1, 1)}))
 	w.run(DrainRegion{Region: node(t, "r1").String(), Resume: true})
 	w.run(MemberGone{Node: node(t, "r2")})
-	_, r := w.m.find(sharding.ShardID{Type: "T"})
+	_, r := w.m.table.find(sharding.ShardID{Type: "T"})
 	if r.Epoch <= sharding.MakeEpoch(1, 2) {
 		t.Fatalf("the shard is still to go to r2: %+v", r)
 	}
@@ -63,7 +63,7 @@ func TestFormsOfSuccessors(t *testing.T) {
 	w.run(Deposed{})
 	w.run(Elected{Term: 2, Facts: w.facts})
 	w.run(from(node(t, "r2"), control.ShardStarted{Shard: sharding.ShardID{Type: "T"}, Epoch: sharding.MakeEpoch(1, 2)}))
-	if _, r := w.m.find(sharding.ShardID{Type: "T"}); r.Phase != sharding.Serving || r.Owner != node(t, "r2") || !r.stored().Has(1) {
+	if _, r := w.m.table.find(sharding.ShardID{Type: "T"}); r.Phase != sharding.Serving || r.Owner != node(t, "r2") || !r.stored().Has(1) {
 		t.Errorf("in the next term the row is %+v", r)
 	}
 }
@@ -77,7 +77,7 @@ func startedFirst(t *testing.T) sharding.FormSet {
 	w.run(started)
 	w.run(from(node(t, "r1"), control.ShardStopped{Shard: shard, Epoch: sharding.MakeEpoch(1, 1)}))
 	w.run(started) // it is asked again
-	_, r := w.m.find(shard)
+	_, r := w.m.table.find(shard)
 	if r.Phase != sharding.Serving || r.Owner != node(t, "r2") {
 		t.Fatalf("the successor does not serve: %+v", r)
 	}
@@ -130,7 +130,7 @@ func adoptedAtOnce(t *testing.T) bool {
 		return o == Send{To: r2, Msg: control.HostShard{Term: 2, Shard: shard, Epoch: want.Next}}
 	})
 	w.run(from(r2, control.ShardStarted{Shard: shard, Epoch: want.Next}))
-	_, r := w.m.find(shard)
+	_, r := w.m.table.find(shard)
 	return told && given && r.Phase == sharding.Serving && r.Owner == r2 && r.Epoch == want.Next
 }
 

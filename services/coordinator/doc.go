@@ -7,34 +7,22 @@
 // holds back every output until the facts before it are stored. A Tenure takes one [Input]
 // at a time and returns what the driver must do as [Output] values, in order.
 //
-// The files, by concern:
+// The Machine is composed of nouns, each with its own state:
 //
-//	tenure.go    stepping up and down
-//	takeover.go  whether the journal may be claimed
-//	gate.go      which facts are stored next, and which outputs may leave
-//	machine.go   being active
-//	apply.go     facts and the table
-//	register.go  regions and types
-//	commands.go  which commands a type has
-//	forms.go     which regions read the data stored in a shard
-//	quarantine.go  which entities make the processes of regions crash, and so must not run
-//	quarantine_request.go  the same, at the request of operators
-//	look.go      which forms are stored in shards that no region reads
-//	hosts.go     which types no region hosts
-//	health.go    which regions reach the journal
-//	allocate.go  which region gets a shard
-//	plan.go      which shards move for balance
-//	steer.go     cordons, pins and freezes, as operators have requested them
-//	request.go   the requests of operators, and the effect of each request
-//	rows.go      the life of one row
-//	handoff.go   releasing shards
-//	budget.go    how many handoffs may be in progress
-//	brake.go     when moves pause because commands are slow
-//	gateways.go  what gateways report about the commands of their clients
-//	rollout.go   which version of the application gets shards
-//	explain.go   explanations of decisions, for people
-//	explanation_log.go  keeping the newest explanations in the journal
-//	watch.go     the watches of the table
+//	term.go             the term: whether this coordinator acts, tenure.go, takeover.go and gate.go around it
+//	ledger.go           which facts are durable
+//	liveness.go         regions: names.go, health.go, load.go, forms.go, commands.go
+//	table.go            types and rows: deltas.go, watch.go
+//	internal/intent     what operators want
+//	internal/quarantine which entities make the processes of regions crash
+//	internal/budget     how many handoffs may be in progress; the brake
+//	internal/fact       the facts themselves
+//
+// None of them knows another one. Three layers use them, and each uses the one before:
+//
+//	placement.go  which region may get a shard, and gets it; rollout.go
+//	transit.go    the life of a row: apply.go, handoff.go, crash_wait.go, look.go; explain.go for people
+//	machine.go    dispatch: register.go, review.go, plan.go, request.go, and the views of operators
 //
 // # Life of a row
 //

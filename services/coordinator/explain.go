@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // Decisions are stored as facts. For people, the coordinator also emits an explanation of each decision:
@@ -126,72 +127,70 @@ func (a Against) String() string {
 	return againstNames[a]
 }
 
+// why explains decisions, before their facts are applied. It reads placement, and changes nothing that decides.
+type why struct {
+	explanations uint64 // how many explanations were emitted in this term
+	weighed      int    // how many regions were weighed for explanations since the last tick, see Config.MaxWeighed
+}
+
 // explain emits an explanation.
-func (m *Machine) explain(d Explanation) {
-	m.explanations++
-	d.Term, d.N, d.At = m.term, m.explanations, factTime(m.now)
-	m.emit(Explained{Explanation: d})
+func (y *why) explain(pl *placement, d Explanation) {
+	y.explanations++
+	d.Term, d.N, d.At = pl.term.number, y.explanations, fact.Time(pl.now)
+	pl.emit(Explained{Explanation: d})
 }
 
 // explainRow explains a decision about a row, before its fact is applied.
-func (m *Machine) explainRow(kind ExplanationKind, t *typeTable, r *row, f RowFact, to sharding.NodeID) {
+func (y *why) explainRow(pl *placement, kind ExplanationKind, t *typeTable, r *row, f RowFact, to sharding.NodeID) {
 	if mutant.On("explanation-made") {
 		return
 	}
 	d := Explanation{
-		Kind: kind, Shard: r.Shard, From: m.label(r.Owner), To: m.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
-		Strategy: allocation.NameOf(m.cfg.strategy(t.desc.Type)),
+		Kind: kind, Shard: r.Shard, From: pl.live.label(r.Owner), To: pl.live.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
+		Strategy: allocation.NameOf(pl.cfg.strategy(t.desc.Type)),
 	}
 	if mutant.On("explanation-cause") {
 		d.Cause = r.cause
 	}
-	if pin, found := t.pins[r.Shard.Index]; found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
+	if pin, found := pl.intent.Pin(r.Shard); found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
 		d.By, d.Reason = pin.By, pin.Reason
 	}
-	if move, found := m.steering.searchMove(r.Shard); found && f.Cause == sharding.CauseMove {
-		d.By, d.Reason = m.steering.moves[move].By, m.steering.moves[move].Reason
+	if move, found := pl.intent.Move(r.Shard); found && f.Cause == sharding.CauseMove {
+		d.By, d.Reason = move.By, move.Reason
 	}
-	if drain, found := m.searchDrain(r.Owner); found && f.Cause == sharding.CauseDrain {
-		d.By, d.Reason = m.drained[drain].By, m.drained[drain].Reason
+	if drain, found := pl.intent.Drain(r.Owner); found && f.Cause == sharding.CauseDrain {
+		d.By, d.Reason = drain.By, drain.Reason
 	}
 	if forms := f.Before; !to.IsZero() {
 		if kind == HandedOff {
 			forms = r.stored()
 		}
-		m.weigh(&d, t, r, forms, to)
+		y.weigh(pl, &d, t, r, forms, to)
 	}
-	m.explain(d)
-}
-
-// label names a region for people; "": no region.
-func (m *Machine) label(node sharding.NodeID) string {
-	if r := m.region(node); r != nil {
-		return cmp.Or(r.name, node.Addr)
-	}
-	return node.Addr
+	y.explain(pl, d)
 }
 
 // weigh lists the regions that might have got the shard, best first. They must read the given forms.
-func (m *Machine) weigh(d *Explanation, t *typeTable, r *row, forms sharding.FormSet, to sharding.NodeID) {
-	if m.weighed += len(m.regions); m.weighed > max(m.cfg.MaxWeighed, len(m.regions)) {
+func (y *why) weigh(pl *placement, d *Explanation, t *typeTable, r *row, forms sharding.FormSet, to sharding.NodeID) {
+	if y.weighed += len(pl.live.regions); y.weighed > max(pl.cfg.MaxWeighed, len(pl.live.regions)) {
 		d.Unweighed = true
 		return
 	}
 	var chosen *region
-	if chosen = m.region(to); chosen == nil {
+	if chosen = pl.live.region(to); chosen == nil {
 		return
 	}
-	d.Chosen = m.weight(t, chosen)
-	d.Loads = m.weighLoads(t, r, chosen)
+	d.Chosen = y.weight(pl, t, chosen)
+	d.Loads = y.weighLoads(pl, t, r, chosen)
 	n := 0
-	for i := range m.regions {
-		o := &m.regions[i]
+	for i := range pl.live.regions {
+		o := &pl.live.regions[i]
 		if o.node == to || o.registered && !o.hosts(t.desc.Type) {
 			continue
 		}
 		n++
-		w := m.weight(t, o)
-		if w.Against = m.against(t, r, forms, chosen, o, w.Shards-d.Chosen.Shards); w.Against == AgainstShards && !m.byShards(d) {
+		w := y.weight(pl, t, o)
+		if w.Against = y.against(pl, t, r, forms, chosen, o, w.Shards-d.Chosen.Shards); w.Against == AgainstShards && !y.byShards(pl, d) {
 			w.Against = AgainstStrategy
 		}
 		if w.Against > AgainstSuccessor && d.Cause == sharding.CauseMove {
@@ -210,8 +209,8 @@ func (m *Machine) weigh(d *Explanation, t *typeTable, r *row, forms sharding.For
 }
 
 // byShards reports whether the strategy of a decision prefers the region with the fewest shards.
-func (m *Machine) byShards(d *Explanation) bool {
-	switch m.cfg.strategy(d.Shard.Type).(type) {
+func (y *why) byShards(pl *placement, d *Explanation) bool {
+	switch pl.cfg.strategy(d.Shard.Type).(type) {
 	case allocation.LeastShards, allocation.Threshold, allocation.External:
 		return true
 	case allocation.LeastLoad:
@@ -222,18 +221,18 @@ func (m *Machine) byShards(d *Explanation) bool {
 
 // weighLoads returns the loads that speak for moving the shard of a row. A shard that is on its way to
 // the chosen region already was weighed when its handoff began.
-func (m *Machine) weighLoads(t *typeTable, r *row, chosen *region) (l WeighedLoads) {
-	s, byLoad := m.cfg.strategy(t.desc.Type).(allocation.LeastLoad)
+func (y *why) weighLoads(pl *placement, t *typeTable, r *row, chosen *region) (l WeighedLoads) {
+	s, byLoad := pl.cfg.strategy(t.desc.Type).(allocation.LeastLoad)
 	if !byLoad || r.expectedOwner() == chosen.node {
 		return l
 	}
-	shards := m.shardLoads(t)
+	shards := pl.shardLoads(t)
 	if int(r.Shard.Index) >= len(shards) || shards[r.Shard.Index].Load == (allocation.Load{}) {
 		return l
 	}
-	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(m.loadOf(chosen))
-	if owner := m.region(r.Owner); owner != nil {
-		l.From = s.Weights.Cost(m.loadOf(owner))
+	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.loadOf(chosen))
+	if owner := pl.live.region(r.Owner); owner != nil {
+		l.From = s.Weights.Cost(pl.loadOf(owner))
 	}
 	return l
 }
@@ -244,38 +243,28 @@ func compareWeighed(a, b Weighed) int {
 	return cmp.Or(-cmp.Compare(a.Against, b.Against), cmp.Compare(a.Shards, b.Shards), cmp.Compare(a.Total, b.Total))
 }
 
-func (m *Machine) weight(t *typeTable, r *region) Weighed {
-	return Weighed{Region: cmp.Or(r.name, r.node.Addr), Shards: len(shardsIn(t.expected, r.node)), Total: m.expectedShards[r.node]}
+func (y *why) weight(pl *placement, t *typeTable, r *region) Weighed {
+	return Weighed{Region: cmp.Or(r.name, r.node.Addr), Shards: len(shardsIn(t.expected, r.node)), Total: pl.table.expectedShards[r.node]}
 }
 
 // against returns the main reason why region o did not get the shard. Region o has more shards of the
 // type than the chosen region by the given number.
-func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, o *region, more int) Against {
-	pin := t.pin(r.Shard)
+func (y *why) against(pl *placement, t *typeTable, r *row, forms sharding.FormSet, chosen, o *region, more int) Against {
+	pin, unfit := pl.intent.PinnedTo(r.Shard), o.unfit()
 	switch {
 	case o.node == r.Owner:
 		return AgainstOwner
-	case !o.reachable || !o.registered:
-		return AgainstUnreachable
-	case o.joining:
-		return AgainstJoining
-	case o.leaving():
-		return AgainstLeaving
-	case m.holder(o) != nil:
-		return AgainstName
-	case o.draining:
-		return AgainstDraining
-	case o.cutOff() || o.recovering():
-		return AgainstJournal
-	case !o.readable(t, forms):
+	case unfit != 0:
+		return unfit
+	case !o.readable(t.desc.Type, forms):
 		return AgainstForms
-	case o.capacity > 0 && m.expectedShards[o.node] >= int(o.capacity):
+	case o.capacity > 0 && pl.table.expectedShards[o.node] >= int(o.capacity):
 		return AgainstCapacity
 	case pin != "" && o.name != pin:
 		return AgainstPin
-	case m.cordoned(o.name):
+	case pl.intent.Cordoned(o.name):
 		return AgainstCordon
-	case m.frozenByRollout() && o.version != m.target.Version && chosen.version == m.target.Version:
+	case pl.frozenByRollout() && o.version != pl.intent.Target().Version && chosen.version == pl.intent.Target().Version:
 		return AgainstVersion
 	case r.successor == chosen.node:
 		return AgainstSuccessor
@@ -288,14 +277,14 @@ func (m *Machine) against(t *typeTable, r *row, forms sharding.FormSet, chosen, 
 }
 
 // explainPlan explains a plan, if the plan has moves.
-func (m *Machine) explainPlan(moves, begun int) {
+func (y *why) explainPlan(pl *placement, moves, begun int) {
 	if moves > 0 {
-		m.explain(Explanation{Kind: PlanMade, Moves: moves, Begun: begun})
+		y.explain(pl, Explanation{Kind: PlanMade, Moves: moves, Begun: begun})
 	}
 }
 
 // explainRequest explains a request of an operator. The fact is the request's effect.
-func (m *Machine) explainRequest(f Fact) {
+func (y *why) explainRequest(pl *placement, f Fact) {
 	d := Explanation{Kind: Requested}
 	note := func(n Note, text string) { d.By, d.Reason, d.Request = n.By, n.Reason, text }
 	switch f := f.(type) {
@@ -318,15 +307,15 @@ func (m *Machine) explainRequest(f Fact) {
 		d.Shard, d.To, d.Epoch = f.Shard, f.Region, f.Epoch
 		note(f.Note, "move")
 	case QuarantineFact:
-		if t, r := m.rowOf(f.Entity); t != nil {
+		if t, r := pl.table.rowOf(f.Entity); t != nil {
 			d.Shard = r.Shard
 		}
 		note(f.Note, map[bool]string{false: "release ", true: "quarantine "}[f.State == Quarantined]+f.Entity.String())
 	case DrainFact:
-		d.To = m.label(f.Region)
+		d.To = pl.live.label(f.Region)
 		note(f.Note, map[bool]string{false: "drain", true: "end the drain"}[f.Resume])
 	}
-	m.explain(d)
+	y.explain(pl, d)
 }
 
 // ShardView describes where a shard is, and why.
@@ -340,16 +329,17 @@ type ShardView struct {
 
 // Shard returns where a shard is, and why. If the entity type is unknown, the returned type is zero.
 func (m *Machine) Shard(id sharding.ShardID) (v ShardView, of sharding.TypeDesc) {
-	i, found := m.searchType(id.Type)
+	i, found := m.table.searchType(id.Type)
 	if !found {
 		return v, of
 	}
-	t := m.types[i]
+	t := m.table.types[i]
 	if int64(id.Index) >= int64(len(t.rows)) {
 		return v, t.desc
 	}
 	r := &t.rows[id.Index]
-	v = ShardView{Row: r.Row, Region: m.label(r.Owner), Next: m.label(r.successor), Cause: r.cause, Pin: t.pins[id.Index]}
+	v = ShardView{Row: r.Row, Region: m.live.label(r.Owner), Next: m.live.label(r.successor), Cause: r.cause}
+	v.Pin, _ = m.intent.Pin(id)
 	return v, t.desc
 }
 

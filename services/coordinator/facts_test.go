@@ -105,7 +105,7 @@ func TestGivenOutAnew(t *testing.T) {
 		}
 	}
 	for i := range uint32(3) {
-		_, r := m.find(sharding.ShardID{Type: "T", Index: i})
+		_, r := m.table.find(sharding.ShardID{Type: "T", Index: i})
 		if r.Owner.Addr != "r2:1" || r.Epoch.Term() != 6 || r.before != sharding.FormSet("").With(0).With(1) {
 			t.Errorf("shard %d is %+v", i, r.Row)
 		}
@@ -188,8 +188,8 @@ func TestStrategyMovesNonsense(t *testing.T) {
 	} {
 		w.do(line)
 	}
-	if r := w.stored[sharding.ShardID{Type: "M"}]; r.Phase != sharding.HandingOff || w.m.budget.handoffs != 1 {
-		t.Errorf("%d handoffs, %s", w.m.budget.handoffs, rowText(r))
+	if r := w.stored[sharding.ShardID{Type: "M"}]; r.Phase != sharding.HandingOff || w.m.budget.Handoffs() != 1 {
+		t.Errorf("%d handoffs, %s", w.m.budget.Handoffs(), rowText(r))
 	}
 }
 
@@ -248,7 +248,7 @@ func BenchmarkFailover(b *testing.B) {
 	for i := range desc.Shards {
 		m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}}, nil)
 	}
-	m.Step(now, Stored{Facts: int(m.lastFact)}, nil)
+	m.Step(now, Stored{Facts: int(m.ledger.lastFact)}, nil)
 	for b.Loop() {
 		c := m.Clone()
 		if out := c.Step(now, MemberGone{Node: node(nil, "r1")}, nil); len(out) != 1<<14 {

@@ -80,21 +80,21 @@ func extend(forms, more []sharding.Form) []sharding.Form {
 	return forms
 }
 
-// learnForms notes what all regions store and read of a type.
-func (m *Machine) learnForms(t *typeTable) {
-	for i := range m.regions {
-		m.regions[i].learnForms(t)
+// learnForms notes what all regions store and read of a type, as indexes into all its forms.
+func (l *liveness) learnForms(t sharding.EntityType, forms []sharding.Form) {
+	for i := range l.regions {
+		l.regions[i].learnForms(t, forms)
 	}
 }
 
 // learnForms notes what a region stores and reads of a type.
-func (r *region) learnForms(t *typeTable) {
-	at, found := searchDesc(r.types, t.desc.Type)
+func (r *region) learnForms(t sharding.EntityType, forms []sharding.Form) {
+	at, found := searchDesc(r.types, t)
 	if !found {
 		return
 	}
 	var of regionForms
-	for i, f := range t.forms {
+	for i, f := range forms {
 		if sharding.Reads(r.types[at].Reads, f) {
 			of.reads = of.reads.With(i)
 		}
@@ -106,24 +106,24 @@ func (r *region) learnForms(t *typeTable) {
 }
 
 // formsOf returns what a region stores and reads of a type that it hosts.
-func (r *region) formsOf(t *typeTable) regionForms {
-	if i, found := searchDesc(r.types, t.desc.Type); found {
+func (r *region) formsOf(t sharding.EntityType) regionForms {
+	if i, found := searchDesc(r.types, t); found {
 		return r.forms[i]
 	}
 	return regionForms{}
 }
 
 // readable reports whether the region hosts the type and reads all of the forms.
-func (r *region) readable(t *typeTable, forms sharding.FormSet) bool {
-	i, found := searchDesc(r.types, t.desc.Type)
+func (r *region) readable(t sharding.EntityType, forms sharding.FormSet) bool {
+	i, found := searchDesc(r.types, t)
 	return found && (r.forms[i].reads.Contains(forms) || mutant.On("readability"))
 }
 
 // afterStop returns the forms in which something may be stored in the shard of a row whose owner has stopped
 // the shard. The parameter wrote has indexes into the owner's own list of forms. Before the owner has
 // registered in this term, this list is not known.
-func (m *Machine) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
-	owner := m.region(r.Owner)
+func (pl *placement) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
+	owner := pl.live.region(r.Owner)
 	if owner == nil {
 		return r.stored()
 	}
@@ -142,31 +142,15 @@ func (m *Machine) afterStop(t *typeTable, r *row, wrote sharding.FormSet) shardi
 	return forms
 }
 
-// unreadable reports whether there are regions that could serve a shard with these forms,
-// but none reads them.
-func (m *Machine) unreadable(t *typeTable, forms sharding.FormSet) bool {
-	return m.recovered && m.open &&
-		len(m.view(t, sharding.NodeID{}, "", (*region).lastResort).Regions) > 0 &&
-		len(m.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
-}
-
-// reason returns the reason why a row has no owner now.
-func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReason {
-	if m.unreadable(t, forms) {
-		return sharding.Unreadable
-	}
-	return 0
-}
-
 // checkForms returns what is wrong with the forms of one descriptor, and sorts them.
-func (m *Machine) checkForms(d *sharding.TypeDesc) string {
+func (tab *table) checkForms(s *step, d *sharding.TypeDesc) string {
 	if d.Volatile {
 		d.Writes, d.Reads = nil, nil
 		return ""
 	}
 	for _, list := range []*[]sharding.Form{&d.Writes, &d.Reads} {
-		if len(*list) > m.cfg.MaxForms {
-			return fmt.Sprintf("type %q has %d stored forms, at most %d are allowed; remove steps from versions that are not stored any more, or split the type", d.Type, len(*list), m.cfg.MaxForms)
+		if len(*list) > s.cfg.MaxForms {
+			return fmt.Sprintf("type %q has %d stored forms, at most %d are allowed; remove steps from versions that are not stored any more, or split the type", d.Type, len(*list), s.cfg.MaxForms)
 		}
 		*list = slices.Clone(*list)
 		slices.SortFunc(*list, sharding.Form.Compare)
@@ -199,11 +183,11 @@ func checkForm(t sharding.EntityType, f sharding.Form) error {
 
 // checkNewForms returns the reason why the region cannot join with its forms: there would be too many. They are never
 // forgotten, because something may be stored in each of them.
-func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
+func (tab *table) checkNewForms(s *step, descs []sharding.TypeDesc) string {
 	for _, d := range descs {
-		if i, found := m.searchType(d.Type); found {
-			if n := len(extend(m.types[i].forms, d.Writes)); n > m.cfg.MaxForms {
-				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed (coordinator.max_forms); allow more, or give the type a new name", d.Type, n, m.cfg.MaxForms)
+		if i, found := tab.searchType(d.Type); found {
+			if n := len(extend(tab.types[i].forms, d.Writes)); n > s.cfg.MaxForms {
+				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed (coordinator.max_forms); allow more, or give the type a new name", d.Type, n, s.cfg.MaxForms)
 			}
 		}
 	}
@@ -227,12 +211,12 @@ type UnreadableShards struct {
 }
 
 // unreadableShards lists the rows that wait for a region that reads them, if they are wanted.
-func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
+func (pl *placement) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 	var list []UnreadableShards
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Reason == sharding.Unreadable && wanted(r) {
-				u := m.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
+				u := pl.missing(t, r.stored(), sharding.NodeID{}, (*region).lastResort)
 				u.Looked = r.look == looked
 				list = addShard(list, u, r.Shard.Index)
 			}
@@ -242,17 +226,17 @@ func (m *Machine) unreadableShards(wanted func(*row) bool) []UnreadableShards {
 }
 
 // staying lists the shards of a region that no other region can take now.
-func (m *Machine) staying(of *region) []UnreadableShards {
+func (pl *placement) staying(of *region) []UnreadableShards {
 	var list []UnreadableShards
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		movable := map[sharding.FormSet]bool{}
 		for _, s := range t.shardsOf(of.node) {
 			forms := t.rows[s.Index].stored()
 			if _, known := movable[forms]; !known {
-				movable[forms] = m.takenByAnother(t, of.node, forms)
+				movable[forms] = pl.live.takenByAnother(t.desc.Type, of.node, forms)
 			}
 			if !movable[forms] {
-				list = addShard(list, m.missing(t, forms, of.node, (*region).candidate), s.Index)
+				list = addShard(list, pl.missing(t, forms, of.node, (*region).candidate), s.Index)
 			}
 		}
 	}
@@ -260,17 +244,6 @@ func (m *Machine) staying(of *region) []UnreadableShards {
 		slices.Sort(list[i].Shards)
 	}
 	return list
-}
-
-// takenByAnother reports whether a region can take a shard with these forms from another one. It ends with the first
-// such region: it runs for every type of every region.
-func (m *Machine) takenByAnother(t *typeTable, from sharding.NodeID, forms sharding.FormSet) bool {
-	for i := range m.regions {
-		if r := &m.regions[i]; r.node != from && r.candidate() && r.readable(t, forms) {
-			return true
-		}
-	}
-	return false
 }
 
 // addShard adds a shard to the entry of the list with the same reason.
@@ -286,17 +259,17 @@ func addShard(list []UnreadableShards, u UnreadableShards, index uint32) []Unrea
 }
 
 // missing returns the forms of a shard that the closest candidate does not read.
-func (m *Machine) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
+func (pl *placement) missing(t *typeTable, forms sharding.FormSet, except sharding.NodeID, candidate func(*region) bool) UnreadableShards {
 	u := UnreadableShards{Type: t.desc.Type}
 	lacks := -1
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		if r.node == except || !candidate(r) || !r.hosts(t.desc.Type) {
 			continue
 		}
 		missing, by := []sharding.Form{}, []string{}
 		for i := range forms.All() {
-			if !r.formsOf(t).reads.Has(i) {
+			if !r.formsOf(t.desc.Type).reads.Has(i) {
 				missing = append(missing, t.forms[i])
 				if v := t.by[i]; v != "" && !slices.Contains(by, v) {
 					by = append(by, v)
@@ -313,49 +286,49 @@ func (m *Machine) missing(t *typeTable, forms sharding.FormSet, except sharding.
 
 // tellStaying writes to the log, once for each drain, that the drain does not end because no other region can
 // take the remaining shards.
-func (m *Machine) tellStaying() {
-	for i := range m.regions {
-		r := &m.regions[i]
+func (tr *transit) tellStaying() {
+	for i := range tr.live.regions {
+		r := &tr.live.regions[i]
 		if !r.draining {
 			r.stayTold = false
 		}
-		if !r.draining || r.stayTold || !m.recovered {
+		if !r.draining || r.stayTold || !tr.term.recovered {
 			continue
 		}
-		left, stay := m.staying(r), 0
+		left, stay := tr.staying(r), 0
 		for _, u := range left {
 			stay += len(u.Shards)
 		}
-		if stay == 0 || stay < m.shardsOf(r.node) {
+		if stay == 0 || stay < tr.table.shardsOf(r.node) {
 			continue
 		}
 		r.stayTold = true
 		for _, u := range left {
-			m.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
+			tr.emit(DrainStays{Region: cmp.Or(r.name, r.node.Addr), Shards: u})
 		}
 	}
 }
 
 // unreadBy counts the shards that no region of the given version owns or reads.
-func (m *Machine) unreadBy(version string) int {
+func (pl *placement) unreadBy(version string) int {
 	n := 0
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		known := map[sharding.FormSet]bool{} // whether some region of the version reads them
 		hosted := false
-		for i := range m.regions {
-			r := &m.regions[i]
+		for i := range pl.live.regions {
+			r := &pl.live.regions[i]
 			hosted = hosted || r.registered && r.version == version && r.hosts(t.desc.Type)
 		}
 		for i := range t.rows {
 			r := &t.rows[i]
-			if owner := m.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
+			if owner := pl.live.region(r.Owner); !hosted || r.Epoch == 0 || owner != nil && owner.registered && owner.version == version {
 				continue
 			}
 			forms := r.stored()
 			reads, asked := known[forms]
 			if !asked {
-				reads = slices.ContainsFunc(m.regions, func(o region) bool {
-					return o.registered && o.version == version && o.readable(t, forms)
+				reads = slices.ContainsFunc(pl.live.regions, func(o region) bool {
+					return o.registered && o.version == version && o.readable(t.desc.Type, forms)
 				})
 				known[forms] = reads
 			}
@@ -367,16 +340,16 @@ func (m *Machine) unreadBy(version string) int {
 
 // tellUnreadable writes to the log which shards no region reads any more. Shards of a short time are written
 // together.
-func (m *Machine) tellUnreadable() {
-	if !m.untold {
+func (tr *transit) tellUnreadable() {
+	if !tr.table.untold {
 		return
 	}
-	m.untold = false
-	for _, u := range m.unreadableShards(func(r *row) bool {
+	tr.table.untold = false
+	for _, u := range tr.unreadableShards(func(r *row) bool {
 		untold := r.untold
 		r.untold = false
 		return untold
 	}) {
-		m.emit(UnreadableNow(u))
+		tr.emit(UnreadableNow(u))
 	}
 }

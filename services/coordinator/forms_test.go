@@ -71,7 +71,7 @@ func (w *formsWorld) register(n sharding.NodeID, d sharding.TypeDesc) {
 }
 
 func (w *formsWorld) row(i uint32) *row {
-	_, r := w.m.find(sharding.ShardID{Type: "T", Index: i})
+	_, r := w.m.table.find(sharding.ShardID{Type: "T", Index: i})
 	return r
 }
 
@@ -122,7 +122,7 @@ func (w *formsWorld) owner(i uint32, want sharding.NodeID) {
 func TestUnhosted(t *testing.T) {
 	w := newFormsWorld(t, 1)
 	w.do(Elected{Term: 1})
-	desc := func() sharding.TypeDesc { return w.m.types[0].desc }
+	desc := func() sharding.TypeDesc { return w.m.table.types[0].desc }
 	w.pass(w.m.cfg.RecoveryWait)
 	r1 := w.join("r1", 1)
 	w.serve(0)
@@ -137,9 +137,9 @@ func TestUnhosted(t *testing.T) {
 	if desc().Unhosted {
 		t.Fatal("it may come back")
 	}
-	before := w.m.version()
+	before := w.m.table.version
 	w.pass(200 * time.Millisecond)
-	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" || w.m.version() == before {
+	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" || w.m.table.version == before {
 		t.Fatalf("nobody hosts it: %+v", d)
 	}
 	facts := w.facts
@@ -295,17 +295,17 @@ func TestVoluntaryMoves(t *testing.T) {
 	wait(5 * time.Second)
 	w.do(DrainRegion{Region: r2.String()})
 	wait(5 * time.Second)
-	if n := len(w.m.types[0].shardsOf(r2)); n != 6 {
+	if n := len(w.m.table.types[0].shardsOf(r2)); n != 6 {
 		t.Fatalf("%d shards are left where they can be read, of 6", n)
 	}
 	w.do(DrainRegion{Region: r2.String(), Resume: true})
 	// A region that reads everything gets its share; r1 gets none.
 	r3 := w.join("r3", 3)
 	wait(10 * time.Second)
-	if two, three := len(w.m.types[0].shardsOf(r2)), len(w.m.types[0].shardsOf(r3)); two != 3 || three != 3 {
+	if two, three := len(w.m.table.types[0].shardsOf(r2)), len(w.m.table.types[0].shardsOf(r3)); two != 3 || three != 3 {
 		t.Errorf("%d and %d shards", two, three)
 	}
-	if len(w.m.types[0].shardsOf(r1)) > 0 {
+	if len(w.m.table.types[0].shardsOf(r1)) > 0 {
 		t.Error("r1 has shards that it cannot read")
 	}
 }
@@ -350,7 +350,7 @@ func TestBalanceOfSome(t *testing.T) {
 			}
 		}
 	}
-	counts := func(n sharding.NodeID) int { return len(w.m.types[0].shardsOf(n)) }
+	counts := func(n sharding.NodeID) int { return len(w.m.table.types[0].shardsOf(n)) }
 	if counts(r3) != 4 || counts(r1) != 2 || counts(r4) != 2 || moves > 4 {
 		t.Errorf("%d, %d and %d shards after %d moves", counts(r3), counts(r1), counts(r4), moves)
 	}
@@ -385,7 +385,7 @@ func TestFormsAreRefused(t *testing.T) {
 	w.do(Elected{Term: 1})
 	w.do(Member{Node: node(t, "r1"), Reachable: true})
 	w.register(node(t, "r1"), sharding.TypeDesc{Type: "V", Shards: 1, Volatile: true, Writes: []sharding.Form{added(1)}})
-	if len(w.m.types[0].forms) > 0 {
+	if len(w.m.table.types[0].forms) > 0 {
 		t.Error("a volatile type has forms")
 	}
 }
@@ -400,7 +400,7 @@ func TestFormsOnlyGrow(t *testing.T) {
 		TypeFact{Desc: desc, Forms: []sharding.Form{added(2), added(1), added(3)}},
 		TypeFact{Desc: desc, Forms: []sharding.Form{added(1)}},
 	}}, nil)
-	if got := m.types[0].forms; !slices.Equal(got, []sharding.Form{added(1), added(2)}) {
+	if got := m.table.types[0].forms; !slices.Equal(got, []sharding.Form{added(1), added(2)}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -431,7 +431,7 @@ func TestRoomIsOfShardsInUse(t *testing.T) {
 	for i := range uint32(8) {
 		w.serve(i)
 	}
-	if room := w.m.rolloutRoom(w.m.types[0]); room != 6 {
+	if room := w.m.rolloutRoom(w.m.table.types[0]); room != 6 {
 		t.Errorf("room for %d shards, want 6: half of 8, and a half more", room)
 	}
 }

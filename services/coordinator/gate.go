@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
 // Gate stands between a [Machine] and its driver for one term. It holds back every output until the facts before it
@@ -172,7 +173,7 @@ func (g *Gate) full(facts, bytes int) bool {
 
 // checkpointFacts fills a record up with facts of the table, if a checkpoint is due or in progress.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
-	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.allocated) {
+	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.table.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
 	}
 	if g.first == 0 || g.done {
@@ -296,17 +297,17 @@ func factSize(f Fact) int {
 		}
 		return n
 	case DrainFact:
-		return 2*numbers + len(f.Region.Addr) + f.Note.size()
+		return 2*numbers + len(f.Region.Addr) + f.Note.Size()
 	case CordonFact:
-		return 2*numbers + len(f.Region) + f.Note.size()
+		return 2*numbers + len(f.Region) + f.Note.Size()
 	case FreezeFact:
-		return 2*numbers + f.Note.size()
+		return 2*numbers + f.Note.Size()
 	case PinFact:
-		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
+		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.Size()
 	case MoveFact:
-		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.size()
+		return 2*numbers + len(f.Shard.Type) + len(f.Region) + f.Note.Size()
 	case QuarantineFact:
-		n := 4*numbers + len(f.Entity.Type) + len(f.Entity.ID) + len(f.Command) + len(f.Cause) + f.Note.size()
+		n := 4*numbers + len(f.Entity.Type) + len(f.Entity.ID) + len(f.Command) + len(f.Cause) + f.Note.Size()
 		for _, c := range f.Crashes {
 			n += 32 + len(c.Region)
 		}
@@ -323,56 +324,52 @@ func factSize(f Fact) int {
 	return numbers
 }
 
-// cursor is the position of a checkpoint in the facts of a table: types, drained regions, the target, cordons, the
-// freeze, pins, rows, moves of operators, quarantined entities, a loss of facts, unknown facts. It names the next
-// fact by its key and not by its position, because facts before it may have come or gone meanwhile.
+// cursor is the position of a checkpoint in the facts of a table: types, what operators want but for moves, rows, moves,
+// quarantined entities, a loss of facts, unknown facts. It names the next fact by its key and not by its position,
+// because facts before it may have come or gone meanwhile.
 type cursor struct {
-	kind int // the place in the list above; the last one is the end as well
+	kind cursorKind
 	typ  sharding.EntityType
 	row  int
-	node sharding.NodeID
-	name string // of a cordoned region
-	move sharding.ShardID
+	wish intent.Cursor
 	lost bool // the loss was given
 	// unknown is the number of unknown facts that were given. Their list changes only when a term begins.
 	unknown int
 	suspect sharding.EntityID // the last suspect that was given; of the type typ
 }
 
+// cursorKind is a place in that list; the last one is the end as well.
+type cursorKind uint8
+
+const (
+	atTypes cursorKind = iota
+	atWishes
+	atRows
+	atMoves
+	atSuspects
+	atRest
+)
+
 // next returns the fact at the cursor, and moves the cursor on; nil: there is no further fact.
-func (m *Machine) next(c *cursor) Fact {
-	if c.kind == 0 {
-		i, found := m.searchType(c.typ)
+func (tr *transit) next(c *cursor) Fact {
+	if c.kind == atTypes {
+		i, found := tr.table.searchType(c.typ)
 		if found {
 			i++ // typ is the last one that was given
 		}
-		if i < len(m.types) {
-			c.typ = m.types[i].desc.Type
-			return m.types[i].fact(m.types[i].desc)
+		if i < len(tr.table.types) {
+			c.typ = tr.table.types[i].desc.Type
+			return tr.table.types[i].fact(tr.table.types[i].desc)
 		}
-		*c = cursor{kind: 1}
+		*c = cursor{kind: atWishes}
 	}
-	if c.kind == 1 {
-		i, found := m.searchDrain(c.node)
-		if found {
-			i++
+	if c.kind == atWishes {
+		if f := tr.intent.Next(&c.wish, intent.Pins); f != nil {
+			return f
 		}
-		if i < len(m.drained) {
-			c.node = m.drained[i].Region
-			return m.drained[i]
-		}
-		*c = cursor{kind: 2}
+		c.kind = atRows
 	}
-	if c.kind == 2 {
-		c.kind = 3
-		if m.target.Version != "" {
-			return m.target
-		}
-	}
-	if f := m.nextSteering(c); f != nil {
-		return f
-	}
-	if r := m.nextOfType(c, 6, func(t *typeTable) Fact {
+	if r := tr.nextOfType(c, atRows, func(t *typeTable) Fact {
 		for c.row < len(t.rows) {
 			c.row++
 			if r := &t.rows[c.row-1]; r.Epoch != 0 {
@@ -383,80 +380,51 @@ func (m *Machine) next(c *cursor) Fact {
 	}); r != nil {
 		return r
 	}
-	if c.kind == 7 {
-		i, found := m.steering.searchMove(c.move)
-		if i += toInt(found); i < len(m.steering.moves) {
-			c.move = m.steering.moves[i].Shard
-			return m.steering.moves[i]
+	if c.kind == atMoves {
+		if f := tr.intent.Next(&c.wish, intent.Moves); f != nil {
+			return f
 		}
-		c.kind, c.typ, c.row = 8, "", 0
+		c.kind = atSuspects
 	}
-	if f := m.nextOfType(c, 8, func(t *typeTable) Fact {
+	if f := tr.nextOfType(c, atSuspects, func(t *typeTable) Fact {
 		if c.row == 0 {
 			c.suspect = ""
 		}
-		i, found := t.searchSuspect(c.suspect)
-		if i += toInt(found); i >= len(t.suspects) {
+		f, found := tr.quarantine.After(t.desc.Type, c.suspect)
+		if !found {
 			return nil
 		}
-		c.row, c.suspect = 1, t.suspects[i].Entity.ID
-		return t.suspects[i]
+		c.row, c.suspect = 1, f.Entity.ID
+		return f
 	}); f != nil {
 		return f
 	}
-	if m.lost && !c.lost {
+	if tr.ledger.lost && !c.lost {
 		c.lost = true
 		return LossFact{}
 	}
-	if c.unknown < len(m.unknown) {
+	if c.unknown < len(tr.ledger.unknown) {
 		c.unknown++
-		return m.unknown[c.unknown-1]
+		return tr.ledger.unknown[c.unknown-1]
 	}
 	return nil
 }
 
-// nextSteering returns cordons, the freeze and pins.
-func (m *Machine) nextSteering(c *cursor) Fact {
-	if c.kind == 3 {
-		i, found := m.steering.searchCordon(c.name)
-		if i += toInt(found); i < len(m.steering.cordons) {
-			c.name = m.steering.cordons[i].Region
-			return m.steering.cordons[i]
-		}
-		c.kind = 4
-	}
-	if c.kind == 4 {
-		c.kind = 5
-		if m.steering.freeze.Frozen {
-			return m.steering.freeze
-		}
-	}
-	return m.nextOfType(c, 5, func(t *typeTable) Fact {
-		for len(t.pins) > 0 && c.row < len(t.rows) {
-			c.row++
-			if f, found := t.pins[uint32(c.row-1)]; found {
-				return f
-			}
-		}
-		return nil
-	})
-}
-
 // nextOfType returns the next fact of a kind that types have. From the row of the cursor on,
 // next returns the next one of a type, and moves the row on; nil: there is none.
-func (m *Machine) nextOfType(c *cursor, kind int, next func(*typeTable) Fact) Fact {
+func (tr *transit) nextOfType(c *cursor, kind cursorKind, next func(*typeTable) Fact) Fact {
 	if c.kind != kind {
 		return nil
 	}
-	i, found := m.searchType(c.typ)
+	i, found := tr.table.searchType(c.typ)
 	if !found {
 		c.row = 0
 	}
-	for ; i < len(m.types); i++ {
-		if c.typ != m.types[i].desc.Type {
-			c.typ, c.row = m.types[i].desc.Type, 0
+	for ; i < len(tr.table.types); i++ {
+		if c.typ != tr.table.types[i].desc.Type {
+			c.typ, c.row = tr.table.types[i].desc.Type, 0
 		}
-		if f := next(m.types[i]); f != nil {
+		if f := next(tr.table.types[i]); f != nil {
 			return f
 		}
 	}

@@ -28,67 +28,70 @@ func (r *region) cutOff() bool {
 // region keeps its shards, and gets others only if no other region can take them.
 func (r *region) recovering() bool { return r.journal.state == sharding.JournalRecovering }
 
-func (m *Machine) journalReport(from sharding.NodeID, in control.JournalReport) {
-	r := m.region(from)
+// journalReport takes the report of a region about its journal, and reports whether its state has changed.
+func (l *liveness) journalReport(s *step, from sharding.NodeID, in control.JournalReport) (changed bool) {
+	r := l.region(from)
 	if r == nil || in.Number <= r.journal.number || in.State > sharding.JournalSilent {
-		return
+		return false
 	}
-	m.reviewDue = m.reviewDue || in.State != r.journal.state
-	r.journal = journalHealth{state: in.State, number: in.Number, at: m.now}
-	m.testJournal()
+	changed = in.State != r.journal.state
+	r.journal = journalHealth{state: in.State, number: in.Number, at: s.now}
+	l.testJournal(s)
+	return changed
 }
 
 // tickJournal forgets reports that are not repeated. As long as a region is cut off from the journal, it tests
-// whether this coordinator reaches the journal.
-func (m *Machine) tickJournal() {
-	for i := range m.regions {
-		j := &m.regions[i].journal
-		if j.state != sharding.JournalAnswers && m.now.Sub(j.at) >= m.cfg.JournalReport {
-			j.state, m.reviewDue = sharding.JournalAnswers, true
+// whether this coordinator reaches the journal. It reports whether a report was forgotten.
+func (l *liveness) tickJournal(s *step) (changed bool) {
+	for i := range l.regions {
+		j := &l.regions[i].journal
+		if j.state != sharding.JournalAnswers && s.now.Sub(j.at) >= s.cfg.JournalReport {
+			j.state, changed = sharding.JournalAnswers, true
 		}
 	}
-	m.testJournal()
+	l.testJournal(s)
+	return changed
 }
 
 // testJournal tests whether this coordinator reaches the journal, if a region has reported that it is cut
 // off. If the coordinator does not reach it either, nothing can be moved: the facts could not be stored, and
 // the term would end.
-func (m *Machine) testJournal() {
-	pause := m.cfg.Resend
-	if m.testUnanswered {
-		pause = m.cfg.JournalReport // the answer may never come
+func (l *liveness) testJournal(s *step) {
+	pause := s.cfg.Resend
+	if l.testUnanswered {
+		pause = s.cfg.JournalReport // the answer may never come
 	}
-	if m.now.Sub(m.testedAt) < pause {
+	if s.now.Sub(l.testedAt) < pause {
 		return
 	}
-	for i := range m.regions {
-		if m.regions[i].cutOff() {
-			m.testedAt, m.testUnanswered = m.now, true
-			m.emit(TestJournal{})
+	for i := range l.regions {
+		if l.regions[i].cutOff() {
+			l.testedAt, l.testUnanswered = s.now, true
+			s.emit(TestJournal{})
 			return
 		}
 	}
 }
 
-func (m *Machine) journalTested(in JournalTested) {
-	m.testUnanswered = false
+// journalTested takes the answer to a test, and reports whether the journal works again.
+func (l *liveness) journalTested(s *step, in JournalTested) (again bool) {
+	l.testUnanswered = false
 	if !in.Verdict.Answered() {
-		return
+		return false
 	}
-	if !m.journalWorks() {
-		m.reviewDue = true
-	}
-	m.answeredAt = m.now
+	again = !l.journalWorks(s)
+	l.answeredAt = s.now
+	return again
 }
 
 // journalWorks reports whether the journal has answered this coordinator recently.
-func (m *Machine) journalWorks() bool {
-	return !m.answeredAt.IsZero() && m.now.Sub(m.answeredAt) < m.cfg.JournalFresh
+func (l *liveness) journalWorks(s *step) bool {
+	return !l.answeredAt.IsZero() && s.now.Sub(l.answeredAt) < s.cfg.JournalFresh
 }
 
 // deprived reports whether the owner of a row is a member, but is cut off from the journal while this
 // coordinator is not. Such an owner can serve no journaled shard, so the shard can go to another region at
 // once: the fence lets only one of the two owners have effects.
-func (m *Machine) deprived(t *typeTable, owner *region) bool {
-	return owner.cutOff() && !t.desc.Volatile && m.journalWorks()
+func (pl *placement) deprived(t *typeTable, owner *region) bool {
+	return owner.cutOff() && !t.desc.Volatile && pl.live.journalWorks(&pl.step)
 }

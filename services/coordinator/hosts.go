@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"time"
-
-	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // A type stays declared when the last region that hosts it has gone. After [Config.UnhostedAfter] the gateways are
@@ -12,12 +10,12 @@ import (
 
 // checkHosts looks for types that no region hosts any more, and for types that are hosted again.
 func (m *Machine) checkHosts() {
-	m.hostsDue = time.Time{}
-	if !m.recovered {
+	m.review.hostsDue = time.Time{}
+	if !m.term.recovered {
 		return // perhaps some regions of earlier terms have not registered yet
 	}
-	for _, t := range m.types {
-		host := m.hostOf(t.desc.Type)
+	for _, t := range m.table.types {
+		host := m.live.hostOf(t.desc.Type)
 		switch {
 		case host != nil:
 			t.host, t.unhosted = host.label(), time.Time{}
@@ -26,8 +24,8 @@ func (m *Machine) checkHosts() {
 		}
 		switch {
 		case (host == nil) == t.desc.Unhosted:
-		case m.pending(t.number):
-			m.deferred = true
+		case m.ledger.pending(t.number):
+			m.review.deferred = true
 		case host != nil || m.now.Sub(t.unhosted) >= m.cfg.UnhostedAfter:
 			desc := t.desc
 			if desc.Unhosted, desc.LastHost = host == nil, ""; desc.Unhosted {
@@ -35,27 +33,9 @@ func (m *Machine) checkHosts() {
 			}
 			m.commit(t.fact(desc))
 		default:
-			if due := t.unhosted.Add(m.cfg.UnhostedAfter); m.hostsDue.IsZero() || due.Before(m.hostsDue) {
-				m.hostsDue = due
+			if due := t.unhosted.Add(m.cfg.UnhostedAfter); m.review.hostsDue.IsZero() || due.Before(m.review.hostsDue) {
+				m.review.hostsDue = due
 			}
 		}
 	}
-}
-
-// hostOf returns a region that hosts the type and can be reached, nil if there is none.
-func (m *Machine) hostOf(t sharding.EntityType) *region {
-	for i := range m.regions {
-		if r := &m.regions[i]; r.present() && r.reachable && r.hosts(t) {
-			return r
-		}
-	}
-	return nil
-}
-
-// label names the region and its version for people.
-func (r *region) label() string {
-	if r.version == "" {
-		return r.name
-	}
-	return r.name + " with version " + r.version
 }

@@ -9,15 +9,21 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":                 {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting"},
-			"operate":           {"libs/link", "libs/sharding", "libs/mutant"},
-			"console":           {"libs/...", "proto/...", "services/coordinator", "services/coordinator/operate"},
-			"console/dashboard": {"proto/..."},
-			"server":            {"libs/...", "proto/...", "services/coordinator/..."},
-			"cmd/...":           {"libs/backends/all", "services/coordinator/server"},
+			".":                   {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting", "services/coordinator/internal/..."},
+			"internal/budget":     {"libs/sharding", "libs/control", "libs/latency", "libs/mutant", "services/coordinator/internal/state"},
+			"internal/state":      {"libs/sharding"},
+			"internal/fact":       {"libs/sharding", "libs/control"},
+			"internal/intent":     {"libs/sharding", "libs/mutant", "services/coordinator/internal/fact"},
+			"internal/quarantine": {"libs/sharding", "libs/control", "libs/mutant", "services/coordinator/internal/fact"},
+			"operate":             {"libs/link", "libs/sharding", "libs/mutant"},
+			"console":             {"libs/...", "proto/...", "services/coordinator", "services/coordinator/operate"},
+			"console/dashboard":   {"proto/..."},
+			"server":              {"libs/...", "proto/...", "services/coordinator/..."},
+			"cmd/...":             {"libs/backends/all", "services/coordinator/server"},
 		},
-		Never:  []string{"services/region/...", "services/gateway/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
-		Pure:   []string{".", "operate"},
-		Impure: []string{"operate/driver.go"},
+		Never:    []string{"services/region/...", "services/gateway/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+		Pure:     []string{".", "operate", "internal/budget", "internal/fact", "internal/intent", "internal/quarantine", "internal/state"},
+		Impure:   []string{"operate/driver.go"},
+		Undriven: []string{"internal/budget", "internal/fact", "internal/intent", "internal/quarantine", "internal/state"},
 	})
 }

@@ -1,12 +1,13 @@
 package coordinator
 
 import (
-	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
+	"github.com/roost-cluster/roost/services/coordinator/internal/state"
 )
 
 // Clone returns an independent copy. Outputs that were handed out before stay shared, because they are never written
@@ -14,32 +15,29 @@ import (
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.out, c.scratch = nil, nil
-	c.awaited = slices.Clone(m.awaited)
-	c.regions = slices.Clone(m.regions) // their types are never written to
-	for i := range c.regions {
-		c.regions[i].forms = slices.Clone(c.regions[i].forms)
+	c.term.awaited = slices.Clone(m.term.awaited)
+	c.live.regions = slices.Clone(m.live.regions) // their types are never written to
+	for i := range c.live.regions {
+		c.live.regions[i].forms = slices.Clone(c.live.regions[i].forms)
 	}
-	c.drained = slices.Clone(m.drained)
-	c.steering.cordons, c.steering.moves = slices.Clone(m.steering.cordons), slices.Clone(m.steering.moves)
-	c.unknown = slices.Clone(m.unknown)
-	c.log = slices.Clone(m.log)
-	c.waiting = slices.Clone(m.waiting)
-	c.reports = slices.Clone(m.reports)
-	c.parked = slices.Clone(m.parked)
-	c.held = slices.Clone(m.held)
-	c.types = make([]*typeTable, len(m.types))
-	for i, t := range m.types {
+	c.intent = m.intent.Clone()
+	c.unobeyed = slices.Clone(m.unobeyed)
+	c.ledger.unknown = slices.Clone(m.ledger.unknown)
+	c.table.log = slices.Clone(m.table.log)
+	c.table.waiting = slices.Clone(m.table.waiting)
+	c.quarantine = m.quarantine.Clone()
+	c.table.parked = slices.Clone(m.table.parked)
+	c.term.held = slices.Clone(m.term.held)
+	c.table.types = make([]*typeTable, len(m.table.types))
+	for i, t := range m.table.types {
 		u := *t
 		u.rows = slices.Clone(t.rows)
 		u.owned, u.expected = cloneHoldings(t.owned), cloneHoldings(t.expected)
-		u.pins = maps.Clone(t.pins)
-		u.suspects = slices.Clone(t.suspects) // their crashes are never written to
 		u.loads, u.shown = slices.Clone(t.loads), slices.Clone(t.shown)
-		c.types[i] = &u
+		c.table.types[i] = &u
 	}
-	c.budget = m.budget.clone()
-	c.gateways.list = slices.Clone(m.gateways.list)
-	c.expectedShards, c.loads = maps.Clone(m.expectedShards), maps.Clone(m.loads)
+	c.budget = m.budget.Clone()
+	c.table.expectedShards, c.table.loads = maps.Clone(m.table.expectedShards), maps.Clone(m.table.loads)
 	return &c
 }
 
@@ -51,275 +49,224 @@ func cloneHoldings(list []holding) []holding {
 	return list
 }
 
-// state appends values in a canonical form.
-type state struct {
-	b      []byte
-	now    time.Time
-	stored uint64
-}
+// encoder appends the nouns of this package to a state.
+type encoder struct{ state.State }
 
-func (s *state) uint(v uint64) { s.b = binary.AppendUvarint(s.b, v) }
-
-func (s *state) bool(v bool) { s.uint(uint64(toInt(v))) }
-
-func (s *state) text(v string) {
-	s.uint(uint64(len(v)))
-	s.b = append(s.b, v...)
-}
-
-func (s *state) node(n sharding.NodeID) {
-	s.text(n.Addr)
-	s.uint(uint64(n.UID))
-}
-
-// time is relative to now: states that differ only in when they were reached behave the same.
-func (s *state) time(t time.Time) {
-	s.bool(t.IsZero())
-	if !t.IsZero() {
-		s.b = binary.AppendVarint(s.b, int64(s.now.Sub(t)))
-	}
-}
-
-// fact is relative to the number of stored facts, so only pending facts have a number.
-func (s *state) fact(n uint64) { s.uint(max(n, s.stored) - s.stored) }
-
-func (s *state) desc(d sharding.TypeDesc) {
-	s.text(string(d.Type))
-	s.uint(uint64(d.Shards))
-	s.text(d.Rule.Separator)
-	s.uint(uint64(d.Rule.Part))
-	s.bool(d.Volatile)
-	s.uint(uint64(len(d.Commands)))
+func (s *encoder) desc(d sharding.TypeDesc) {
+	s.Text(string(d.Type))
+	s.Uint(uint64(d.Shards))
+	s.Text(d.Rule.Separator)
+	s.Uint(uint64(d.Rule.Part))
+	s.Bool(d.Volatile)
+	s.Uint(uint64(len(d.Commands)))
 	for _, c := range d.Commands {
-		s.text(c.Name)
-		s.bool(c.ReadOnly)
-		s.bool(c.Stale)
-		s.uint(c.Input)
+		s.Text(c.Name)
+		s.Bool(c.ReadOnly)
+		s.Bool(c.Stale)
+		s.Uint(c.Input)
 	}
 	s.forms(d.Writes)
 	s.forms(d.Reads)
-	s.bool(d.Unhosted)
-	s.text(d.LastHost)
+	s.Bool(d.Unhosted)
+	s.Text(d.LastHost)
 }
 
-func (s *state) forms(forms []sharding.Form) {
-	s.uint(uint64(len(forms)))
+func (s *encoder) forms(forms []sharding.Form) {
+	s.Uint(uint64(len(forms)))
 	for _, f := range forms {
-		s.uint(uint64(f.Kind))
-		s.text(f.Name)
-		s.uint(uint64(f.Version))
-		s.uint(uint64(f.ReadableBy))
-		s.uint(f.Shape)
+		s.Uint(uint64(f.Kind))
+		s.Text(f.Name)
+		s.Uint(uint64(f.Version))
+		s.Uint(uint64(f.ReadableBy))
+		s.Uint(f.Shape)
 	}
 }
 
 // AppendState appends everything that decides about later outputs, in a canonical form, with times relative to
 // now. So equal states behave alike. It leaves out what only operators see: explanations, counts.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
-	s := &state{b: b, now: now}
-	s.bool(m.active)
-	s.uint(uint64(m.term))
-	s.node(m.knownActive.Node)
-	s.uint(uint64(m.knownActive.Term))
-	s.time(m.knownActive.Until)
-	s.uint(uint64(len(m.held)))
-	for _, w := range m.held {
-		s.uint(uint64(w.call))
-		s.uint(uint64(w.from.Term))
-		s.uint(w.from.N)
-		s.time(w.since)
+	s := &encoder{state.State{Bytes: b, Now: now}}
+	s.Bool(m.term.active)
+	s.Uint(uint64(m.term.number))
+	s.Node(m.term.known.Node)
+	s.Uint(uint64(m.term.known.Term))
+	s.Time(m.term.known.Until)
+	s.Uint(uint64(len(m.term.held)))
+	for _, w := range m.term.held {
+		s.Uint(uint64(w.call))
+		s.Uint(uint64(w.from.Term))
+		s.Uint(w.from.N)
+		s.Time(w.since)
 	}
-	s.uint(uint64(len(m.regions)))
-	for i := range m.regions {
-		s.region(&m.regions[i])
+	s.Uint(uint64(len(m.live.regions)))
+	for i := range m.live.regions {
+		s.region(&m.live.regions[i])
 	}
-	if !m.active {
-		return s.b
+	if !m.term.active {
+		return s.Bytes
 	}
-	if !m.recovered || len(m.drained) > 0 && now.Sub(m.since) < m.cfg.RecoveryWait {
-		s.time(m.since)
+	if !m.term.recovered || m.intent.Len(intent.Drains) > 0 && now.Sub(m.term.since) < m.cfg.RecoveryWait {
+		s.Time(m.term.since)
 	}
-	s.time(m.rebalanced)
-	s.time(m.testedAt)
-	s.time(m.answeredAt)
-	for _, v := range []bool{m.recovered, m.open, m.reviewDue, m.short, m.deferred, m.testUnanswered, m.planning} {
-		s.bool(v)
+	s.Time(m.planner.rebalanced)
+	s.Time(m.live.testedAt)
+	s.Time(m.live.answeredAt)
+	for _, v := range []bool{m.term.recovered, m.term.open, m.review.due, m.review.short, m.review.deferred, m.live.testUnanswered, m.planner.planning} {
+		s.Bool(v)
 	}
-	s.uint(m.plans)
-	s.budget(&m.budget)
-	s.gateways(&m.gateways)
-	s.uint(uint64(m.counter))
-	s.uint(m.n)
-	s.uint(m.base)
-	s.uint(uint64(len(m.awaited)))
-	for _, n := range m.awaited {
-		s.node(n)
+	s.Uint(m.planner.plans)
+	m.budget.AppendState(&s.State)
+	s.Uint(uint64(m.term.counter))
+	s.Uint(m.table.version.N)
+	s.Uint(m.table.base)
+	s.Uint(uint64(len(m.term.awaited)))
+	for _, n := range m.term.awaited {
+		s.Node(n)
 	}
-	s.uint(uint64(len(m.drained)))
-	for _, f := range m.drained {
-		s.node(f.Region)
-		s.note(f.Note)
+	s.intent(&m.intent)
+	s.Bool(m.table.untold)
+	for _, w := range m.unobeyed {
+		s.Uint(w.number)
+		s.Text(w.entity.String())
 	}
-	s.steering(&m.steering)
-	s.bool(m.untold)
-	for _, f := range m.unknown {
-		s.text(f.Name)
-		s.text(f.Payload)
+	for _, f := range m.ledger.unknown {
+		s.Text(f.Name)
+		s.Text(f.Payload)
 	}
-	s.bool(m.lost)
-	s.text(m.target.Version)
-	for _, v := range m.target.Seen {
-		s.text(v)
-	}
+	s.Bool(m.ledger.lost)
 	if m.rollingOut() {
-		s.time(m.rolloutStep)
+		s.Time(m.rollout.stepAt)
 	}
-	s.time(m.targetGone)
-	s.uint(uint64(len(m.waiting)))
-	for _, w := range m.waiting {
-		s.uint(uint64(w.call))
-		s.time(w.since)
+	s.Time(m.rollout.goneAt)
+	s.Uint(uint64(len(m.table.waiting)))
+	for _, w := range m.table.waiting {
+		s.Uint(uint64(w.call))
+		s.Time(w.since)
 	}
-	s.uint(uint64(len(m.parked)))
-	for _, w := range m.parked {
-		s.uint(uint64(w.call))
-		s.uint(uint64(w.from.Term))
-		s.uint(w.from.N)
+	s.Uint(uint64(len(m.table.parked)))
+	for _, w := range m.table.parked {
+		s.Uint(uint64(w.call))
+		s.Uint(uint64(w.from.Term))
+		s.Uint(w.from.N)
 	}
-	s.stored = m.stored
-	s.fact(m.lastFact)
-	s.fact(m.targetFact)
-	s.fact(m.steering.lastFact)
-	for _, r := range m.reports {
-		s.uint(uint64(r.process))
-		s.bool(r.more)
-		for _, e := range r.ran {
-			s.text(string(e.Type))
-			s.text(string(e.ID))
+	s.Stored = m.ledger.stored
+	s.Fact(m.ledger.lastFact)
+	s.Fact(m.ledger.targetFact)
+	s.Fact(m.ledger.wishFact)
+	for _, r := range m.quarantine.Reports() {
+		s.Uint(uint64(r.Process))
+		s.Bool(r.More)
+		for _, e := range r.Ran {
+			s.Text(string(e.Type))
+			s.Text(string(e.ID))
 		}
 	}
-	s.uint(uint64(len(m.types)))
-	for _, t := range m.types {
+	s.Uint(uint64(len(m.table.types)))
+	for _, t := range m.table.types {
 		s.table(t)
 		s.quarantine(m, t)
 	}
-	return s.b
+	return s.Bytes
 }
 
 // quarantine appends what decides about suspects and quarantined entities.
-func (s *state) quarantine(m *Machine, t *typeTable) {
-	if m.cfg.QuarantineCrashes == 0 && len(t.suspects) == 0 {
+func (s *encoder) quarantine(m *Machine, t *typeTable) {
+	if m.cfg.QuarantineCrashes == 0 && len(m.quarantine.Of(t.desc.Type)) == 0 {
 		return
 	}
-	s.uint(t.quarantineChanged)
-	for _, f := range t.suspects {
-		s.text(string(f.Entity.ID))
-		s.uint(uint64(f.State))
+	s.Uint(t.quarantineChanged)
+	for _, f := range m.quarantine.Of(t.desc.Type) {
+		s.Text(string(f.Entity.ID))
+		s.Uint(uint64(f.State))
 		for _, c := range f.Crashes {
-			s.uint(uint64(c.Process))
-			s.time(c.At)
+			s.Uint(uint64(c.Process))
+			s.Time(c.At)
 		}
 	}
 	for i := range t.rows {
 		r := &t.rows[i]
 		for _, l := range r.losses {
-			s.node(l)
+			s.Node(l)
 		}
-		if s.bool(r.lostSince.IsZero()); !r.lostSince.IsZero() {
-			s.time(r.lostSince)
+		if s.Bool(r.lostSince.IsZero()); !r.lostSince.IsZero() {
+			s.Time(r.lostSince)
 		}
 		if len(r.losses) > 0 || !r.lostSince.IsZero() {
-			s.time(r.given)
+			s.Time(r.given)
 		}
 	}
 }
 
-// budget leaves out what follows from the rows.
-func (s *state) budget(b *budget) {
-	s.bool(b.freed)
-	for _, t := range b.lastMinute(s.now) {
-		s.time(t)
+func (s *encoder) intent(in *intent.Intent) {
+	for kind := intent.Drains; kind <= intent.Moves; kind++ {
+		s.Uint(uint64(in.Len(kind)))
 	}
-	k := &b.brake
-	s.uint(uint64(k.state))
-	for _, v := range []uint64{uint64(k.baseline), uint64(k.slow), uint64(k.halvings)} {
-		s.uint(v)
+	for f := range intent.All[DrainFact](in, intent.Drains) {
+		s.Node(f.Region)
+		s.note(f.Note)
 	}
-	s.bool(k.moved)
-	s.bool(k.since.IsZero())
-	if k.state != BrakeReleased {
-		s.time(k.stateAt)
-		s.time(k.trialAt)
-		s.bool(k.noMoves)
+	s.Text(in.Target().Version)
+	for _, v := range in.Target().Seen {
+		s.Text(v)
 	}
-}
-
-// gateways leaves out what only operators see.
-func (s *state) gateways(g *gateways) {
-	s.time(g.since)
-	s.text(string(g.all.Sketch()))
-	for i := range g.list {
-		s.node(g.list[i].node)
-		s.time(g.list[i].heardAt)
+	for f := range intent.All[CordonFact](in, intent.Cordons) {
+		s.Text(f.Region)
+		s.Uint(uint64(f.After))
+		s.note(f.Note)
 	}
-}
-
-func (s *state) steering(v *steering) {
-	s.uint(uint64(len(v.cordons)))
-	for _, c := range v.cordons {
-		s.text(c.Region)
-		s.uint(uint64(c.After))
-		s.note(c.Note)
+	if f := in.Freeze(); f.Frozen {
+		s.Time(f.Until)
+		s.note(f.Note)
 	}
-	if s.bool(v.freeze.Frozen); v.freeze.Frozen {
-		s.time(v.freeze.Until)
-		s.note(v.freeze.Note)
+	for f := range intent.All[PinFact](in, intent.Pins) {
+		s.Text(f.Shard.String())
+		s.Text(f.Region)
+		s.note(f.Note)
 	}
-	s.uint(uint64(len(v.moves)))
-	for _, f := range v.moves {
-		s.text(f.Shard.String())
-		s.text(f.Region)
-		s.uint(uint64(f.Epoch))
+	for f := range intent.All[MoveFact](in, intent.Moves) {
+		s.Text(f.Shard.String())
+		s.Text(f.Region)
+		s.Uint(uint64(f.Epoch))
 		s.note(f.Note)
 	}
 }
 
 // note leaves out the time, which decides nothing.
-func (s *state) note(n Note) {
-	s.text(n.By)
-	s.text(n.Reason)
+func (s *encoder) note(n Note) {
+	s.Text(n.By)
+	s.Text(n.Reason)
 }
 
-func (s *state) region(r *region) {
-	s.node(r.node)
-	s.text(r.name)
+func (s *encoder) region(r *region) {
+	s.Node(r.node)
+	s.Text(r.name)
 	for _, v := range []bool{r.reachable, r.joining, r.departing, r.registered, r.shutdown, r.draining, r.stayTold, r.holdsName} {
-		s.bool(v)
+		s.Bool(v)
 	}
-	s.node(r.heldUpBy)
-	s.uint(uint64(r.table.Term))
-	s.uint(r.table.N)
-	if s.uint(uint64(r.journal.state)); r.journal.number > 0 {
-		s.uint(r.journal.number)
-		s.time(r.journal.at)
+	s.Node(r.heldUpBy)
+	s.Uint(uint64(r.table.Term))
+	s.Uint(r.table.N)
+	if s.Uint(uint64(r.journal.state)); r.journal.number > 0 {
+		s.Uint(r.journal.number)
+		s.Time(r.journal.at)
 	}
 	if l := &r.load; l.number > 0 {
-		s.uint(l.number)
-		s.uint(uint64(l.reports))
+		s.Uint(l.number)
+		s.Uint(uint64(l.reports))
 		s.load(l.rest)
-		s.bool(l.told)
+		s.Bool(l.told)
 	}
 	if r.registered {
-		s.time(r.load.at)
+		s.Time(r.load.at)
 	}
-	s.text(r.version)
-	s.text(r.zone)
+	s.Text(r.version)
+	s.Text(r.zone)
 	for _, l := range r.labels {
-		s.text(l.Name)
-		s.text(l.Value)
+		s.Text(l.Name)
+		s.Text(l.Value)
 	}
-	s.uint(uint64(r.capacity))
-	s.uint(uint64(len(r.types)))
+	s.Uint(uint64(r.capacity))
+	s.Uint(uint64(len(r.types)))
 	for _, t := range r.types {
 		s.desc(t)
 	}
@@ -327,59 +274,53 @@ func (s *state) region(r *region) {
 
 // table leaves out unallocated rows, and what follows from the rows: the holdings follow from owners and epochs, the
 // log from the numbers of the last changes.
-func (s *state) table(t *typeTable) {
+func (s *encoder) table(t *typeTable) {
 	s.desc(t.desc)
 	s.forms(t.forms)
-	s.uint(t.changed)
-	s.fact(t.number)
-	s.text(t.host)
-	s.time(t.unhosted)
-	for _, p := range t.sortedPins() {
-		s.uint(uint64(p.Shard.Index) + 1)
-		s.text(p.Region)
-		s.note(p.Note)
-	}
-	s.uint(0)
+	s.Uint(t.changed)
+	s.Fact(t.number)
+	s.Text(t.host)
+	s.Time(t.unhosted)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Epoch == 0 && !r.wanted {
 			continue
 		}
-		s.uint(uint64(i) + 1)
-		s.node(r.Owner)
-		s.uint(uint64(r.Epoch))
-		s.uint(uint64(r.Phase))
-		s.uint(uint64(r.Reason))
-		s.text(string(r.before))
-		s.text(string(r.may))
-		s.node(r.successor)
-		s.bool(r.moves())
-		s.uint(uint64(r.next))
-		s.text(string(r.nextMay))
-		s.bool(r.released)
-		s.text(string(r.leaves))
-		s.node(r.previous.Owner)
-		s.uint(uint64(r.previous.Epoch))
-		s.uint(r.changed)
-		s.fact(r.number)
+		s.Uint(uint64(i) + 1)
+		s.Node(r.Owner)
+		s.Uint(uint64(r.Epoch))
+		s.Uint(uint64(r.Phase))
+		s.Uint(uint64(r.Reason))
+		s.Text(string(r.before))
+		s.Text(string(r.may))
+		s.Node(r.successor)
+		s.Bool(r.transit().Moves())
+		s.Uint(uint64(r.next))
+		s.Text(string(r.nextMay))
+		s.Bool(r.released)
+		s.Text(string(r.leaves))
+		s.Node(r.previous.Owner)
+		s.Uint(uint64(r.previous.Epoch))
+		s.Uint(r.changed)
+		s.Fact(r.number)
 		if inTransit(r.Row) { // otherwise nothing waits for this time
-			s.time(r.since)
+			s.Time(r.since)
 		}
-		s.time(r.asked)
-		s.uint(uint64(r.tries))
-		s.uint(uint64(r.look))
-		s.bool(r.untold)
+		s.Time(r.asked)
+		s.Uint(uint64(r.tries))
+		s.Uint(uint64(r.look))
+		s.Bool(r.untold)
 		if t.loads != nil {
 			s.load(t.loads[i].Load)
-			s.node(t.loads[i].by)
-			s.time(r.since) // of a cool-down
+			s.Node(t.loads[i].by)
+			s.Time(r.since) // of a cool-down
 		}
 	}
-	s.uint(0)
+	s.Uint(0)
 }
 
-func (s *state) load(l sharding.Load) {
+func (s *encoder) load(l sharding.Load) {
 	for _, v := range [...]uint64{l.HandlerMicros, l.MilliCommands, l.MilliWaiting, l.JournalBytes, l.Entities, l.Bytes} {
-		s.uint(v)
+		s.Uint(v)
 	}
 }

@@ -62,7 +62,7 @@ func TestWholeTableIsShared(t *testing.T) {
 		t.Errorf("after a change, a watcher gets %v", c)
 	}
 	w.run(Tick{})
-	if w.m.whole.Full {
+	if w.m.table.whole.Full {
 		t.Error("the rows are kept after a tick")
 	}
 }
@@ -77,7 +77,7 @@ func TestCommandsOfMany(t *testing.T) {
 		name := fmt.Sprint("r", i)
 		w.run(Member{Node: node(t, name), Name: name, Reachable: true})
 		w.run(calls(node(t, name), control.Register{Name: name, Types: []sharding.TypeDesc{{Type: "T", Shards: 4, Commands: have}}}))
-		if got, want := w.m.types[0].desc.Commands, commands[:min(i+1, 2)]; fmt.Sprint(got) != fmt.Sprint(want) {
+		if got, want := w.m.table.types[0].desc.Commands, commands[:min(i+1, 2)]; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("after %s, the commands are %v, want %v", name, got, want)
 		}
 	}

@@ -32,98 +32,98 @@ type shardLoad struct {
 }
 
 // reportLoad takes a region's report about the loads of its shards.
-func (m *Machine) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
-	r := m.region(from)
+func (tr *transit) reportLoad(from sharding.NodeID, call control.Call, in control.ReportLoad) {
+	r := tr.live.region(from)
 	if r == nil || !r.registered {
-		m.askAgain(call)
+		tr.term.askAgain(&tr.step, call)
 		return
 	}
-	defer m.reply(call, control.LoadAck{Term: m.term})
+	defer tr.reply(call, control.LoadAck{Term: tr.term.number})
 	l := &r.load
 	if in.Number <= l.number {
 		return
 	}
-	for _, t := range m.types {
+	for _, t := range tr.table.types {
 		if t.loads != nil {
-			m.forgetLoads(t, r, in.Full)
+			tr.table.forgetLoads(t, from, l.reports > 0, l.at, in.Full)
 		}
 	}
 	for _, s := range in.Shards {
-		t, row := m.find(s.Shard)
+		t, row := tr.table.find(s.Shard)
 		if row != nil && row.Owner == from && row.Phase != sharding.HandingOff {
-			m.setLoad(t, row, s.Load.Bounded(), from)
+			tr.table.setLoad(t, row, s.Load.Bounded(), from)
 		}
 	}
-	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), m.now, in.Rest.Bounded(), in.Node
+	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), tr.now, in.Rest.Bounded(), in.Node
 }
 
 // forgetLoads forgets those loads of a region's shards that a report replaces. A full report
 // replaces every load that the region itself has reported. A load that an earlier owner has reported
 // is replaced by the second report that the region sends while it serves the shard. The first of the
 // two reports may describe a time before the region served the shard.
-func (m *Machine) forgetLoads(t *typeTable, r *region, full bool) {
-	for _, s := range t.shardsOf(r.node) {
+func (tab *table) forgetLoads(t *typeTable, node sharding.NodeID, reported bool, at time.Time, full bool) {
+	for _, s := range t.shardsOf(node) {
 		row, known := &t.rows[s.Index], t.loads[s.Index]
 		if row.Phase == sharding.HandingOff {
 			continue // the load from before the handoff is expected at the successor
 		}
-		measured := row.Phase == sharding.Serving && r.load.reports > 0 && !row.since.After(r.load.at) && !mutant.On("load-of-earlier-owner")
-		if known.Load != (sharding.Load{}) && (known.by == r.node && full || known.by != r.node && measured) {
-			m.setLoad(t, row, sharding.Load{}, r.node)
+		measured := row.Phase == sharding.Serving && reported && !row.since.After(at) && !mutant.On("load-of-earlier-owner")
+		if known.Load != (sharding.Load{}) && (known.by == node && full || known.by != node && measured) {
+			tab.setLoad(t, row, sharding.Load{}, node)
 		}
 	}
 }
 
 // setLoad stores the load of a shard, and updates the sums of the regions.
-func (m *Machine) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.NodeID) {
+func (tab *table) setLoad(t *typeTable, r *row, load sharding.Load, by sharding.NodeID) {
 	if t.loads == nil {
 		t.loads, t.shown = make([]shardLoad, len(t.rows)), make([]allocation.ShardLoad, len(t.rows))
 	}
 	l := &t.loads[r.Shard.Index]
-	m.shiftLoad(r.expectedOwner(), sharding.NodeID{}, l.Load)
-	m.shiftLoad(sharding.NodeID{}, r.expectedOwner(), load)
+	tab.shiftLoad(r.expectedOwner(), sharding.NodeID{}, l.Load)
+	tab.shiftLoad(sharding.NodeID{}, r.expectedOwner(), load)
 	l.Load, l.by = load, by
 	t.shown[r.Shard.Index].Load = allocation.LoadOf(load)
 }
 
 // shiftLoad subtracts a load from the sum of one region, and adds it to the sum of another one. The
 // sums expect that all moves in progress have ended.
-func (m *Machine) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
+func (tab *table) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 	if load == (sharding.Load{}) || from == to {
 		return
 	}
-	if m.loads == nil {
-		m.loads = map[sharding.NodeID]sharding.Load{}
+	if tab.loads == nil {
+		tab.loads = map[sharding.NodeID]sharding.Load{}
 	}
 	if !from.IsZero() {
-		if m.loads[from] = m.loads[from].Minus(load); m.loads[from] == (sharding.Load{}) {
-			delete(m.loads, from)
+		if tab.loads[from] = tab.loads[from].Minus(load); tab.loads[from] == (sharding.Load{}) {
+			delete(tab.loads, from)
 		}
 	}
 	if !to.IsZero() {
-		m.loads[to] = m.loads[to].Plus(load)
+		tab.loads[to] = tab.loads[to].Plus(load)
 	}
 }
 
 // loadOf returns the load that a region is expected to have when all moves in progress have ended.
-func (m *Machine) loadOf(r *region) allocation.Load {
-	return allocation.LoadOf(m.loads[r.node].Plus(r.load.rest))
+func (pl *placement) loadOf(r *region) allocation.Load {
+	return allocation.LoadOf(pl.table.loads[r.node].Plus(r.load.rest))
 }
 
 // measured reports whether the loads of all regions are known. Each region must have reported twice,
 // and the last time within [Config.LoadReport]. The first report may describe a time before the region
 // had its shards.
-func (m *Machine) measured() bool {
-	return !m.anyRegion(func(r *region) bool { return r.registered && !m.measuredOf(r) })
+func (l *liveness) measured(s *step) bool {
+	return !l.anyRegion(func(r *region) bool { return r.registered && !l.measuredOf(s, r) })
 }
 
-func (m *Machine) measuredOf(r *region) bool {
-	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (m.now.Sub(r.load.at) < m.cfg.LoadReport || mutant.On("load-fresh"))
+func (l *liveness) measuredOf(s *step, r *region) bool {
+	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (s.now.Sub(r.load.at) < s.cfg.LoadReport || mutant.On("load-fresh"))
 }
 
 // shardLoads returns the loads of a type's shards; nil: not all regions are measured.
-func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
-	if !m.measured() {
+func (pl *placement) shardLoads(t *typeTable) []allocation.ShardLoad {
+	if !pl.live.measured(&pl.step) {
 		return nil
 	}
 	return t.shown
@@ -131,28 +131,28 @@ func (m *Machine) shardLoads(t *typeTable) []allocation.ShardLoad {
 
 // cool marks shards that have moved too recently to move again because of load. When a term begins,
 // all shards are marked, because the coordinator does not know when they moved.
-func (m *Machine) cool(t *typeTable, loads []allocation.ShardLoad) {
+func (pl *placement) cool(t *typeTable, loads []allocation.ShardLoad) {
 	for i := range loads {
-		loads[i].Cooling = m.cools(&t.rows[i])
+		loads[i].Cooling = pl.cools(&t.rows[i])
 	}
 }
 
 // cools reports whether the shard of a row has moved too recently to move again because of load.
-func (m *Machine) cools(r *row) bool {
-	return m.now.Sub(r.since) < m.cfg.LoadCooldown && !mutant.On("load-cooling")
+func (pl *placement) cools(r *row) bool {
+	return pl.now.Sub(r.since) < pl.cfg.LoadCooldown && !mutant.On("load-cooling")
 }
 
 // tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until
 // it does, nothing moves because of load.
-func (m *Machine) tellUnmeasured() {
-	if !m.recovered || !m.cfg.byLoad() {
+func (l *liveness) tellUnmeasured(s *step) {
+	if !s.cfg.byLoad() {
 		return
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
-		if r.registered && !r.load.told && m.now.Sub(r.load.at) >= m.cfg.LoadReport {
+	for i := range l.regions {
+		r := &l.regions[i]
+		if r.registered && !r.load.told && s.now.Sub(r.load.at) >= s.cfg.LoadReport {
 			r.load.told = true
-			m.emit(NoLoad{Region: cmp.Or(r.name, r.node.Addr)})
+			s.emit(NoLoad{Region: cmp.Or(r.name, r.node.Addr)})
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (w *loadWorld) report(name string, full bool, of map[uint32]int, rest int) 
 		r.Shards = append(r.Shards, control.ShardLoad{Shard: sharding.ShardID{Type: "T", Index: index}, Load: tenths(load)})
 	}
 	w.run(calls(node(w.t, name), r))
-	if len(w.out) != 1 || w.out[0].(Reply).Msg != (control.LoadAck{Term: w.m.term}) {
+	if len(w.out) != 1 || w.out[0].(Reply).Msg != (control.LoadAck{Term: w.m.term.number}) {
 		w.t.Fatalf("the report is answered with %+v", w.out)
 	}
 }
@@ -69,13 +69,13 @@ func (w *loadWorld) busy(times int) {
 
 // moves returns how many shards the next plan moves.
 func (w *loadWorld) moves() int {
-	before := w.m.budget.handoffs
+	before := w.m.budget.Handoffs()
 	w.plans = nil
 	w.pass(1)
 	for _, p := range w.plans {
 		w.run(p.Compute())
 	}
-	return w.m.budget.handoffs - before
+	return w.m.budget.Handoffs() - before
 }
 
 // arrived completes all handoffs to r2.
@@ -90,7 +90,7 @@ func (w *loadWorld) arrived() {
 
 // load returns what the view of T says of a region, in tenths of a processor.
 func (w *loadWorld) load(name string) int {
-	for _, r := range w.m.typeView(w.m.types[0]).Regions {
+	for _, r := range w.m.typeView(w.m.table.types[0]).Regions {
 		if r.Node == node(w.t, name) {
 			return int(r.Load.Processors*10 + 0.5)
 		}
@@ -317,7 +317,7 @@ func TestLoadsExplained(t *testing.T) {
 func TestMostLoaded(t *testing.T) {
 	w := newLoadWorld(t)
 	w.report("r1", true, map[uint32]int{0: 2, 1: 9, 2: 6}, 1)
-	list := w.m.MostLoaded(allocation.DefaultConfig().Weights(), 0.5)
+	list := w.m.table.MostLoaded(allocation.DefaultConfig().Weights(), 0.5)
 	if len(list) != 2 || list[0].Shard.Index != 1 || list[1].Shard.Index != 2 || list[0].Owner != node(t, "r1") || list[0].Cost < 0.9 || list[0].Cost > 1 {
 		t.Errorf("the most loaded shards are %+v", list)
 	}

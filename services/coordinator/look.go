@@ -34,11 +34,11 @@ const (
 )
 
 // lookAtShards begins to look at all rows that no region reads.
-func (m *Machine) lookAtShards() {
-	for _, t := range m.types {
+func (tr *transit) lookAtShards() {
+	for _, t := range tr.table.types {
 		for i := range t.rows {
 			r := &t.rows[i]
-			if r.Reason != sharding.Unreadable || r.look != notLooked || m.pending(r.number) {
+			if r.Reason != sharding.Unreadable || r.look != notLooked || tr.ledger.pending(r.number) {
 				continue
 			}
 			if mutant.On("look-fence") {
@@ -47,14 +47,14 @@ func (m *Machine) lookAtShards() {
 			}
 			r.look = fencing
 			t.fencing++
-			m.emit(FenceShard{Claim: sharding.Claim{Shard: r.Shard, Epoch: r.Epoch}})
+			tr.emit(FenceShard{Claim: sharding.Claim{Shard: r.Shard, Epoch: r.Epoch}})
 		}
-		m.readForms(t)
+		tr.readForms(t)
 	}
 }
 
-func (m *Machine) shardFenced(in ShardFenced) {
-	t, r := m.find(in.Shard)
+func (tr *transit) shardFenced(in ShardFenced) {
+	t, r := tr.table.find(in.Shard)
 	if r == nil || r.look != fencing || r.Epoch != in.Epoch {
 		return
 	}
@@ -66,14 +66,14 @@ func (m *Machine) shardFenced(in ShardFenced) {
 	case in.Verdict == sharding.RefusedEpoch:
 		// The journal was restored, which has raised the fence above the row. The next look claims the
 		// shard at the row's new epoch.
-		m.assign(t, r, sharding.NodeID{}, 0, r.stored(), r.previous, sharding.CauseClaimRefused)
+		tr.assign(t, r, sharding.NodeID{}, 0, r.stored(), r.previous, sharding.CauseClaimRefused)
 	}
-	m.readForms(t)
+	tr.readForms(t)
 }
 
 // readForms asks for the forms of all fenced rows of a type at once, because every read goes through all
 // entities of the type.
-func (m *Machine) readForms(t *typeTable) {
+func (tr *transit) readForms(t *typeTable) {
 	if t.fencing > 0 {
 		return
 	}
@@ -85,14 +85,14 @@ func (m *Machine) readForms(t *typeTable) {
 		}
 	}
 	if len(ask.At) > 0 {
-		m.emit(ask)
+		tr.emit(ask)
 	}
 }
 
 // formsRead makes only the forms count that are stored in each shard.
-func (m *Machine) formsRead(in FormsRead) {
+func (tr *transit) formsRead(in FormsRead) {
 	for _, at := range in.At {
-		t, r := m.find(sharding.ShardID{Type: in.Type, Index: at.Index})
+		t, r := tr.table.find(sharding.ShardID{Type: in.Type, Index: at.Index})
 		if r == nil || r.look != reading || r.Epoch != at.Epoch {
 			continue
 		}
@@ -101,7 +101,7 @@ func (m *Machine) formsRead(in FormsRead) {
 			continue
 		}
 		if forms := both(r.stored(), at.Forms); forms != r.stored() {
-			m.assign(t, r, m.choose(t, r, sharding.NodeID{}, forms), 0, forms, r.previous, sharding.CauseFormsRead)
+			tr.assign(t, r, tr.choose(t, r, sharding.NodeID{}, forms), 0, forms, r.previous, sharding.CauseFormsRead)
 		}
 		if r.Owner.IsZero() {
 			r.look = looked

@@ -6,6 +6,8 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // Input is an input of a [Tenure] or a [Machine]. Only this package defines inputs.
@@ -163,6 +165,14 @@ type (
 	CallEnded struct{ Call control.Call }
 	// LookAtShards is an operator's request to find out which forms are stored in the shards that no region reads.
 	LookAtShards struct{}
+	// Ask is a [Request] of an operator who waits. The Number is unique among the Asks of a process. It is answered by
+	// Asked, and, if it is not refused, by Done.
+	Ask struct {
+		Number  uint64
+		Request Request
+	}
+	// AskEnded reports that the operator no longer waits for Done.
+	AskEnded struct{ Number uint64 }
 	// ShardFenced answers FenceShard.
 	ShardFenced struct {
 		Shard   sharding.ShardID
@@ -340,98 +350,63 @@ type (
 		Number uint64
 		Input  allocation.PlanInput
 	}
+	// Asked answers an Ask: the Effect, or the reason why the request is refused. The effect need not be durable yet, so
+	// it leaves at once.
+	Asked struct {
+		Number uint64
+		Effect Effect
+		Err    error
+	}
+	// Done reports that the effect of an Ask is durable, and all that it depends on. A quarantine is done when the
+	// regions that may run the entity know of it, too: the operator may rely on it that the entity does not run any
+	// more. If the term ends before, there is no Done.
+	Done struct{ Number uint64 }
 	// Explained brings an explanation. No fact depends on it, so it leaves at once. It may get lost.
 	Explained struct{ Explanation }
 )
 
-// Fact is one durable change of the coordinator's state. The state changes only in method apply, when a fact is made
-// and when it is folded.
-type Fact interface{ fact() }
-
+// The views of the brake and of gateways, see package budget.
 type (
-	// RowFact records that the row of a shard is now Row. The sets have indexes into the forms of the type.
-	RowFact struct {
-		Row sharding.Row
-		// Before has the forms in which earlier owners may have stored something. May has the forms in which
-		// this owner may store something.
-		Before, May sharding.FormSet
-		// Successor is the region that is to get the shard when the owner has released it; zero: none was
-		// chosen yet.
-		Successor sharding.NodeID
-		// Next is the reserved epoch; 0: there is none. When the owner has released the shard, the successor
-		// may claim it at this epoch without another fact. NextMay has the forms in which the successor may
-		// store something then.
-		Next    sharding.Epoch
-		NextMay sharding.FormSet
-		// Previous names the region that has kept the states of the shard's entities for the new owner; zero:
-		// there are none, or the new owner serves the shard already.
-		Previous control.Previous
-		// Cause is the reason why the shard is at its owner, or, while it is handed off, why it leaves.
-		Cause sharding.Cause
-	}
-	// TypeFact records that a type is declared with this descriptor. Its number of shards never changes. Forms has
-	// all forms that regions have ever registered for storing; forms are only appended.
-	TypeFact struct {
-		Desc  sharding.TypeDesc
-		Forms []sharding.Form
-		// By has, for each form, the application version that has registered it first.
-		By []string
-	}
-	// DrainFact records that an operator drains the region. If Resume is set, the operator has ended the drain. A
-	// drain is about one incarnation, and ends with it.
-	DrainFact struct {
-		Region sharding.NodeID
-		Resume bool
-		Note
-	}
-	// CordonFact records that an operator wants no more shards at regions with this name. If Lifted is set, the
-	// operator has ended this. After is the last epoch that was assigned before the cordon: shards with higher epochs
-	// have come after it.
-	CordonFact struct {
-		Region string
-		Lifted bool
-		After  sharding.Epoch
-		Note
-	}
-	// FreezeFact records that an operator wants no shard to move unless it has to. The freeze ends at Until, or, if
-	// that is zero, when an operator ends it. If Frozen is false, the freeze has ended.
-	FreezeFact struct {
-		Frozen bool
-		Until  time.Time
-		Note
-	}
-	// PinFact records that the shard is pinned to the regions with this name; "": it is not pinned.
-	PinFact struct {
-		Shard  sharding.ShardID
-		Region string
-		Note
-	}
-	// MoveFact records that an operator has requested a move: the shard goes from its owner at this epoch to a
-	// region. The RowFact before it begins the move.
-	MoveFact struct {
-		Shard  sharding.ShardID
-		Region string
-		Epoch  sharding.Epoch
-		Note
-	}
-	// TargetFact records that this application version is the target version. Seen has versions that were seen before
-	// it, the newest last.
-	TargetFact struct {
-		Version string
-		Seen    []string
-	}
-	// LossFact records that the facts before it were lost, or some of them. It is not known which shards were
-	// allocated. So all shards of journaled types are allocated without a command: their entities may have reminders
-	// and sends, and no gateway asks for these.
-	LossFact struct{}
-	// UnknownFact is a fact of a kind that only later releases know, as it was stored. It changes nothing.
-	// Checkpoints repeat unknown facts in their order, for these releases.
-	UnknownFact struct {
-		Name     string
-		Version  uint16
-		Encoding sharding.Encoding
-		Payload  string
-	}
+	BrakeState  = budget.BrakeState
+	BrakeView   = budget.BrakeView
+	GatewayView = budget.GatewayView
+)
+
+// The states of the brake.
+const (
+	BrakeReleased = budget.BrakeReleased
+	BrakeStopped  = budget.BrakeStopped
+	BrakeTrying   = budget.BrakeTrying
+)
+
+// Fact is one durable change of the coordinator's state. The state changes only in method apply, when a fact is made
+// and when it is folded. The facts are defined in package fact.
+type Fact = fact.Fact
+
+// The facts, and what they consist of.
+type (
+	RowFact        = fact.Row
+	TypeFact       = fact.Type
+	DrainFact      = fact.Drain
+	CordonFact     = fact.Cordon
+	FreezeFact     = fact.Freeze
+	PinFact        = fact.Pin
+	MoveFact       = fact.Move
+	TargetFact     = fact.Target
+	QuarantineFact = fact.Quarantine
+	LossFact       = fact.Loss
+	UnknownFact    = fact.Unknown
+
+	Note            = fact.Note
+	CountedCrash    = fact.CountedCrash
+	QuarantineState = fact.QuarantineState
+)
+
+// The states of a [QuarantineFact].
+const (
+	Released    = fact.Released
+	Suspected   = fact.Suspected
+	Quarantined = fact.Quarantined
 )
 
 func (Acquired) input()                {}
@@ -465,6 +440,8 @@ func (CordonRegion) input()            {}
 func (FreezeMoves) input()             {}
 func (PinShards) input()               {}
 func (MoveShard) input()               {}
+func (Ask) input()                     {}
+func (AskEnded) input()                {}
 func (ShardFenced) input()             {}
 func (FormsRead) input()               {}
 
@@ -497,15 +474,6 @@ func (NoLoad) output()                {}
 func (ConstraintBroken) output()      {}
 func (TestJournal) output()           {}
 func (Plan) output()                  {}
+func (Asked) output()                 {}
+func (Done) output()                  {}
 func (Explained) output()             {}
-
-func (RowFact) fact()     {}
-func (TypeFact) fact()    {}
-func (DrainFact) fact()   {}
-func (TargetFact) fact()  {}
-func (LossFact) fact()    {}
-func (CordonFact) fact()  {}
-func (FreezeFact) fact()  {}
-func (PinFact) fact()     {}
-func (MoveFact) fact()    {}
-func (UnknownFact) fact() {}

@@ -125,7 +125,7 @@ func TestMutantsOfNames(t *testing.T) {
 		} {
 			w.step(in)
 		}
-		if got := w.m.region(r2).registered; got != (name != "") {
+		if got := w.m.live.region(r2).registered; got != (name != "") {
 			t.Errorf("mutant %q: the second region of the name is registered: %v", name, got)
 		}
 	}
@@ -145,7 +145,7 @@ func TestMutantsOfHeldNames(t *testing.T) {
 		} {
 			w.step(in)
 		}
-		if got := w.m.region(r1).candidate(); got != (name != "") || !w.m.region(r2).candidate() {
+		if got := w.m.live.region(r1).candidate(); got != (name != "") || !w.m.live.region(r2).candidate() {
 			t.Errorf("mutant %q: the first region of the name may be given shards: %v", name, got)
 		}
 	}
@@ -386,7 +386,7 @@ func TestMutantsOfRollouts(t *testing.T) {
 		p.start("2")
 		p.kill(p.oldest("1"))
 		p.stop(p.oldest("1"))
-		return p.m.shardsOf(p.oldest("2")) < 14 // its share is 9
+		return p.m.table.shardsOf(p.oldest("2")) < 14 // its share is 9
 	}
 	surge := func(t *testing.T) bool {
 		p := newPlatform(t, 6, 60, 1)
@@ -574,29 +574,16 @@ func TestMutantsOfSuccessors(t *testing.T) {
 	}
 }
 
-// TestMutantsOfBudget: handoffs would exceed the budget, or be held back without need.
-func TestMutantsOfBudget(t *testing.T) {
+// TestMutantsOfPauses: the next plan would follow at once.
+func TestMutantsOfPauses(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for name, rule := range map[string]string{
-		"budget-at-once": "at once", "budget-per-region": "per region", "budget-per-minute": "per minute",
-		"required-braked": "moves are stopped", "drain-braked": "moves are stopped", "brake": "moves are stopped",
-		"brake-two-windows": "two windows", "brake-samples": "few samples", "brake-excess": "small excess",
-		"brake-trials": "a trial after the pause", "trial-alone": "a trial after the pause",
-		"trial-judged": "the trial is judged", "brake-half-rate": "the trial is judged",
-		"trial-samples": "the trial stalls", "baseline-still": "the baseline",
-	} {
-		mutant.Activate(name)
-		if budgetRules[rule]() == "" {
-			t.Errorf("mutant %q is not noticed by %q", name, rule)
-		}
-	}
 	mutant.Activate("plan-pause")
 	if !planAgainAtOnce(t) {
 		t.Error("mutant plan-pause is not noticed")
 	}
 }
 
-// TestQuarantineIsObeyed: a quarantine counts as stored when the regions that may run the entity know of it.
+// TestQuarantineIsObeyed: a quarantine is done when the regions that may run the entity know of it.
 func TestQuarantineIsObeyed(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"", "quarantine-obeyed"} {
@@ -608,25 +595,18 @@ func TestQuarantineIsObeyed(t *testing.T) {
 		step(Member{Node: owner, Name: "r1", Reachable: true})
 		step(Elected{Term: 2, Facts: []Fact{TypeFact{Desc: typ}, RowFact{Row: sharding.Row{Shard: sharding.ShardID{Type: "T"}, Owner: owner, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving}}}})
 		request := QuarantineEntity{Entity: sharding.Entity{Type: "T", ID: "x"}, By: "ben"}
-		before := m.version()
-		step(request)
-		step(Stored{Facts: 1})
-		stored := func() bool {
-			e, err := m.Preview(request)
-			if err != nil || !e.Already {
-				t.Fatalf("%+v, %v", e, err)
-			}
-			return e.Stored
+		before := m.table.version
+		done := func(in Input) bool { return slices.Contains(m.Step(now, in, nil), Output(Done{Number: 3})) }
+		watch := func(v sharding.Version) Input {
+			return Received{From: owner, Call: 7, Msg: control.WatchTable{Version: v}}
 		}
-		watch := func(v sharding.Version) { step(Received{From: owner, Call: 7, Msg: control.WatchTable{Version: v}}) }
-		first := stored()
-		watch(before)
-		if obeyed := !first && !stored(); obeyed != (name == "") {
-			t.Errorf("mutant %q: before the region has heard of it, it is stored: %t", name, !obeyed)
+		early := done(Ask{Number: 3, Request: request})
+		early = done(Stored{Facts: 1}) || early
+		if early = done(watch(before)) || early; early != (name != "") {
+			t.Errorf("mutant %q: before the region has heard of it, it is done: %t", name, early)
 		}
-		watch(m.version())
-		if !stored() {
-			t.Error("the region knows of it, and it does not count as stored")
+		if name == "" && !done(watch(m.table.version)) {
+			t.Error("the region knows of it, and it is not done")
 		}
 	}
 }

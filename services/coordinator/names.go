@@ -12,16 +12,16 @@ import (
 // name. It holds the name, or it is about to register and the facts name it as the owner of shards: then
 // it held the name in an earlier term. A region that leaves, is not reachable, or was replaced at its
 // address does not keep another one: the other one may be the same region, started again.
-func (m *Machine) namesake(r *region) *region {
+func (pl *placement) namesake(r *region) *region {
 	if r.registered || r.name == "" || mutant.On("name-unique") {
 		return nil
 	}
-	for i := range m.regions {
-		o := &m.regions[i]
+	for i := range pl.live.regions {
+		o := &pl.live.regions[i]
 		if !o.sharesName(r) || !o.reachable || o.leaving() {
 			continue
 		}
-		if o.registered || !m.recovered && m.shardsOf(o.node) > m.shardsOf(r.node) {
+		if o.registered || !pl.term.recovered && pl.table.shardsOf(o.node) > pl.table.shardsOf(r.node) {
 			return o
 		}
 	}
@@ -39,27 +39,27 @@ func (r *region) mayHoldName() bool { return r.registered && r.reachable && !r.l
 // holdNames decides which regions hold their names, after a change of the regions. Two regions of one name
 // may be registered: the second one has registered while the first was not reachable, and the first
 // has come back. Then the second one keeps the name.
-func (m *Machine) holdNames() {
-	for i := range m.regions {
-		r := &m.regions[i]
+func (l *liveness) holdNames(s *step) {
+	for i := range l.regions {
+		r := &l.regions[i]
 		r.holdsName = r.holdsName && r.mayHoldName()
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range l.regions {
+		r := &l.regions[i]
 		if r.holdsName || !r.mayHoldName() {
 			continue
 		}
-		other := m.holder(r)
+		other := l.holder(r)
 		if r.holdsName = other == nil; !r.holdsName {
-			m.nameTaken(r, other.node)
+			l.nameTaken(s, r, other.node)
 		}
 	}
 }
 
 // holder returns another region that holds the name of a region; nil: there is none.
-func (m *Machine) holder(r *region) *region {
-	for i := range m.regions {
-		if o := &m.regions[i]; o.holdsName && o.sharesName(r) && !mutant.On("name-held") {
+func (l *liveness) holder(r *region) *region {
+	for i := range l.regions {
+		if o := &l.regions[i]; o.holdsName && o.sharesName(r) && !mutant.On("name-held") {
 			return o
 		}
 	}
@@ -67,9 +67,9 @@ func (m *Machine) holder(r *region) *region {
 }
 
 // nameTaken tells the log, once, that a region is given no shards because another one has its name.
-func (m *Machine) nameTaken(r *region, by sharding.NodeID) {
+func (l *liveness) nameTaken(s *step, r *region, by sharding.NodeID) {
 	if r.heldUpBy != by {
 		r.heldUpBy = by
-		m.emit(NameTaken{Name: r.name, Region: r.node, By: by})
+		s.emit(NameTaken{Name: r.name, Region: r.node, By: by})
 	}
 }

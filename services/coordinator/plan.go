@@ -2,15 +2,25 @@ package coordinator
 
 import (
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // Plans are made outside the core: a plan for many shards may take seconds, and the lease must be renewed meanwhile.
 // The table may change while a plan is made. So a plan is only a proposal: when it arrives, each of its moves is
 // checked again. The check shares no code with the planning.
+
+// planner asks for plans, one at a time, and counts the broken constraints that they leave.
+type planner struct {
+	rebalanced time.Time // when a plan was last due, or came back
+	plans      uint64    // the number of the last plan that was asked for, in any term
+	planning   bool      // that plan was not answered
+	broken     brokenConstraints
+}
 
 // Compute makes the plan. It runs in the background, outside the loop that steps the core.
 func (o Plan) Compute() Planned {
@@ -19,69 +29,69 @@ func (o Plan) Compute() Planned {
 
 // plan asks for a plan, unless nothing may move now or the last plan is still being made.
 func (m *Machine) plan() {
-	room, _ := m.budget.room(m.now, &m.cfg)
-	if m.planning || room == 0 {
+	room, _ := m.budget.Room(m.now, &m.cfg.Config)
+	if m.planner.planning || room == 0 {
 		return
 	}
 	if !m.balances() {
-		m.budget.brake.planEnded()
+		m.budget.PlanEnded()
 		return
 	}
 	in := allocation.PlanInput{Budget: room}
-	for _, t := range m.types {
+	for _, t := range m.table.types {
 		if p := m.typePlan(t); len(p.View.Regions) >= 2 {
 			in.Types = append(in.Types, p)
 		}
 	}
 	if len(in.Types) == 0 {
-		m.budget.brake.planEnded()
+		m.budget.PlanEnded()
 		return
 	}
-	m.plans++
-	m.planning = true
-	m.emit(Plan{Number: m.plans, Input: in})
+	m.planner.plans++
+	m.planner.planning = true
+	m.emit(Plan{Number: m.planner.plans, Input: in})
 }
 
 // typePlan returns the input of a plan for one type. It shares nothing that is written to later.
-func (m *Machine) typePlan(t *typeTable) allocation.TypePlan {
-	v := m.typeView(t)
+func (pl *placement) typePlan(t *typeTable) allocation.TypePlan {
+	v := pl.typeView(t)
 	for i := range v.Regions {
 		v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
 	}
 	v.Forms, v.ShardLoads = t.storedForms(), slices.Clone(v.ShardLoads)
-	m.cool(t, v.ShardLoads)
-	return allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: m.cfg.strategy(t.desc.Type)}
+	pl.cool(t, v.ShardLoads)
+	return allocation.TypePlan{View: v, InFlight: t.inFlight(), Strategy: pl.cfg.strategy(t.desc.Type)}
 }
 
 // planned begins those moves of a plan that are still valid. A plan of an earlier term is ignored,
 // because regions and shards may have changed since then.
 func (m *Machine) planned(in Planned) {
-	if (!m.planning || in.Number != m.plans) && !mutant.On("plan-of-earlier-term") {
+	if (!m.planner.planning || in.Number != m.planner.plans) && !mutant.On("plan-of-earlier-term") {
 		return
 	}
-	m.planning = false
+	m.planner.planning = false
 	if !mutant.On("plan-pause") {
-		m.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
+		m.planner.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
 	}
-	defer m.budget.brake.planEnded()
+	defer m.budget.PlanEnded()
 	if !m.balances() {
 		return
 	}
 	begun := 0
-	defer func() { m.explainPlan(len(in.Moves), begun) }()
-	for _, t := range m.types {
+	defer func() { m.why.explainPlan(&m.placement, len(in.Moves), begun) }()
+	for _, t := range m.table.types {
 		m.cool(t, t.shown)
 	}
 	var of *typeTable // that the view is of
 	var v allocation.View
 	for _, move := range in.Moves {
-		t, r := m.find(move.Shard)
-		if r == nil || r.Phase != sharding.Serving || m.pending(r.number) {
+		t, r := m.table.find(move.Shard)
+		if r == nil || r.Phase != sharding.Serving || m.ledger.pending(r.number) {
 			continue
 		}
 		switch m.exceeds(r, move.To, causes[move.Reason]) {
-		case noLimit:
-		case limitFrom, limitTo:
+		case budget.NoLimit:
+		case budget.FromRegion, budget.ToRegion:
 			continue // there may be room for another region's
 		default:
 			return
@@ -101,22 +111,22 @@ func (m *Machine) planned(in Planned) {
 
 // makesSense reports whether a planned move may still be made, and its reason still holds. Since the
 // plan was made, operators may have changed what they want, and shards may have come and gone.
-func (m *Machine) makesSense(t *typeTable, v allocation.View, move allocation.Move) bool {
+func (pl *placement) makesSense(t *typeTable, v allocation.View, move allocation.Move) bool {
 	if allocation.CheckMove(v, move) != nil {
 		return false
 	}
 	switch move.Reason {
 	case allocation.ReasonBalance, allocation.ReasonLoad:
-		return mutant.On("move-still-preferred") || allocation.Prefers(m.cfg.strategy(t.desc.Type), v, move)
+		return mutant.On("move-still-preferred") || allocation.Prefers(pl.cfg.strategy(t.desc.Type), v, move)
 	}
 	return true // the constraint is still broken
 }
 
 // updateView changes a view after a move has begun: the two regions of the move have changed.
-func (m *Machine) updateView(v allocation.View, t *typeTable, move allocation.Move) {
+func (pl *placement) updateView(v allocation.View, t *typeTable, move allocation.Move) {
 	for i := range v.Regions {
 		if n := v.Regions[i].Node; n == move.From || n == move.To {
-			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = m.expectedShards[n], m.loadOf(m.region(n)), shardsIn(t.expected, n)
+			v.Regions[i].Total, v.Regions[i].Load, v.Regions[i].Shards = pl.table.expectedShards[n], pl.loadOf(pl.live.region(n)), shardsIn(t.expected, n)
 		}
 	}
 }
@@ -128,37 +138,9 @@ var causes = map[allocation.Reason]sharding.Cause{
 }
 
 // balances reports whether shards may move for balance now.
-func (m *Machine) balances() bool {
-	return m.recovered && (!m.frozenByRollout() || mutant.On("rollout-freeze")) && !m.frozenByOperator() &&
-		!m.anyRegion(func(r *region) bool { return !r.reachable })
-}
-
-// typeView returns the view of a type for strategies. It has all regions that host the type, except
-// regions that do not reach the journal, or have reached it again only recently, and regions whose name
-// another one holds.
-func (m *Machine) typeView(t *typeTable) allocation.View {
-	v := allocation.View{Type: t.desc.Type, Pins: t.pinsOf(), ShardLoads: m.shardLoads(t)}
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && r.hosts(t.desc.Type) && !r.cutOff() && !r.recovering() && m.holder(r) == nil {
-			rv := m.regionView(t, r)
-			switch rv.Unreachable = !r.reachable; {
-			case r.givesUpShards():
-				rv.Status = allocation.Leaving
-			case !r.present():
-				rv.Status = allocation.Joining
-			}
-			v.Regions = append(v.Regions, rv)
-		}
-	}
-	return v
-}
-
-// regionView returns the view of a region for strategies.
-func (m *Machine) regionView(t *typeTable, r *region) allocation.Region {
-	return allocation.Region{
-		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: m.expectedShards[r.node], Load: m.loadOf(r), Cordoned: m.cordoned(r.name), Reads: r.formsOf(t).reads, Shards: shardsIn(t.expected, r.node),
-	}
+func (pl *placement) balances() bool {
+	return pl.term.recovered && (!pl.frozenByRollout() || mutant.On("rollout-freeze")) && !pl.intent.Frozen(pl.now) &&
+		!pl.live.anyRegion(func(r *region) bool { return !r.reachable })
 }
 
 // storedForms returns, by the index of the shard, the forms that may be stored in the shard.

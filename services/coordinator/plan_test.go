@@ -125,11 +125,11 @@ func (w *planWorld) stopped() string {
 
 // next returns who is to have T/0: its owner, or the successor that may claim it.
 func (w *planWorld) next() string {
-	_, r := w.m.find(sharding.ShardID{Type: "T"})
+	_, r := w.m.table.find(sharding.ShardID{Type: "T"})
 	return nodeText(r.awaited())
 }
 
-func (w *planWorld) handsOff() bool { return w.m.budget.handoffs > 0 }
+func (w *planWorld) handsOff() bool { return w.m.budget.Handoffs() > 0 }
 
 // TestOnePlanAtATime: while a plan is being made, no other is asked for, and the coordinator
 // continues.
@@ -170,17 +170,17 @@ func planOvertaken(t *testing.T) (moves bool) {
 	for _, s := range []string{"T/1", "T/2"} {
 		w.run(MoveShard{Shard: shard(t, s), Region: "r2"})
 	}
-	before := w.m.budget.handoffs
+	before := w.m.budget.Handoffs()
 	if w.made(); before != 2 {
 		t.Fatalf("%d shards are on their way", before)
 	}
-	return w.m.budget.handoffs > before
+	return w.m.budget.Handoffs() > before
 }
 
 // planForPin: a shard is pinned, and the pin is not what it was when the plan arrives.
 func planForPin(t *testing.T, then string) (moves bool) {
 	w := newPlanWorld(t)
-	w.m.planning, w.plans = false, nil
+	w.m.planner.planning, w.plans = false, nil
 	pin := func(region string) { w.run(PinShards{Pins: []Pin{{shard(t, "T/3"), region}}}) }
 	pin("r2")
 	w.pass(1)
@@ -189,7 +189,7 @@ func planForPin(t *testing.T, then string) (moves bool) {
 	}
 	pin(then)
 	w.run(w.plans[0].Compute())
-	return w.m.types[0].rows[3].Phase == sharding.HandingOff
+	return w.m.table.types[0].rows[3].Phase == sharding.HandingOff
 }
 
 func TestPlansThatAreLate(t *testing.T) {
@@ -219,8 +219,8 @@ func TestPlansThatAreLate(t *testing.T) {
 	} {
 		w := newPlanWorld(t)
 		change(w)
-		before := w.m.budget.handoffs
-		if w.made(); w.m.budget.handoffs != before {
+		before := w.m.budget.Handoffs()
+		if w.made(); w.m.budget.Handoffs() != before {
 			t.Errorf("%s, and the plan moves a shard", name)
 		}
 	}
@@ -308,13 +308,30 @@ func TestSuccessor(t *testing.T) {
 // TestBrokenWhilePlanning: shards that break a constraint are counted although a plan does not end.
 func TestBrokenWhilePlanning(t *testing.T) {
 	w := newPlanWorld(t)
-	if !w.m.planning {
+	if !w.m.planner.planning {
 		t.Fatal("no plan is being made")
 	}
 	w.run(PinShards{Pins: []Pin{{shard(t, "T/3"), "r9"}}, Ahead: true})
 	w.now = w.now.Add(2 * w.cfg.BrokenInterval)
 	w.run(Tick{})
-	if n := w.m.broken.shards[1]; !w.m.planning || n != 1 {
-		t.Errorf("%d shards are not where they are pinned, want 1; a plan is being made: %t", n, w.m.planning)
+	if n := w.m.planner.broken.shards[1]; !w.m.planner.planning || n != 1 {
+		t.Errorf("%d shards are not where they are pinned, want 1; a plan is being made: %t", n, w.m.planner.planning)
+	}
+}
+
+// planAgainAtOnce: a plan that took long is followed by a pause.
+func planAgainAtOnce(t *testing.T) (again bool) {
+	w := newPlanWorld(t)
+	w.now = w.now.Add(w.cfg.RebalanceInterval * 9 / 10)
+	w.run(Planned{Number: w.plans[0].Number})
+	w.plans = nil
+	w.now = w.now.Add(w.cfg.RebalanceInterval * 2 / 10)
+	w.run(Tick{})
+	return len(w.plans) > 0
+}
+
+func TestPauseBetweenPlans(t *testing.T) {
+	if planAgainAtOnce(t) {
+		t.Error("a plan that took long is followed by the next one at once")
 	}
 }

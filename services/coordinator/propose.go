@@ -3,12 +3,11 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // PlanQuery asks which shards a plan would move.
@@ -34,17 +33,17 @@ type Proposal struct {
 // of regions that leave are planned.
 func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 	for _, name := range q.Without {
-		r, err := m.findRegion(name)
+		r, err := m.live.findRegion(name)
 		if err != nil {
 			return Proposal{}, err
 		}
-		if err := m.mayPlanWithout(r); err != nil {
+		if err := m.live.mayPlanWithout(r); err != nil {
 			return Proposal{}, err
 		}
 	}
-	types := m.types
+	types := m.table.types
 	if q.Type != "" {
-		t, err := m.findType(q.Type)
+		t, err := m.table.findType(q.Type)
 		if err != nil {
 			return Proposal{}, err
 		}
@@ -56,13 +55,13 @@ func (m *Machine) Propose(q PlanQuery) (Proposal, error) {
 		plan.View.Unsettled, plan.Target = m.frozenByRollout(), m.rolloutTarget()
 		p.Input.Types = append(p.Input.Types, plan)
 	}
-	p.suppose(q, m.measured())
+	p.suppose(q, m.live.measured(&m.step))
 	return p, nil
 }
 
 // proposal returns a proposal that is made now, without any type.
 func (m *Machine) proposal() Proposal {
-	room, _ := m.budget.room(m.now, &m.cfg)
+	room, _ := m.budget.Room(m.now, &m.cfg.Config)
 	return Proposal{Input: allocation.PlanInput{Budget: cmp.Or(room, m.cfg.MaxHandoffs)}, HeldBack: m.heldBack()}
 }
 
@@ -92,48 +91,14 @@ func (p *Proposal) suppose(q PlanQuery, measured bool) {
 	}
 }
 
-// isNamed reports whether a region is one of those that a request has given by name or address.
-func isNamed(node sharding.NodeID, name string, given []string) bool {
-	return slices.ContainsFunc(given, func(g string) bool { return g != "" && (g == name || g == node.Addr || g == node.String()) })
-}
-
-// maxRegionText is the length, in bytes, of the longest name or address that an error repeats. The longest
-// host of an address has 253.
-const maxRegionText = 300
-
-// findRegion returns the one region with a name or address that a request has given. An address with its uid always
-// belongs to one region.
-func (m *Machine) findRegion(name string) (*region, error) {
-	if name == "" {
-		return nil, refuse(Malformed, "region is empty; give the name or the address of a region, see roost cluster status")
-	}
-	list, nodes := m.regionsNamed(name), []string{}
-	for _, r := range list {
-		if r.node.String() == name {
-			return r, nil
-		}
-		nodes = append(nodes, r.node.String())
-	}
-	switch len(list) {
-	case 0:
-		if err := sharding.CheckText("region", name, maxRegionText); err != nil {
-			return nil, refuse(Malformed, "%v", err)
-		}
-		return nil, refuse(NotFound, "no region %s; see roost cluster status", name)
-	case 1:
-		return list[0], nil
-	}
-	return nil, refuse(Malformed, "%q is the name of several regions; choose one of %s", name, strings.Join(nodes, ", "))
-}
-
 // mayPlanWithout returns an error if no plan can assume now that a region leaves. That is so if the
 // region is in no view of a type.
-func (m *Machine) mayPlanWithout(r *region) error {
+func (l *liveness) mayPlanWithout(r *region) error {
 	name := cmp.Or(r.name, r.node.Addr)
 	switch {
 	case !r.registered:
 		return refuse(NotNow, "%s has not registered yet; try again when roost cluster status shows its shards", name)
-	case m.holder(r) != nil:
+	case l.holder(r) != nil:
 		return refuse(NotNow, "%s is in no plan, because another region has its name; give each a node.name of its own", name)
 	case r.cutOff() || r.recovering():
 		return refuse(NotNow, "%s does not reach the journal, or has reached it again only recently, and is in no plan; look at its log", name)
@@ -143,28 +108,28 @@ func (m *Machine) mayPlanWithout(r *region) error {
 
 // heldBack returns the reasons why fewer moves, or none, can begin now.
 func (m *Machine) heldBack() (why []string) {
-	if !m.recovered {
+	if !m.term.recovered {
 		why = append(why, fmt.Sprintf("nothing moves yet: the coordinator has just become active and waits for the regions for up to %v", m.cfg.RecoveryWait))
 	}
-	if m.frozenByOperator() {
-		f := m.steering.freeze
+	if m.intent.Frozen(m.now) {
+		f := m.intent.Freeze()
 		why = append(why, fmt.Sprintf("nothing moves: %s froze all moves of shards that can stay%s; see roost placement freeze --undo", who(f.By), because(f.Reason)))
 	}
 	if m.frozenByRollout() {
-		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.target.Version))
+		why = append(why, fmt.Sprintf("nothing moves for balance: a rollout to version %s is on; see roost rollout status", m.intent.Target().Version))
 	}
-	for i := range m.regions {
-		switch r := &m.regions[i]; {
+	for i := range m.live.regions {
+		switch r := &m.live.regions[i]; {
 		case !r.reachable:
 			why = append(why, fmt.Sprintf("nothing moves: %s is unreachable; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		case r.registered && r.joining:
 			why = append(why, fmt.Sprintf("no shard of the types of %s moves: it is not up yet; see roost cluster status", cmp.Or(r.name, r.node.Addr)))
 		}
 	}
-	if v := m.budget.brake.view(&m.cfg); v.Why() != "" {
+	if v := m.budget.Brake(&m.cfg.Config); v.Why() != "" {
 		why = append(why, v.Why()+"; see roost placement status")
 	}
-	if room, by := m.budget.room(m.now, &m.cfg); room == 0 && by != limitBrake {
+	if room, by := m.budget.Room(m.now, &m.cfg.Config); room == 0 && by != budget.ByBrake {
 		why = append(why, "no more moves can begin now: a limit is reached; see allocation.max_handoffs and allocation.max_moves_per_minute")
 	}
 	return why

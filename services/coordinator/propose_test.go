@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // propose computes a proposal, and checks that this changes nothing.
@@ -55,9 +56,12 @@ func TestProposeHeldBack(t *testing.T) {
 	if p, _, _ := w.propose(PlanQuery{}); len(p.HeldBack) > 0 {
 		t.Errorf("held back by %q", p.HeldBack)
 	}
-	w.m.budget.handoffs = w.cfg.MaxHandoffs
+	before := w.m.budget
+	for range w.cfg.MaxHandoffs {
+		w.m.budget.Count(budget.Transit{}, budget.Transit{Row: sharding.Row{Phase: sharding.HandingOff}})
+	}
 	p, moves, _ := w.propose(PlanQuery{})
-	w.m.budget.handoffs = 0
+	w.m.budget = before
 	if len(p.HeldBack) != 1 || !strings.Contains(p.HeldBack[0], "allocation.max_handoffs") || len(moves) != 1 {
 		t.Errorf("with a full budget: %q, %v", p.HeldBack, moves)
 	}

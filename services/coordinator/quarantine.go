@@ -1,72 +1,12 @@
 package coordinator
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// One entity may end the whole process of its region: by os.Exit, by a panic in a goroutine of its own, by
-// taking all memory. Then the shard goes to the next region, the command is delivered again, and that region
-// ends too. The coordinator finds such entities and quarantines them: their regions do not run them, and serve
-// the other entities of their shards.
-//
-// The parts are in these files:
-//
-//   - convict.go: which entities are suspects, and which are quarantined, from the reports about crashes
-//   - crash_wait.go: shards that wait for such reports, so that an entity does not end one region after the other
-//   - quarantine_request.go: what operators request
-//   - this file: the facts, their limits, and how the route table shows them to regions
-
-// QuarantineState is the state of an entity: whether it may run.
-type QuarantineState uint8
-
-// The states. The numbers are stored, so a number must keep its meaning.
-const (
-	Released    QuarantineState = iota // neither suspected nor quarantined, or not any more
-	Suspected                          // its turns run, but not concurrently with another suspect
-	Quarantined                        // it does not run
-)
-
-// String returns the name of the state.
-func (s QuarantineState) String() string {
-	switch s {
-	case Released:
-		return "released"
-	case Suspected:
-		return "suspect"
-	case Quarantined:
-		return "quarantined"
-	}
-	return "unknown"
-}
-
-// QuarantineFact: the entity is a suspect, or quarantined, or neither any more.
-type QuarantineFact struct {
-	Entity sharding.Entity
-	State  QuarantineState
-	// Command is the command that ran at the newest crash; "": the entity was started or stopped then, or an
-	// operator has quarantined it without a crash.
-	Command string
-	// Cause is the evidence of the newest crash with evidence: what the runtime wrote, an exit status, or a full memory.
-	Cause   string
-	Crashes []CountedCrash // oldest first
-	Note
-}
-
-// CountedCrash is a crash of a region during which the entity ran.
-type CountedCrash struct {
-	Process sharding.NodeUID
-	Region  string // the name of the region
-	At      time.Time
-	// Evident is true if something shows that the process was not killed from outside.
-	Evident bool
-}
+// What operators request is in quarantine_request.go; shards that wait for reports about crashes are in crash_wait.go.
 
 // QuarantineChanged tells the log that an entity has another state.
 type QuarantineChanged struct{ QuarantineFact }
@@ -75,171 +15,66 @@ type QuarantineChanged struct{ QuarantineFact }
 // Config.MaxQuarantined entities are quarantined.
 type QuarantineFull struct{ Entity sharding.Entity }
 
-func (QuarantineFact) fact()      {}
 func (QuarantineChanged) output() {}
 func (QuarantineFull) output()    {}
 
-func (t *typeTable) searchSuspect(id sharding.EntityID) (int, bool) {
-	return slices.BinarySearchFunc(t.suspects, id, func(f QuarantineFact, id sharding.EntityID) int { return cmp.Compare(f.Entity.ID, id) })
-}
-
-func (m *Machine) applyQuarantine(f QuarantineFact) {
-	i, found := m.searchType(f.Entity.Type)
-	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !m.recovered {
+// crashed handles the report of a region about how its previous process has ended.
+func (tr *transit) crashed(name string, c control.Crash) {
+	if c.Of == 0 || tr.cfg.QuarantineCrashes == 0 {
 		return
 	}
-	t := m.types[i]
-	at, has := t.searchSuspect(f.Entity.ID)
-	switch {
-	case f.State == Released && has:
-		t.suspects = slices.Delete(t.suspects, at, at+1)
-	case f.State == Released:
-		return
-	case has:
-		t.suspects[at] = f
-	default:
-		t.suspects = slices.Insert(t.suspects, at, f)
+	if tr.quarantine.Keep(c) {
+		tr.review.due = true // shards may wait for this report
 	}
-	t.showQuarantine()
-	t.changed = m.count(change{shard: sharding.ShardID{Type: t.desc.Type}, isType: true})
-	t.quarantineChanged = t.changed
-}
-
-// showQuarantine writes the suspects and the quarantined entities of a type into the route table.
-func (t *typeTable) showQuarantine() {
-	t.desc.Quarantined = nil
-	for _, f := range t.suspects {
-		t.desc.Quarantined = append(t.desc.Quarantined, sharding.Quarantined{ID: f.Entity.ID, Suspect: f.State == Suspected, Why: f.text()})
+	known := func(t sharding.EntityType) bool { _, found := tr.table.searchType(t); return found }
+	for _, f := range tr.quarantine.Judge(tr.now, tr.cfg.quarantine(), name, c, known) {
+		tr.setQuarantine(f)
 	}
-}
-
-// text returns why an entity is quarantined, for the senders whose commands are refused.
-func (f *QuarantineFact) text() string {
-	return fmt.Sprintf("since %s, %s: %s. See roost entity quarantine; roost entity quarantine %s/%s --undo ends it",
-		f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"), f.Entity.Type, f.Entity.ID)
 }
 
 // orderTable returns the version of the table that a region must know before it takes a shard of the type.
-func (m *Machine) orderTable(t *typeTable) sharding.Version {
+func (pl *placement) orderTable(t *typeTable) sharding.Version {
 	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {
 		return sharding.Version{}
 	}
-	return sharding.Version{Term: m.term, N: t.quarantineChanged}
+	return sharding.Version{Term: pl.term.number, N: t.quarantineChanged}
 }
 
 // obeyed reports whether all regions that may run an entity know which entities of its type are quarantined: the
 // owner of its shard, and the regions that can be reached, because one of them may have got the shard in a direct
 // handoff that is older than the quarantine. Later owners must know it before they take the shard.
-func (m *Machine) obeyed(t *typeTable, e sharding.Entity) bool {
-	_, r := m.rowOf(e)
-	for i := range m.regions {
-		region := &m.regions[i]
+func (pl *placement) obeyed(t *typeTable, e sharding.Entity) bool {
+	_, r := pl.table.rowOf(e)
+	for i := range pl.live.regions {
+		region := &pl.live.regions[i]
 		may := region.node == r.Owner || region.reachable && !(region.registered && !region.hosts(e.Type))
-		if may && region.table.Compare(m.orderTable(t)) < 0 {
+		if may && region.table.Compare(pl.orderTable(t)) < 0 {
 			return mutant.On("quarantine-obeyed")
 		}
 	}
 	return true
 }
 
-// setQuarantine commits a fact about an entity, if the limits allow it.
-func (m *Machine) setQuarantine(f QuarantineFact) {
-	i, found := m.searchType(f.Entity.Type)
-	if !found {
-		return
-	}
-	if _, has := m.types[i].searchSuspect(f.Entity.ID); !has && f.State != Released && !m.roomForSuspect() {
-		m.emit(QuarantineFull{Entity: f.Entity})
-		return
-	}
-	if f.State != Suspected {
-		m.explainRequest(f)
-	}
-	m.commit(f, QuarantineChanged{f})
-}
-
-// roomForSuspect makes room for one more suspect: the suspect without a crash for the longest time is
-// released. It reports whether there is room.
-func (m *Machine) roomForSuspect() bool {
-	var oldest *QuarantineFact
-	n := 0
-	for _, t := range m.types {
-		n += len(t.suspects)
-		for i := range t.suspects {
-			if f := &t.suspects[i]; f.State == Suspected && (oldest == nil || f.At.Before(oldest.At)) {
-				oldest = f
-			}
+// setQuarantine commits a fact about an entity, if the limits allow it. It makes room for one more suspect: the suspect
+// without a crash for the longest time is released.
+func (tr *transit) setQuarantine(f QuarantineFact) {
+	if _, has := tr.quarantine.Find(f.Entity); !has && f.State != Released {
+		if full, oldest, found := tr.quarantine.Full(tr.cfg.quarantine()); full && !found {
+			tr.emit(QuarantineFull{Entity: f.Entity})
+			return
+		} else if full {
+			tr.commit(QuarantineFact{Entity: oldest.Entity, Note: tr.note("roost", "others are suspected")})
 		}
 	}
-	switch {
-	case n < m.cfg.MaxQuarantined:
-		return true
-	case oldest == nil:
-		return false
+	if f.State != Suspected {
+		tr.why.explainRequest(&tr.placement, f)
 	}
-	m.commit(QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
-	return true
+	tr.commit(f, QuarantineChanged{f})
 }
 
 // forgetSuspects releases the suspects all of whose crashes are older than the window.
-func (m *Machine) forgetSuspects() {
-	var old []sharding.Entity
-	for _, t := range m.types {
-		for _, f := range t.suspects {
-			if f.State == Suspected && len(m.freshCrashes(f.Crashes)) == 0 {
-				old = append(old, f.Entity)
-			}
-		}
+func (tr *transit) forgetSuspects() {
+	for _, f := range tr.quarantine.Outdated(tr.now, tr.cfg.quarantine()) {
+		tr.commit(f, QuarantineChanged{f})
 	}
-	for _, e := range old {
-		f := QuarantineFact{Entity: e, Note: m.note("roost", fmt.Sprintf("no region has ended for %v while it ran", m.cfg.QuarantineWindow))}
-		m.commit(f, QuarantineChanged{f})
-	}
-}
-
-// freshCrashes returns the crashes that are within the window.
-func (m *Machine) freshCrashes(list []CountedCrash) (fresh []CountedCrash) {
-	for _, c := range list {
-		if m.now.Sub(c.At) <= m.cfg.QuarantineWindow || mutant.On("quarantine-window") {
-			fresh = append(fresh, c)
-		}
-	}
-	return fresh
-}
-
-func (f *QuarantineFact) turn() string {
-	if f.Command == "" {
-		return "start or stop"
-	}
-	return "command " + f.Command
-}
-
-// regions lists the names of the regions that ended.
-func (f *QuarantineFact) regions() string {
-	var names []string
-	for _, c := range f.Crashes {
-		names = append(names, cmp.Or(c.Region, "a region"))
-	}
-	return strings.Join(names, ", ")
-}
-
-func (f *QuarantineFact) explained() string {
-	if f.Cause == "" {
-		return " (or was killed from outside)"
-	}
-	return " (" + f.Cause + ")"
-}
-
-// clip returns at most so many bytes of a text, without bytes that are not valid text.
-func clip(text string, most int) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	return text
 }

@@ -1,16 +1,14 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // QuarantineEntity is an operator's request to quarantine an entity: it does not run from then on. If Release is set,
-// the request ends a quarantine, or a suspicion. A quarantine counts as stored when the regions that may run the
-// entity know of it, too: the operator may rely on it that the entity does not run any more.
+// the request ends a quarantine, or a suspicion. See [Done].
 type QuarantineEntity struct {
 	Entity     sharding.Entity
 	Release    bool
@@ -22,16 +20,6 @@ func (QuarantineEntity) input() {}
 // Origin returns who asks, and why.
 func (in QuarantineEntity) Origin() (by, reason string) { return in.By, in.Reason }
 
-// Obeyed reports whether a request has its effect everywhere, once it is stored. See [QuarantineEntity].
-func (t *Tenure) Obeyed(r Request) bool {
-	in, is := r.(QuarantineEntity)
-	if !is || in.Release {
-		return true
-	}
-	i, found := t.m.searchType(in.Entity.Type)
-	return !found || t.m.obeyed(t.m.types[i], in.Entity)
-}
-
 func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
@@ -39,46 +27,46 @@ func (in QuarantineEntity) effect(m *Machine) (e Effect, facts []Fact, err error
 	if err := in.Entity.Check(); err != nil {
 		return e, nil, refuse(Malformed, "%v", err)
 	}
-	t, err := m.findType(in.Entity.Type)
+	t, err := m.table.findType(in.Entity.Type)
 	if err != nil {
 		return e, nil, err
 	}
-	at, has := t.searchSuspect(in.Entity.ID)
-	state := Released
-	if has {
-		state = t.suspects[at].State
-	}
+	old, has := m.quarantine.Find(in.Entity)
+	state := old.State // Released if there is none
 	e.Already = in.Release && !has || !in.Release && state == Quarantined
-	e.Stored = e.Already && !m.pending(m.steering.lastFact) && (in.Release || m.obeyed(t, in.Entity))
-	if !in.Release && !has && m.suspected() >= m.cfg.MaxQuarantined && !m.hasSuspect() {
+	full, oldest, room := m.quarantine.Full(m.cfg.quarantine())
+	if full = full && !in.Release && !has; full && !room {
 		return e, nil, refuse(NotNow, "%d entities are quarantined, more are not allowed; release those that are repaired, see roost entity quarantine", m.cfg.MaxQuarantined)
 	}
 	e.Remarks = m.aboutQuarantine(t, in, state)
 	if e.Already {
 		if has {
-			e.Remarks = append(e.Remarks, t.suspects[at].since())
+			e.Remarks = append(e.Remarks, old.Since())
 		}
-		if in.Reason != "" && !(has && t.suspects[at].Reason == in.Reason) {
-			_, r := m.rowOf(in.Entity)
+		if in.Reason != "" && !(has && old.Reason == in.Reason) {
+			_, r := m.table.rowOf(in.Entity)
 			e.Remarks = append(e.Remarks, fmt.Sprintf("nothing is changed, so the reason given now is not kept; roost shard show %v lists what was decided before", r.Shard))
 		}
 		return e, nil, nil
 	}
-	e.Changes = 1
+	if full { // as for an entity that ran at a crash, see setQuarantine
+		facts = append(facts, QuarantineFact{Entity: oldest.Entity, Note: m.note("roost", "others are suspected")})
+	}
 	f := QuarantineFact{Entity: in.Entity, State: Quarantined, Note: m.note(in.By, in.Reason)}
 	if in.Release {
 		f.State = Released
 	} else if has { // keeps the evidence
-		old := t.suspects[at]
 		f.Command, f.Cause, f.Crashes = old.Command, old.Cause, old.Crashes
 	}
-	return e, []Fact{f}, nil
+	facts = append(facts, f)
+	e.Changes = len(facts)
+	return e, facts, nil
 }
 
 // aboutQuarantine returns remarks for an operator who quarantines or releases an entity.
 func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state QuarantineState) (remarks []string) {
-	_, r := m.rowOf(in.Entity)
-	switch owner := m.label(r.Owner); {
+	_, r := m.table.rowOf(in.Entity)
+	switch owner := m.live.label(r.Owner); {
 	case in.Release && state == Suspected:
 		remarks = append(remarks, "it was only suspected, and its commands were executed")
 	case in.Release && state == Quarantined:
@@ -95,40 +83,6 @@ func (m *Machine) aboutQuarantine(t *typeTable, in QuarantineEntity, state Quara
 	return remarks
 }
 
-// since says since when, by whom and why an entity is quarantined.
-func (f *QuarantineFact) since() string {
-	return fmt.Sprintf("it has been quarantined since %s, by %s: %s", f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"))
-}
-
-// rowOf returns the row of an entity's shard; nil: there is no such type.
-func (m *Machine) rowOf(e sharding.Entity) (*typeTable, *row) {
-	i, found := m.searchType(e.Type)
-	if !found {
-		return nil, nil
-	}
-	return m.find(m.types[i].desc.ShardOf(e.ID))
-}
-
-// suspected counts suspects and quarantined entities.
-func (m *Machine) suspected() (n int) {
-	for _, t := range m.types {
-		n += len(t.suspects)
-	}
-	return n
-}
-
-// hasSuspect reports whether there is a suspect that could make room for an entity.
-func (m *Machine) hasSuspect() bool {
-	for _, t := range m.types {
-		for i := range t.suspects {
-			if t.suspects[i].State == Suspected {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // QuarantineView is a suspect or a quarantined entity, and where its shard is.
 type QuarantineView struct {
 	QuarantineFact
@@ -138,35 +92,21 @@ type QuarantineView struct {
 
 // Quarantine returns the suspects and the quarantined entities, sorted.
 func (m *Machine) Quarantine() (list []QuarantineView) {
-	for _, t := range m.types {
-		for _, f := range t.suspects {
-			_, r := m.rowOf(f.Entity)
-			list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.label(r.Owner)})
-		}
+	for _, f := range m.quarantine.All() {
+		_, r := m.table.rowOf(f.Entity)
+		list = append(list, QuarantineView{QuarantineFact: f, Shard: r.Shard, Region: m.live.label(r.Owner)})
 	}
 	return list
 }
 
-// checkQuarantine checks the lists of suspects and quarantined entities, their order and limit, and that
-// the route table shows them.
-func (m *Machine) checkQuarantine() error {
-	if n := m.suspected(); n > m.cfg.MaxQuarantined {
-		return fmt.Errorf("%d entities are suspected or quarantined, at most %d may be", n, m.cfg.MaxQuarantined)
-	}
-	for _, t := range m.types {
-		if len(t.suspects) != len(t.desc.Quarantined) {
-			return fmt.Errorf("%d entities of %s are suspected or quarantined, the table shows %d", len(t.suspects), t.desc.Type, len(t.desc.Quarantined))
-		}
-		for i, f := range t.suspects {
-			if i > 0 && cmp.Compare(t.suspects[i-1].Entity.ID, f.Entity.ID) >= 0 || f.Entity.Type != t.desc.Type || f.State == Released {
-				return fmt.Errorf("the fact %+v is out of place", f)
-			}
-			if q := t.desc.Quarantined[i]; q.ID != f.Entity.ID || q.Suspect != (f.State == Suspected) {
-				return fmt.Errorf("the fact %+v is shown as %+v", f, q)
-			}
+// checkQuarantine checks the suspects and quarantined entities, and that the route table shows them.
+func (tr *transit) checkQuarantine() error {
+	for _, t := range tr.table.types {
+		if shown := tr.quarantine.Shown(t.desc.Type); !slices.Equal(shown, t.desc.Quarantined) {
+			return fmt.Errorf("of %s, %+v are suspected or quarantined, the table shows %+v", t.desc.Type, shown, t.desc.Quarantined)
 		}
 	}
-	return nil
+	return tr.quarantine.Check(tr.cfg.quarantine())
 }
 
 // Quarantine returns the suspects and the quarantined entities, as the active coordinator knows them.

@@ -253,7 +253,7 @@ func (c *cluster) tell(in Input) { c.post(letter{in: in}) }
 // move.
 func (c *cluster) card() Received {
 	took := 5 * time.Millisecond
-	if slow := c.rng.IntN(10) == 0 || c.m.budget.handoffs > 0 && c.rng.IntN(2) == 0; slow && !c.calm {
+	if slow := c.rng.IntN(10) == 0 || c.m.budget.Handoffs() > 0 && c.rng.IntN(2) == 0; slow && !c.calm {
 		took = time.Second
 	}
 	var h latency.Histogram
@@ -446,7 +446,7 @@ func (c *cluster) beat(p *peer) {
 
 // holdsNothing: no row that anybody could know names the region.
 func (c *cluster) holdsNothing(p *peer) bool {
-	return len(p.held) == 0 && c.m.shardsOf(p.node) == 0
+	return len(p.held) == 0 && c.m.table.shardsOf(p.node) == 0
 }
 
 func (c *cluster) poll() {

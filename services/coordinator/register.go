@@ -5,113 +5,51 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
-
-// region is a member, with what the membership, the region and operators have said about it
-// in this term.
-type region struct {
-	node      sharding.NodeID
-	name      string
-	reachable bool
-	joining   bool // not up yet
-	departing bool // the region leaves the cluster, by the membership
-
-	registered bool
-	came       time.Time       // when the region registered, in this term
-	shutdown   bool            // the region itself has asked for its shards to be taken, see GracefulShutdown
-	draining   bool            // an operator drains the region
-	stayTold   bool            // the log has said that this drain cannot end
-	holdsName  bool            // of the regions with its name, this one is given shards, see holdNames
-	heldUpBy   sharding.NodeID // the region that holds the name instead of this one; the log has said so
-	journal    journalHealth
-	table      sharding.Version // of the region's copy of the route table, when it asked last
-	load       regionLoad
-	version    string
-	zone       string
-	labels     []control.Label
-	capacity   uint32
-	types      []sharding.TypeDesc // sorted by type
-	forms      []regionForms       // of the types, see learnForms
-}
-
-// leaving reports whether the region is on its way out, as the membership or the region itself says.
-func (r *region) leaving() bool { return r.departing || r.shutdown }
-
-// givesUpShards reports whether the region's shards are to be handed off: it is leaving or drained.
-func (r *region) givesUpShards() bool { return r.leaving() || r.draining }
-
-func (r *region) hosts(t sharding.EntityType) bool {
-	_, found := searchDesc(r.types, t)
-	return found
-}
-
-// candidate reports whether the region may be given shards of its types.
-func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.recovering() }
-
-// lastResort reports whether the region may be given shards if there is no candidate.
-func (r *region) lastResort() bool {
-	return r.present() && r.holdsName && r.reachable && !r.leaving() && !r.cutOff()
-}
-
-// present reports whether the region is here to stay: registered, and up.
-func (r *region) present() bool {
-	return r.registered && (!r.joining || mutant.On("only-up-hosts"))
-}
-
-func (m *Machine) searchRegion(node sharding.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(m.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
-}
-
-// region returns a member, or nil. The pointer is valid until the membership
-// changes.
-func (m *Machine) region(node sharding.NodeID) *region {
-	if i, found := m.searchRegion(node); found {
-		return &m.regions[i]
-	}
-	return nil
-}
 
 func (m *Machine) member(in Member) {
 	if in.Node.IsZero() {
 		return
 	}
-	i, found := m.searchRegion(in.Node)
+	i, found := m.live.searchRegion(in.Node)
 	if !found {
-		_, drained := m.searchDrain(in.Node)
-		m.regions = slices.Insert(m.regions, i, region{node: in.Node, draining: drained})
+		_, drained := m.intent.Drain(in.Node)
+		m.live.regions = slices.Insert(m.live.regions, i, region{node: in.Node, draining: drained})
 	}
-	r := &m.regions[i]
+	r := &m.live.regions[i]
 	r.name, r.reachable, r.joining, r.departing = in.Name, in.Reachable, in.Joining, in.Leaving
-	m.holdNames()
+	m.live.holdNames(&m.step)
 	m.allowAllocation()
-	m.reviewDue = true
+	m.review.due = true
 }
 
 func (m *Machine) memberGone(node sharding.NodeID) {
-	if i, found := m.searchRegion(node); found {
-		if m.regions[i].registered {
-			m.rolloutStep = m.now
+	if i, found := m.live.searchRegion(node); found {
+		if m.live.regions[i].registered {
+			m.rollout.stepAt = m.now
 		}
-		m.regions = slices.Delete(m.regions, i, i+1)
-		m.holdNames()
+		m.live.regions = slices.Delete(m.live.regions, i, i+1)
+		m.live.holdNames(&m.step)
 	}
-	m.arrived(node)
-	m.reviewDue = true
+	if m.term.arrived(node) {
+		m.term.endRecovery(&m.step)
+	}
+	m.review.due = true
 }
 
 // endOldDrains ends the drains of regions that are no longer members: an incarnation never comes back. It
 // does nothing before RecoveryWait is over, because a new coordinator does not know all members before.
 func (m *Machine) endOldDrains() {
-	if len(m.drained) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
+	if m.intent.Len(intent.Drains) == 0 || m.now.Sub(m.term.since) < m.cfg.RecoveryWait {
 		return
 	}
-	for _, f := range slices.Clone(m.drained) {
-		if m.region(f.Region) == nil {
+	for _, f := range slices.Collect(intent.All[DrainFact](&m.intent, intent.Drains)) {
+		if m.live.region(f.Region) == nil {
 			m.commit(DrainFact{Region: f.Region, Resume: true, Note: m.note("", "the region is gone")})
 		}
 	}
@@ -121,22 +59,22 @@ func (m *Machine) endOldDrains() {
 // membership is about to report it; if another region has its name; and if it changes a type whose last change is not
 // durable yet.
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
-	r := m.region(from)
+	r := m.live.region(from)
 	if r == nil {
-		m.askAgain(call)
+		m.term.askAgain(&m.step, call)
 		return
 	}
 	if other := m.namesake(r); other != nil {
-		m.nameTaken(r, other.node)
-		m.askAgain(call)
+		m.live.nameTaken(&m.step, r, other.node)
+		m.term.askAgain(&m.step, call)
 		return
 	}
-	if m.heartbeatDeleted(in.Journal) {
-		m.askAgain(call)
+	if m.term.heartbeatDeleted(in.Journal, m.table.generation) {
+		m.term.askAgain(&m.step, call)
 		return
 	}
-	descs, refusal := m.checkTypes(in.Types)
-	if other := m.checkJournal(in.Journal); other != "" {
+	descs, refusal := m.table.checkTypes(&m.step, in.Types)
+	if other := m.term.checkJournal(in.Journal, m.table.generation); other != "" {
 		refusal = other
 	}
 	if err := checkVersion(in.Version); err != nil {
@@ -149,34 +87,34 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		refusal = m.checkCommands(from, descs)
 	}
 	if refusal == "" {
-		refusal = m.checkNewForms(descs)
+		refusal = m.table.checkNewForms(&m.step, descs)
 	}
 	if refusal != "" {
-		m.reply(call, control.RegisterAck{Term: m.term, Refusal: refusal})
+		m.reply(call, control.RegisterAck{Term: m.term.number, Refusal: refusal})
 		return
 	}
 	for _, d := range descs {
-		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].number) && m.changes(from, m.types[i], d) {
-			m.askAgain(call)
+		if i, found := m.table.searchType(d.Type); found && m.ledger.pending(m.table.types[i].number) && m.changes(from, m.table.types[i], d) {
+			m.term.askAgain(&m.step, call)
 			return
 		}
 	}
 	if !r.registered {
-		m.rolloutStep, r.load.at, r.came = m.now, m.now, m.now
+		m.rollout.stepAt, r.load.at, r.came = m.now, m.now, m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
 	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity
-	m.holdNames()
+	m.live.holdNames(&m.step)
 	m.registeredVersion(r)
 	for _, d := range descs {
-		i, found := m.searchType(d.Type)
-		if found && !m.changes(from, m.types[i], d) {
-			r.learnForms(m.types[i])
+		i, found := m.table.searchType(d.Type)
+		if found && !m.changes(from, m.table.types[i], d) {
+			r.learnForms(d.Type, m.table.types[i].forms)
 			continue
 		}
 		t := &typeTable{}
 		if found {
-			*t = *m.types[i]
+			*t = *m.table.types[i]
 		}
 		t.forms = extend(t.forms, d.Writes)
 		t.by = slices.Clip(t.by)
@@ -187,17 +125,20 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		m.commit(t.fact(d))
 	}
 	m.crashed(cmp.Or(r.name, from.Addr), in.Crash)
-	old := m.arrived(from)
-	m.open = m.open || old || in.Last != 0
+	old := m.term.arrived(from)
+	if old {
+		m.term.endRecovery(&m.step)
+	}
+	m.term.open = m.term.open || old || in.Last != 0
 	m.allowAllocation()
-	m.reviewDue = true
-	m.reply(call, control.RegisterAck{Term: m.term})
+	m.review.due = true
+	m.reply(call, control.RegisterAck{Term: m.term.number})
 }
 
 // changes reports whether a type gets other commands or forms if a region registers the type with the
 // descriptor desc.
-func (m *Machine) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
-	return t.desc.Unhosted || !slices.Equal(t.desc.Commands, m.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
+func (pl *placement) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
+	return t.desc.Unhosted || !slices.Equal(t.desc.Commands, pl.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
 }
 
 // checkVersion checks the application version that a region names. A region may name none.
@@ -209,9 +150,9 @@ func checkVersion(v string) error {
 }
 
 // checkPlace returns what is wrong with the zone and the labels of a region.
-func (m *Machine) checkPlace(in control.Register) string {
-	if len(in.Labels) > m.cfg.MaxLabels {
-		return fmt.Sprintf("the region has %d labels, at most %d are allowed; give it fewer in region.labels", len(in.Labels), m.cfg.MaxLabels)
+func (pl *placement) checkPlace(in control.Register) string {
+	if len(in.Labels) > pl.cfg.MaxLabels {
+		return fmt.Sprintf("the region has %d labels, at most %d are allowed; give it fewer in region.labels", len(in.Labels), pl.cfg.MaxLabels)
 	}
 	texts := [][2]string{}
 	if in.Zone != "" {
@@ -231,46 +172,25 @@ func (m *Machine) checkPlace(in control.Register) string {
 	return ""
 }
 
-// heartbeatDeleted reports whether a region has found no heartbeat in the journal of this cluster: the generation is
-// drawn when a journal is created, so it is the same journal. The heartbeat was deleted. The Tenure is about to
-// notice, and stores another one; a refusal would end the region.
-func (m *Machine) heartbeatDeleted(owner control.JournalOwner) bool {
-	return owner.Known && owner.Cluster == 0 && m.cluster != 0 && owner.Generation != 0 && owner.Generation == m.generation && !mutant.On("heartbeat-asked")
-}
-
-// checkJournal returns what is wrong with a region whose journal is not the one that has the facts: its claims would
-// not fence other regions.
-func (m *Machine) checkJournal(owner control.JournalOwner) string {
-	switch {
-	case owner.Generation.Other(m.generation) && !mutant.On("region-generation"):
-		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, m.generation)
-	case !owner.Known || m.cluster == 0 || owner.Cluster == m.cluster || mutant.On("region-journal"):
-		return ""
-	case owner.Cluster == 0:
-		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", m.cluster)
-	}
-	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, m.cluster)
-}
-
 // allowAllocation lets allocation begin once enough regions are present.
 func (m *Machine) allowAllocation() {
 	n := 0
-	for i := range m.regions {
-		n += toInt(m.regions[i].present())
+	for i := range m.live.regions {
+		n += toInt(m.live.regions[i].present())
 	}
-	m.open = m.open || m.active && n >= m.cfg.MinRegions
+	m.term.open = m.term.open || m.term.active && n >= m.cfg.MinRegions
 }
 
 // checkTypes returns the descriptors, sorted and checked. If they are not allowed, it returns the reason for the
 // refusal.
-func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
-	if len(types) > m.cfg.MaxTypes {
-		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), m.cfg.MaxTypes)
+func (tab *table) checkTypes(s *step, types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
+	if len(types) > s.cfg.MaxTypes {
+		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), s.cfg.MaxTypes)
 	}
 	descs := slices.Clone(types)
 	slices.SortStableFunc(descs, func(a, b sharding.TypeDesc) int { return strings.Compare(string(a.Type), string(b.Type)) })
-	count, shards := len(m.types), 0
-	for _, t := range m.types {
+	count, shards := len(tab.types), 0
+	for _, t := range tab.types {
 		shards += len(t.rows)
 	}
 	for i := range descs {
@@ -278,32 +198,32 @@ func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, st
 		if i > 0 && d.Type == descs[i-1].Type {
 			return nil, fmt.Sprintf("type %q is registered twice; define it once per region", d.Type)
 		}
-		if refusal := m.checkType(d); refusal != "" {
+		if refusal := tab.checkType(s, d); refusal != "" {
 			return nil, refusal
 		}
-		if _, found := m.searchType(d.Type); !found {
+		if _, found := tab.searchType(d.Type); !found {
 			count, shards = count+1, shards+int(d.Shards)
 		}
 	}
-	if count > m.cfg.MaxTypes {
-		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; host fewer types in this cluster", count, m.cfg.MaxTypes)
+	if count > s.cfg.MaxTypes {
+		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; host fewer types in this cluster", count, s.cfg.MaxTypes)
 	}
-	if shards > m.cfg.MaxShards {
-		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards", shards, m.cfg.MaxShards)
+	if shards > s.cfg.MaxShards {
+		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards", shards, s.cfg.MaxShards)
 	}
 	return descs, ""
 }
 
 // checkType checks one descriptor, sorts its commands, and copies it.
-func (m *Machine) checkType(d *sharding.TypeDesc) string {
+func (tab *table) checkType(s *step, d *sharding.TypeDesc) string {
 	if err := sharding.CheckEntityType("entity type", d.Type); err != nil {
 		return err.Error()
 	}
 	if d.Shards < 1 || d.Shards > sharding.MaxShards {
 		return fmt.Sprintf("type %q has %d shards, must be 1 to %d", d.Type, d.Shards, sharding.MaxShards)
 	}
-	if len(d.Commands) > m.cfg.MaxCommands {
-		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), m.cfg.MaxCommands)
+	if len(d.Commands) > s.cfg.MaxCommands {
+		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), s.cfg.MaxCommands)
 	}
 	d.Commands, d.Unhosted, d.LastHost, d.Quarantined = slices.Clone(d.Commands), false, "", nil
 	slices.SortStableFunc(d.Commands, func(a, b sharding.CommandDesc) int { return strings.Compare(a.Name, b.Name) })
@@ -318,14 +238,14 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 	if err := d.Rule.Check(); err != nil {
 		return fmt.Sprintf("type %q: %v", d.Type, err)
 	}
-	if refusal := m.checkForms(d); refusal != "" {
+	if refusal := tab.checkForms(s, d); refusal != "" {
 		return refusal
 	}
-	i, found := m.searchType(d.Type)
+	i, found := tab.searchType(d.Type)
 	if !found {
 		return ""
 	}
-	old := &m.types[i].desc
+	old := &tab.types[i].desc
 	if old.Shards != d.Shards {
 		return fmt.Sprintf("type %q: the region was built with %d shards, the cluster has %d since the type was first declared, and the number never changes; build the region with %d shards, or choose a new type name",
 			d.Type, d.Shards, old.Shards, old.Shards)

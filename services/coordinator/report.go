@@ -39,21 +39,21 @@ type ShardReportRegion struct {
 
 // Report describes the shard of an entity. It changes nothing.
 func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
-	v.Gateways, v.HeldBack = m.gateways.views(), m.heldBack()
-	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.handoffs, m.cfg.MaxHandoffs, !m.recovered
-	if !m.open {
+	v.Gateways, v.HeldBack = m.budget.Gateways(), m.heldBack()
+	v.Handoffs, v.MaxHandoffs, v.Recovering = m.budget.Handoffs(), m.cfg.MaxHandoffs, !m.term.recovered
+	if !m.term.open {
 		v.MinRegions = m.cfg.MinRegions
 	}
-	i, found := m.searchType(e.Type)
+	i, found := m.table.searchType(e.Type)
 	if !found {
-		for _, t := range m.types {
+		for _, t := range m.table.types {
 			v.Types = append(v.Types, t.desc.Type)
 		}
 		return v
 	}
-	t := m.types[i]
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && r.hosts(e.Type) {
+	t := m.table.types[i]
+	for i := range m.live.regions {
+		if r := &m.live.regions[i]; r.registered && r.hosts(e.Type) {
 			v.Hosts++
 			v.Usable += toInt(r.lastResort())
 		}
@@ -70,9 +70,9 @@ func (m *Machine) Report(e sharding.Entity) (v ShardReport) {
 }
 
 func (m *Machine) reportRegion(n sharding.NodeID) (v ShardReportRegion) {
-	if i, found := m.searchRegion(n); found {
-		r := &m.regions[i]
-		v = ShardReportRegion{Name: r.name, Registered: r.registered, Draining: r.draining, Cordoned: m.cordoned(r.name), Journal: r.journal.state}
+	if i, found := m.live.searchRegion(n); found {
+		r := &m.live.regions[i]
+		v = ShardReportRegion{Name: r.name, Registered: r.registered, Draining: r.draining, Cordoned: m.intent.Cordoned(r.name), Journal: r.journal.state}
 	}
 	return v
 }

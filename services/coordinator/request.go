@@ -4,17 +4,17 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
+	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
 
-// A request of an operator about placement is first given to [Machine.Preview], which computes the answer
-// and changes nothing. Then the request is given to [Machine.Step] as an input, and takes effect. A dry
-// run leaves out the second part. If the effect of a request is there already, the request is not refused.
-// So a client can repeat a request until its effect is stored.
+// A request of an operator about placement is given to [Machine.Step] as an input, and takes effect. If the operator
+// waits, it comes as an [Ask]. [Machine.Preview] computes the effect and changes nothing, for a dry run. If the effect of
+// a request is there already, the request is not refused. So a client can repeat a request that was not answered.
 //
 // This file has what all requests have in common, and those about regions, versions and all moves.
 // Those about single shards are in request_shards.go.
@@ -30,9 +30,8 @@ type Request interface {
 
 // Effect describes what a request does, or would do.
 type Effect struct {
-	// Already is true if the request changes nothing, because its effect is there already. Stored is true if this
-	// earlier effect is durable.
-	Already, Stored bool
+	// Already is true if the request changes nothing, because its effect is there already.
+	Already bool
 	// Region is the name of the region that the request is about, if it is about one.
 	Region string
 	// Changes is the number of facts that carry the request out.
@@ -81,22 +80,60 @@ func (m *Machine) Preview(r Request) (Effect, error) {
 	return e, err
 }
 
-// request carries out a request of an operator.
-func (m *Machine) request(r Request) {
+// unobeyed is an [Ask] that is done when the regions that may run an entity know that it is quarantined.
+type unobeyed struct {
+	number uint64
+	entity sharding.Entity
+}
+
+// ask carries out a request of an operator who waits. Done is an output after the facts that the effect depends on, so
+// it leaves when they are durable.
+func (m *Machine) ask(in Ask) {
+	e, err := m.request(in.Request)
+	m.emit(Asked{Number: in.Number, Effect: e, Err: err})
+	if err != nil {
+		return
+	}
+	if q, is := in.Request.(QuarantineEntity); is && !q.Release {
+		m.unobeyed = append(m.unobeyed, unobeyed{in.Number, q.Entity})
+		return
+	}
+	m.emit(Done{Number: in.Number})
+}
+
+// askEnded forgets an Ask.
+func (m *Machine) askEnded(in AskEnded) {
+	m.unobeyed = slices.DeleteFunc(m.unobeyed, func(w unobeyed) bool { return w.number == in.Number })
+}
+
+// answerObeyed ends the Asks for quarantines that all regions know of by now.
+func (m *Machine) answerObeyed() {
+	m.unobeyed = slices.DeleteFunc(m.unobeyed, func(w unobeyed) bool {
+		t, _ := m.table.rowOf(w.entity)
+		obeyed := t == nil || m.obeyed(t, w.entity)
+		if obeyed {
+			m.emit(Done{Number: w.number})
+		}
+		return obeyed
+	})
+}
+
+// request carries out a request of an operator, and returns its effect.
+func (m *Machine) request(r Request) (Effect, error) {
 	e, facts, err := r.effect(m)
 	if err != nil || e.Already {
-		return
+		return e, err
 	}
 	for _, f := range facts { // an operator reads the request before its consequences
 		switch f.(type) {
 		case RowFact, TargetFact:
 		default:
-			m.explainRequest(f)
+			m.why.explainRequest(&m.placement, f)
 		}
 	}
 	for i, f := range facts {
 		if row, ok := f.(RowFact); ok { // the request is a MoveShard
-			t, at := m.find(row.Row.Shard)
+			t, at := m.table.find(row.Row.Shard)
 			m.handOff(t, at, row.Successor, row.Cause)
 			continue
 		}
@@ -111,61 +148,24 @@ func (m *Machine) request(r Request) {
 			m.commitJoined(f)
 		}
 		if _, ok := f.(DrainFact); ok {
-			m.reviewDue = true
+			m.review.due = true
 		}
 	}
+	return e, nil
 }
 
 // checkOrigin checks that the texts that Origin returns are well-formed.
-func (m *Machine) checkOrigin(r Request) error {
+func (pl *placement) checkOrigin(r Request) error {
 	by, reason := r.Origin()
 	for _, t := range [][2]string{{"by", by}, {"reason", reason}} {
 		if t[1] == "" {
 			continue
 		}
-		if err := sharding.CheckText(t[0], t[1], m.cfg.MaxReason); err != nil {
+		if err := sharding.CheckText(t[0], t[1], pl.cfg.MaxReason); err != nil {
 			return refuse(Malformed, "%v", err)
 		}
 	}
 	return nil
-}
-
-// regionsNamed returns the regions that have the given name or address.
-func (m *Machine) regionsNamed(name string) (list []*region) {
-	for i := range m.regions {
-		if r := &m.regions[i]; name != "" && (r.name == name || r.node.Addr == name || r.node.String() == name) {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// regionName returns the name of the region that an operator means. The parameter given is the text of
-// the operator: the name or the address of a present region. If no present region matches and ahead is
-// set, the text is taken as the name of a region that may come.
-func (m *Machine) regionName(given string, ahead bool) (string, error) {
-	if err := sharding.CheckText("region", given, sharding.MaxTypeLen); err != nil {
-		return "", refuse(Malformed, "%v", err)
-	}
-	list := m.regionsNamed(given)
-	switch {
-	case len(list) > 0 && list[0].name != "":
-		return list[0].name, nil
-	case len(list) > 0:
-		return "", refuse(NotNow, "the region at %s has no name; give it one by node.name", given)
-	case ahead:
-		return given, nil
-	}
-	var here []string
-	for i := range m.regions {
-		here = append(here, cmp.Or(m.regions[i].name, m.regions[i].node.Addr))
-	}
-	slices.Sort(here)
-	text := "none is here"
-	if len(here) > 0 {
-		text = "here are " + strings.Join(slices.Compact(here), ", ")
-	}
-	return "", refuse(NotFound, "no region is called %s; %s. To name a region that is not here yet, set ahead", given, text)
 }
 
 // CordonRegion is an operator's request to cordon the regions with the name Region: they get no more
@@ -183,25 +183,23 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
-	_, found := m.steering.searchCordon(in.Region)
-	if e.Region, err = m.regionName(in.Region, in.Ahead || found || in.Lift); err != nil {
+	_, found := m.intent.Cordon(in.Region)
+	if e.Region, err = m.live.regionName(in.Region, in.Ahead || found || in.Lift); err != nil {
 		return e, nil, err
 	}
-	i, found := m.steering.searchCordon(e.Region)
+	c, found := m.intent.Cordon(e.Region)
 	if in.Lift {
 		e.Already = !found
-		if slices.ContainsFunc(m.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
+		if slices.ContainsFunc(m.live.regions, func(r region) bool { return r.name == e.Region && r.draining }) {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("it is drained, so it gets no shards; roost region drain %s --undo ends that", e.Region))
 		}
 	} else if found {
-		c := m.steering.cordons[i]
 		if e.Already = in.Reason == "" || c.By == in.By && c.Reason == in.Reason; e.Already && c.By != in.By {
 			e.Remarks = append(e.Remarks, fmt.Sprintf("%s wanted it already%s", who(c.By), because(c.Reason)))
 		}
-	} else if len(m.steering.cordons) >= m.cfg.MaxCordons {
-		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", len(m.steering.cordons))
+	} else if n := m.intent.Len(intent.Cordons); n >= m.cfg.MaxCordons {
+		return e, nil, refuse(NotNow, "%d names are cordoned, more are not allowed; roost region cordon --undo those whose regions do not come back, see roost placement status", n)
 	}
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
 	if !in.Lift {
 		e.Remarks = append(e.Remarks, m.aboutCordon(e.Region)...)
 	}
@@ -209,21 +207,21 @@ func (in CordonRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		return e, nil, nil
 	}
 	e.Changes = 1
-	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term, m.counter)}
+	f := CordonFact{Region: e.Region, Lifted: in.Lift, Note: m.note(in.By, in.Reason), After: sharding.MakeEpoch(m.term.number, m.term.counter)}
 	if found {
 		// The request renews a cordon. Field After is still the last epoch before the first cordon, so that
 		// CordonView.Since counts all shards that the region has got since the first cordon.
-		f.After = m.steering.cordons[i].After
+		f.After = c.After
 	}
 	return e, []Fact{f}, nil
 }
 
 // aboutCordon returns remarks for an operator who expects more from a cordon than it does.
-func (m *Machine) aboutCordon(name string) (remarks []string) {
+func (pl *placement) aboutCordon(name string) (remarks []string) {
 	regions, shards := 0, 0
-	for i := range m.regions {
-		if r := &m.regions[i]; r.name == name {
-			regions, shards = regions+1, shards+m.shardsOf(r.node)
+	for i := range pl.live.regions {
+		if r := &pl.live.regions[i]; r.name == name {
+			regions, shards = regions+1, shards+pl.table.shardsOf(r.node)
 		}
 	}
 	switch {
@@ -235,17 +233,17 @@ func (m *Machine) aboutCordon(name string) (remarks []string) {
 	if regions > 1 {
 		remarks = append(remarks, fmt.Sprintf("%d regions have this name, and all of them are cordoned; give each a node.name of its own", regions))
 	}
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		hosts, others := false, false
-		for i := range m.regions {
-			r := &m.regions[i]
+		for i := range pl.live.regions {
+			r := &pl.live.regions[i]
 			if !r.hosts(t.desc.Type) || !r.candidate() {
 				continue
 			}
 			if r.name == name {
 				hosts = true
 			} else {
-				others = others || !m.cordoned(r.name)
+				others = others || !pl.intent.Cordoned(r.name)
 			}
 		}
 		if hosts && !others {
@@ -271,34 +269,21 @@ func (in DrainRegion) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
-	r, err := m.findRegion(in.Region)
+	r, err := m.live.findRegion(in.Region)
 	if err != nil {
 		return e, nil, err
 	}
-	e.Region, e.Node, e.Remaining, e.Stays = cmp.Or(r.name, r.node.Addr), r.node, m.involving(r.node), m.staying(r)
-	i, found := m.searchDrain(r.node)
+	e.Region, e.Node, e.Remaining, e.Stays = cmp.Or(r.name, r.node.Addr), r.node, m.table.involving(r.node), m.staying(r)
+	d, found := m.intent.Drain(r.node)
 	e.Already = found != in.Resume // the region is in the requested state already
 	if found && !in.Resume && in.Reason != "" {
-		e.Already = m.drained[i].By == in.By && m.drained[i].Reason == in.Reason
+		e.Already = d.By == in.By && d.Reason == in.Reason
 	}
 	if e.Already {
-		e.Stored = !m.pending(m.steering.lastFact)
 		return e, nil, nil
 	}
 	e.Changes = 1
 	return e, []Fact{DrainFact{Region: r.node, Resume: in.Resume, Note: m.note(in.By, in.Reason)}}, nil
-}
-
-// involving counts the shards that a region has, and those that are on their way to it. As long as there
-// are any, commands are interrupted if the region stops.
-func (m *Machine) involving(node sharding.NodeID) (n int) {
-	for _, t := range m.types {
-		n += len(t.shardsOf(node))
-		for _, s := range shardsIn(t.expected, node) {
-			n += toInt(t.rows[s.Index].Owner != node && !mutant.On("drain-coming"))
-		}
-	}
-	return n
 }
 
 // SetTarget is an operator's request to make a version of the application the target of rollouts,
@@ -316,14 +301,14 @@ func (in SetTarget) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := sharding.CheckText("version", in.Version, sharding.MaxTypeLen); err != nil {
 		return e, nil, refuse(Malformed, "%v", err)
 	}
-	e.Before = m.target.Version
-	if in.Version == m.target.Version {
-		e.Already, e.Stored = true, !m.pending(m.targetFact)
+	e.Before = m.intent.Target().Version
+	if in.Version == m.intent.Target().Version {
+		e.Already = true
 		return e, nil, nil
 	}
-	known := append(slices.Clone(m.target.Seen), m.target.Version)
-	for i := range m.regions {
-		known = append(known, m.regions[i].version)
+	known := append(slices.Clone(m.intent.Target().Seen), m.intent.Target().Version)
+	for i := range m.live.regions {
+		known = append(known, m.live.regions[i].version)
 	}
 	if !slices.Contains(known, in.Version) && !mutant.On("target-known") {
 		slices.Sort(known)
@@ -364,7 +349,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		until = m.now.Add(in.For)
 	}
 	if !until.IsZero() {
-		until = factTime(until)
+		until = fact.Time(until)
 	}
 	switch {
 	case in.For < 0 || in.For > 0 && !in.Until.IsZero():
@@ -374,7 +359,7 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	case !until.IsZero() && !until.After(m.now):
 		return e, nil, refuse(Malformed, "the freeze would end at %s, which is in the past; give a later time", until.Format(time.RFC3339))
 	}
-	current := m.steering.freeze
+	current := m.intent.Freeze()
 	switch {
 	case in.Thaw:
 		e.Already = !current.Frozen
@@ -392,7 +377,6 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		}
 	}
 	e.Until = until
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
 	if !in.Thaw {
 		e.Remarks = append(e.Remarks, "drains, regions that leave and lost owners still move shards; pins wait for the thaw")
 	}
@@ -401,25 +385,6 @@ func (in FreezeMoves) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	}
 	e.Changes = 1
 	return e, []Fact{FreezeFact{Frozen: !in.Thaw, Until: until, Note: m.note(in.By, in.Reason)}}, nil
-}
-
-// findType returns the entity type that a request names.
-func (m *Machine) findType(typ sharding.EntityType) (*typeTable, error) {
-	i, found := m.searchType(typ)
-	if found {
-		return m.types[i], nil
-	}
-	if err := sharding.CheckEntityType("type", typ); err != nil {
-		return nil, refuse(Malformed, "%v", err)
-	}
-	var known []string
-	for _, t := range m.types {
-		known = append(known, string(t.desc.Type))
-	}
-	if known == nil {
-		return nil, refuse(NotFound, "no entity type %s: no region has registered one yet", typ)
-	}
-	return nil, refuse(NotFound, "no entity type %s; declared are %s", typ, strings.Join(known, ", "))
 }
 
 func who(by string) string { return cmp.Or(by, "an operator") }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
 
 // Requests about single shards: to pin them, and to move them once.
@@ -41,7 +42,7 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	names := map[string]string{} // names of regions, by the text that was given
 	move, notes := 0, map[string]bool{}
 	for _, p := range in.Pins {
-		t, r, err := m.findShard(p.Shard)
+		t, r, err := m.table.findShard(p.Shard)
 		if err != nil {
 			return e, nil, err
 		}
@@ -51,13 +52,13 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		asked[p.Shard] = true
 		name, known := names[p.Region]
 		if !known && p.Region != "" {
-			if name, err = m.regionName(p.Region, in.Ahead); err != nil {
+			if name, err = m.live.regionName(p.Region, in.Ahead); err != nil {
 				return e, nil, err
 			}
 			names[p.Region] = name
 		}
 		e.Region = name
-		pin, found := t.pins[p.Shard.Index]
+		pin, found := m.intent.Pin(p.Shard)
 		if found && name != "" && pin.Region == name && (in.Reason == "" || pin.By == in.By && pin.Reason == in.Reason) || !found && name == "" {
 			continue
 		}
@@ -65,23 +66,22 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 		if name == "" {
 			continue
 		}
-		if m.cordoned(name) {
+		if m.intent.Cordoned(name) {
 			notes[name+" is cordoned; the pin counts more than the cordon"] = true
 		}
 		if why := m.whyNoneTakes(t, r, name); why != "" {
 			notes[name+" "+why+"; until it can take the shard, another region has the shard"] = true
-		} else if owner := m.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
+		} else if owner := m.live.region(r.Owner); r.Epoch != 0 && (owner == nil || owner.name != name) {
 			move++
 		}
 	}
 	e.Changes, e.Already = len(facts), len(facts) == 0
-	e.Stored = e.Already && !m.pending(m.steering.lastFact)
 	if len(names) > 1 {
 		e.Region = ""
 	}
 	if move > 0 {
 		text := fmt.Sprintf("shards that move there as soon as that is possible: %d", move)
-		if m.frozenByOperator() {
+		if m.intent.Frozen(m.now) {
 			text = fmt.Sprintf("shards that move there when the freeze has ended, see roost placement freeze --undo: %d", move)
 		}
 		e.Remarks = append(e.Remarks, text)
@@ -93,28 +93,16 @@ func (in PinShards) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	return e, facts, nil
 }
 
-// findShard returns the shard that a request names.
-func (m *Machine) findShard(s sharding.ShardID) (*typeTable, *row, error) {
-	t, err := m.findType(s.Type)
-	if err != nil {
-		return nil, nil, err
-	}
-	if int64(s.Index) >= int64(len(t.rows)) {
-		return nil, nil, refuse(NotFound, "type %s has %d shards, 0 to %d; roost shard show finds the shard of an entity", s.Type, len(t.rows), len(t.rows)-1)
-	}
-	return t, &t.rows[s.Index], nil
-}
-
 // whyNoneTakes returns the reason why no region with the given name can take a shard now; "": at least one can.
 // Several regions may have the same name.
-func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
+func (pl *placement) whyNoneTakes(t *typeTable, r *row, name string) string {
 	why := "is not here"
-	for i := range m.regions {
-		o := &m.regions[i]
+	for i := range pl.live.regions {
+		o := &pl.live.regions[i]
 		if o.name != name {
 			continue
 		}
-		if why = m.whyNotTakes(t, r, o); why == "" {
+		if why = pl.whyNotTakes(t, r, o); why == "" {
 			return ""
 		}
 	}
@@ -122,28 +110,28 @@ func (m *Machine) whyNoneTakes(t *typeTable, r *row, name string) string {
 }
 
 // whyNotTakes returns the reason why region o cannot take a shard now; "": it can.
-func (m *Machine) whyNotTakes(t *typeTable, r *row, o *region) string {
-	switch {
-	case !o.reachable:
+func (pl *placement) whyNotTakes(t *typeTable, r *row, o *region) string {
+	switch unfit := o.unfit(); {
+	case unfit == AgainstUnreachable && !o.reachable:
 		return "is unreachable; see roost cluster status"
-	case !o.registered:
+	case unfit == AgainstUnreachable:
 		return "has not registered yet; try again in a moment"
-	case o.joining:
+	case unfit == AgainstJoining:
 		return "is not up yet; try again when roost cluster status says that it is"
-	case o.leaving(): // the region leaves by the membership, or has asked to leave
+	case unfit == AgainstLeaving: // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
-	case m.holder(o) != nil:
-		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", m.holder(o).node.Addr)
+	case unfit == AgainstName:
+		return fmt.Sprintf("is given no shards, because another one, at %s, has its name; give each a node.name of its own", o.heldUpBy.Addr)
 	case !o.hosts(t.desc.Type):
 		return fmt.Sprintf("does not host type %s; choose a region that does", t.desc.Type)
-	case o.draining:
+	case unfit == AgainstDraining:
 		return fmt.Sprintf("is being drained; roost region drain %s --undo first", cmp.Or(o.name, o.node.Addr))
-	case o.cutOff() || o.recovering():
+	case unfit == AgainstJournal:
 		return "does not reach the journal, or has reached it again only recently; look at its log"
-	case !o.readable(t, r.stored()) && !mutant.On("move-readable"):
+	case !o.readable(t.desc.Type, r.stored()) && !mutant.On("move-readable"):
 		var forms []string
 		for i := range r.stored().All() {
-			if !o.formsOf(t).reads.Has(i) {
+			if !o.formsOf(t.desc.Type).reads.Has(i) {
 				forms = append(forms, t.forms[i].String())
 			}
 		}
@@ -167,24 +155,24 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 	if err := m.checkOrigin(in); err != nil {
 		return e, nil, err
 	}
-	t, r, err := m.findShard(in.Shard)
+	t, r, err := m.table.findShard(in.Shard)
 	if err != nil {
 		return e, nil, err
 	}
-	to, err := m.findRegion(in.Region)
+	to, err := m.live.findRegion(in.Region)
 	if err != nil {
 		return e, nil, err
 	}
 	e.Region = cmp.Or(to.name, to.node.Addr)
 	if r.expectedOwner() == to.node {
-		e.Already, e.Stored = true, !m.pending(r.number)
+		e.Already = true
 		return e, nil, nil
 	}
 	if err := m.checkOperatorMove(t, r, to); err != nil {
 		return e, nil, err
 	}
 	e.Changes = 1
-	if t.pin(in.Shard) == "" {
+	if m.intent.PinnedTo(in.Shard) == "" {
 		e.Remarks = append(e.Remarks, "the strategy may move it on; roost shard pin keeps it there")
 	}
 	next := r.Row
@@ -197,46 +185,46 @@ func (in MoveShard) effect(m *Machine) (e Effect, facts []Fact, err error) {
 // checkOperatorMove returns an error if an operator cannot move a shard to a region now.
 func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	name, shard := cmp.Or(to.name, to.node.Addr), r.Shard
-	owner := m.region(r.Owner)
+	owner := m.live.region(r.Owner)
 	if why := m.whyNotTakes(t, r, to); why != "" {
 		return refuse(NotNow, "%v cannot move to %s: the region %s", shard, name, why)
 	}
-	c, cordoned := m.steering.searchCordon(to.name)
-	switch pin := t.pin(shard); {
-	case !m.recovered:
+	c, cordoned := m.intent.Cordon(to.name)
+	switch pin := m.intent.PinnedTo(shard); {
+	case !m.term.recovered:
 		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
-	case m.frozenByOperator() && !mutant.On("freeze-moves"):
-		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.steering.freeze.By), because(m.steering.freeze.Reason))
+	case m.intent.Frozen(m.now) && !mutant.On("freeze-moves"):
+		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.intent.Freeze().By), because(m.intent.Freeze().Reason))
 	case m.frozenByRollout():
 		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout status, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:
 		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost shard pin says where it begins", shard)
-	case r.Phase != sharding.Serving || m.pending(r.number) || lost(t, owner) || owner.givesUpShards():
+	case r.Phase != sharding.Serving || m.ledger.pending(r.number) || lost(t, owner) || owner.givesUpShards():
 		return refuse(NotNow, "%v is about to move already; try again when roost shard ls --type %s shows it serving", shard, shard.Type)
 	case cordoned:
-		return refuse(NotNow, "%s has cordoned %s%s; roost region cordon %s --undo first", who(m.steering.cordons[c].By), name, because(m.steering.cordons[c].Reason), name)
+		return refuse(NotNow, "%s has cordoned %s%s; roost region cordon %s --undo first", who(c.By), name, because(c.Reason), name)
 	case pin != "" && pin != to.name:
 		return refuse(NotNow, "%v is pinned to %s and would move back; roost shard pin %v --undo first, or pin it to %s instead", shard, pin, shard, name)
-	case to.capacity > 0 && m.expectedShards[to.node] >= int(to.capacity):
-		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.expectedShards[to.node], to.capacity)
+	case to.capacity > 0 && m.table.expectedShards[to.node] >= int(to.capacity):
+		return refuse(NotNow, "%s has %d shards, and its region.capacity is %d; move another one off first", name, m.table.expectedShards[to.node], to.capacity)
 	}
 	return m.withinBudget(r, to)
 }
 
 // withinBudget returns an error if the budget does not allow an operator's move now.
-func (m *Machine) withinBudget(r *row, to *region) error {
-	b, cfg := &m.budget, &m.cfg
-	switch m.exceeds(r, to.node, sharding.CauseMove) {
-	case limitAtOnce:
-		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.handoffs)
-	case limitFrom:
-		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.from[r.Owner])
-	case limitTo:
-		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.to[to.node], cmp.Or(to.name, to.node.Addr))
-	case limitPerMinute:
-		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", len(b.lastMinute(m.now)))
-	case limitBrake:
-		return refuse(NotNow, "%s; try again in a while, see roost placement status", b.brake.view(cfg).Why())
+func (tr *transit) withinBudget(r *row, to *region) error {
+	b := &tr.budget
+	switch tr.exceeds(r, to.node, sharding.CauseMove) {
+	case budget.AtOnce:
+		return refuse(NotNow, "%d shards are handed off now, which is the limit (allocation.max_handoffs); try again in a moment", b.Handoffs())
+	case budget.FromRegion:
+		return refuse(NotNow, "its region hands off %d shards now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.From(r.Owner))
+	case budget.ToRegion:
+		return refuse(NotNow, "%d shards are on their way to %s now, which is the limit (allocation.max_handoffs_per_region); try again in a moment", b.To(to.node), cmp.Or(to.name, to.node.Addr))
+	case budget.PerMinute:
+		return refuse(NotNow, "%d shards have begun to move in the last minute, which is the limit (allocation.max_moves_per_minute); try again in a while", b.Begun(tr.now))
+	case budget.ByBrake:
+		return refuse(NotNow, "%s; try again in a while, see roost placement status", b.Brake(&tr.cfg.Config).Why())
 	}
 	return nil
 }

@@ -21,29 +21,36 @@ import (
 // moves once. A region of the target version takes at most [Config.RolloutShare] times its fair share. So
 // the first new region does not get all shards, and the last old region does not keep the rest alone.
 
+// rollout is the progress of a rollout. The target version is in intent.
+type rollout struct {
+	// stepAt is the time when a region last came or went. goneAt is the time when the last region with the target
+	// version went; zero: some region has it.
+	stepAt, goneAt time.Time
+}
+
 // registeredVersion is called when a region has registered. If the region's version was never seen before,
 // the version becomes the target. A version that was seen before becomes the target only if other regions
 // are registered, and none of them has this version or the target version. A region without a version
 // changes nothing.
 func (m *Machine) registeredVersion(r *region) {
-	v := r.version
-	if v == m.target.Version {
-		m.targetGone = time.Time{}
+	v, target := r.version, m.intent.Target()
+	if v == target.Version {
+		m.rollout.goneAt = time.Time{}
 	}
-	if v == "" || v == m.target.Version {
+	if v == "" || v == target.Version {
 		return
 	}
 	others, ofTarget := 0, 0
-	for i := range m.regions {
-		if o := &m.regions[i]; o.registered && o.node != r.node {
+	for i := range m.live.regions {
+		if o := &m.live.regions[i]; o.registered && o.node != r.node {
 			if o.version == v {
 				return
 			}
 			others++
-			ofTarget += toInt(o.version == m.target.Version)
+			ofTarget += toInt(o.version == target.Version)
 		}
 	}
-	seen := slices.Contains(m.target.Seen, v) && !mutant.On("target-seen")
+	seen := slices.Contains(target.Seen, v) && !mutant.On("target-seen")
 	if !seen || others > 0 && ofTarget == 0 && m.allSpoken(r.node) {
 		m.setTarget(v, r.label()+" has registered")
 	}
@@ -51,29 +58,29 @@ func (m *Machine) registeredVersion(r *region) {
 
 // setTarget makes a version the target of rollouts. The log reports the reason.
 func (m *Machine) setTarget(v, why string) {
-	if v == "" || v == m.target.Version || !m.active {
+	if v == "" || v == m.intent.Target().Version || !m.term.active {
 		return
 	}
 	m.changeTarget(m.nextTargetFact(v), why)
 }
 
 // nextTargetFact returns the fact that makes a version the target.
-func (m *Machine) nextTargetFact(v string) TargetFact {
-	f := TargetFact{Version: v}
-	for _, s := range append(slices.Clone(m.target.Seen), m.target.Version) {
+func (pl *placement) nextTargetFact(v string) TargetFact {
+	f, before := TargetFact{Version: v}, pl.intent.Target()
+	for _, s := range append(slices.Clone(before.Seen), before.Version) {
 		if s != "" && s != v {
 			f.Seen = append(f.Seen, s)
 		}
 	}
-	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
+	f.Seen = f.Seen[max(0, len(f.Seen)-pl.cfg.MaxVersions):]
 	return f
 }
 
 // changeTarget makes a version the target. The log reports the reason.
 func (m *Machine) changeTarget(f TargetFact, why string) {
-	m.explain(Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
-	m.commit(f, TargetSet{Version: f.Version, Before: m.target.Version, Why: why})
-	m.rolloutStep, m.targetGone = m.now, time.Time{}
+	m.why.explain(&m.placement, Explanation{Kind: Requested, Request: "target version " + f.Version, Reason: why})
+	m.commit(f, TargetSet{Version: f.Version, Before: m.intent.Target().Version, Why: why})
+	m.rollout.stepAt, m.rollout.goneAt = m.now, time.Time{}
 	m.checkTarget()
 }
 
@@ -82,26 +89,26 @@ func (m *Machine) changeTarget(f TargetFact, why string) {
 // the target stays, so that the last region of the target version may crash and come back. How long the
 // target version has been away is not stored: a new coordinator counts anew.
 func (m *Machine) checkTarget() {
-	if !m.recovered || !m.targetAway() {
-		m.targetGone = time.Time{}
+	if !m.term.recovered || !m.targetAway() {
+		m.rollout.goneAt = time.Time{}
 		return
 	}
-	if m.targetGone.IsZero() {
-		m.targetGone = m.now
+	if m.rollout.goneAt.IsZero() {
+		m.rollout.goneAt = m.now
 	}
-	if next, in := m.nextTarget(); next != "" && in == 0 && !m.pending(m.targetFact) {
-		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.target.Version, next))
+	if next, in := m.nextTarget(); next != "" && in == 0 && !m.ledger.pending(m.ledger.targetFact) {
+		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.intent.Target().Version, next))
 	}
 }
 
 // nextTarget returns the version that becomes the target unless a region of the present target version
 // comes, and the time until then. If the regions do not all have the same version, it returns "".
-func (m *Machine) nextTarget() (next string, in time.Duration) {
-	if m.targetGone.IsZero() {
+func (pl *placement) nextTarget() (next string, in time.Duration) {
+	if pl.rollout.goneAt.IsZero() {
 		return "", 0
 	}
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		switch {
 		case !r.registered:
 		case r.version == "", next != "" && r.version != next && !mutant.On("target-lapse-shared"):
@@ -113,19 +120,20 @@ func (m *Machine) nextTarget() (next string, in time.Duration) {
 	if next == "" || mutant.On("target-lapse-at-once") {
 		return next, 0
 	}
-	return next, max(0, m.targetGone.Add(m.cfg.RolloutFreeze).Sub(m.now))
+	return next, max(0, pl.rollout.goneAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
 }
 
 // rollingOut reports whether regions of the target version and of another one are here.
-func (m *Machine) rollingOut() bool {
-	if m.target.Version == "" {
+func (pl *placement) rollingOut() bool {
+	version := pl.intent.Target().Version
+	if version == "" {
 		return false
 	}
 	var target, other bool
-	for i := range m.regions {
-		if r := &m.regions[i]; r.present() {
-			target = target || r.version == m.target.Version
-			other = other || r.version != m.target.Version
+	for i := range pl.live.regions {
+		if r := &pl.live.regions[i]; r.present() {
+			target = target || r.version == version
+			other = other || r.version != version
 		}
 	}
 	return target && other
@@ -134,57 +142,57 @@ func (m *Machine) rollingOut() bool {
 // frozenByRollout reports whether a rollout freezes moves: it is on, and a region has come or gone within
 // [Config.RolloutFreeze]. A rollout that stands still is treated like any cluster of several
 // versions, such as one with a canary. For an operator's freeze, see frozenByOperator.
-func (m *Machine) frozenByRollout() bool { return m.rolloutFreezeLeft() > 0 }
+func (pl *placement) frozenByRollout() bool { return pl.rolloutFreezeLeft() > 0 }
 
 // rolloutFreezeLeft returns the remaining time of a rollout's freeze if no region comes or goes.
-func (m *Machine) rolloutFreezeLeft() time.Duration {
-	if !m.rollingOut() {
+func (pl *placement) rolloutFreezeLeft() time.Duration {
+	if !pl.rollingOut() {
 		return 0
 	}
-	return max(0, m.rolloutStep.Add(m.cfg.RolloutFreeze).Sub(m.now))
+	return max(0, pl.rollout.stepAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
 }
 
 // preferTarget narrows the view of the strategy in a rollout to the regions of the target version that have
 // room, if there are any. Pins, cordons and the capacity of regions count more than the version; zones
 // count less.
-func (m *Machine) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
-	if !m.frozenByRollout() || mutant.On("move-once") {
+func (pl *placement) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
+	if !pl.frozenByRollout() || mutant.On("move-once") {
 		return v
 	}
-	return m.rolloutTarget().Preferred(v, s, m.rolloutRoom(t))
+	return pl.rolloutTarget().Preferred(v, s, pl.rolloutRoom(t))
 }
 
 // rolloutTarget returns the regions that a rollout prefers now; the zero value: no rollout is on.
-func (m *Machine) rolloutTarget() allocation.Target {
-	if !m.frozenByRollout() {
+func (pl *placement) rolloutTarget() allocation.Target {
+	if !pl.frozenByRollout() {
 		return allocation.Target{}
 	}
-	return allocation.Target{Version: m.target.Version, Share: m.cfg.RolloutShare}
+	return allocation.Target{Version: pl.intent.Target().Version, Share: pl.cfg.RolloutShare}
 }
 
 // rolloutWants reports whether a rollout agrees with the choice of a successor: the rollout prefers this
 // region, or prefers none. If no rollout is on, it returns true.
-func (m *Machine) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
-	if !m.frozenByRollout() || to.version == m.target.Version {
+func (pl *placement) rolloutWants(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
+	if !pl.frozenByRollout() || to.version == pl.intent.Target().Version {
 		return true
 	}
-	v := m.preferTarget(t, m.view(t, except, forms, (*region).candidate), r.Shard)
+	v := pl.preferTarget(t, pl.view(t, except, forms, (*region).candidate), r.Shard)
 	return slices.ContainsFunc(v.Regions, func(o allocation.Region) bool { return o.Node == to.node })
 }
 
 // rolloutRoom returns how many shards of a type a region may have before a rollout prefers other regions:
 // its fair share among the candidates, times [Config.RolloutShare].
-func (m *Machine) rolloutRoom(t *typeTable) int {
+func (pl *placement) rolloutRoom(t *typeTable) int {
 	hosts := 0
-	for i := range m.regions {
-		r := &m.regions[i]
+	for i := range pl.live.regions {
+		r := &pl.live.regions[i]
 		hosts += toInt(r.hosts(t.desc.Type) && r.candidate())
 	}
 	owned := 0 // shards of the type that have an owner; others may never have been used
 	for i := range t.owned {
 		owned += len(t.owned[i].shards)
 	}
-	return allocation.Target{Share: m.cfg.RolloutShare}.Room(owned, hosts)
+	return allocation.Target{Share: pl.cfg.RolloutShare}.Room(owned, hosts)
 }
 
 // countDue answers how many shards are about to come to a region because of a rollout. A platform waits
@@ -192,23 +200,23 @@ func (m *Machine) rolloutRoom(t *typeTable) int {
 // their way at the same time. Shards that come only because of an operator's request are not counted. A
 // region that is not up yet gets no shards, so it must ask again.
 func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
-	r := m.region(node)
-	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.recovered {
-		m.askAgain(call)
+	r := m.live.region(node)
+	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.term.recovered {
+		m.term.askAgain(&m.step, call)
 		return
 	}
 	due := 0
-	if m.open && m.rollingOut() && !mutant.On("ready-waits") {
-		for _, t := range m.types {
+	if m.term.open && m.rollingOut() && !mutant.On("ready-waits") {
+		for _, t := range m.table.types {
 			due += m.dueAt(t, r)
 		}
 	}
-	m.reply(call, control.DueAck{Term: m.term, Due: due})
+	m.reply(call, control.DueAck{Term: m.term.number, Due: due})
 }
 
 // dueAt counts the shards of a type that are starting at the region, and the shards of lost and leaving
 // regions that the region could take.
-func (m *Machine) dueAt(t *typeTable, to *region) int {
+func (pl *placement) dueAt(t *typeTable, to *region) int {
 	due := 0
 	if !to.hosts(t.desc.Type) {
 		return due
@@ -222,8 +230,8 @@ func (m *Machine) dueAt(t *typeTable, to *region) int {
 			due += toInt(r.Phase == sharding.Starting)
 			continue
 		}
-		owner := m.region(r.Owner)
-		due += toInt(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.leaving()))
+		owner := pl.live.region(r.Owner)
+		due += toInt(to.candidate() && to.readable(t.desc.Type, r.stored()) && (lost(t, owner) || owner.leaving()))
 	}
 	return due
 }
@@ -261,32 +269,33 @@ type CannotRead struct {
 	Forms          []sharding.Form
 }
 
-func (m *Machine) rolloutView() RolloutView {
-	next, in := m.nextTarget()
+func (pl *placement) rolloutView() RolloutView {
+	target := pl.intent.Target()
+	next, in := pl.nextTarget()
 	var still time.Duration
-	if m.rollingOut() {
-		still = m.now.Sub(m.rolloutStep)
+	if pl.rollingOut() {
+		still = pl.now.Sub(pl.rollout.stepAt)
 	}
 	return RolloutView{
 		Still: still,
-		Next:  next, NextIn: in, Unread: m.unreadBy(m.target.Version),
-		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
-		On: m.rollingOut(), FrozenFor: m.rolloutFreezeLeft(), CannotRead: m.cannotRead(),
+		Next:  next, NextIn: in, Unread: pl.unreadBy(target.Version),
+		Target: target.Version, Stored: !pl.ledger.pending(pl.ledger.targetFact), Seen: slices.Clone(target.Seen),
+		On: pl.rollingOut(), FrozenFor: pl.rolloutFreezeLeft(), CannotRead: pl.cannotRead(),
 	}
 }
 
 // cannotRead compares the forms of the versions that are here.
-func (m *Machine) cannotRead() []CannotRead {
+func (pl *placement) cannotRead() []CannotRead {
 	var list []CannotRead
-	for _, t := range m.types {
+	for _, t := range pl.table.types {
 		writes, reads := map[string]sharding.FormSet{}, map[string]sharding.FormSet{}
 		var versions []string
-		for i := range m.regions {
-			r := &m.regions[i]
+		for i := range pl.live.regions {
+			r := &pl.live.regions[i]
 			if !r.hosts(t.desc.Type) || t.desc.Volatile {
 				continue
 			}
-			of := r.formsOf(t)
+			of := r.formsOf(t.desc.Type)
 			if !slices.Contains(versions, r.version) {
 				versions, reads[r.version] = append(versions, r.version), of.reads
 			}
@@ -319,12 +328,4 @@ func both(a, b sharding.FormSet) (c sharding.FormSet) {
 		}
 	}
 	return c
-}
-
-// applyTarget changes the target, live and in replay.
-func (m *Machine) applyTarget(f TargetFact) {
-	if f.Version == "" || len(f.Version) > sharding.MaxTypeLen || mutant.On("target-as-a-fact") && !m.recovered {
-		return
-	}
-	m.target = f
 }

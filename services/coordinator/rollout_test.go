@@ -156,7 +156,7 @@ func (p *platform) gone(n sharding.NodeID) {
 
 // stop lets a region leave as it should.
 func (p *platform) stop(n sharding.NodeID) {
-	for p.tell(calls(n, control.GracefulShutdown{})); p.m.shardsOf(n) > 0; {
+	for p.tell(calls(n, control.GracefulShutdown{})); p.m.table.shardsOf(n) > 0; {
 		p.rest(p.step)
 	}
 	p.gone(n)
@@ -164,7 +164,7 @@ func (p *platform) stop(n sharding.NodeID) {
 
 // kill ends a region without a word; it is restarted with the same version.
 func (p *platform) kill(n sharding.NodeID) (shards int) {
-	shards = p.m.shardsOf(n)
+	shards = p.m.table.shardsOf(n)
 	p.gone(n)
 	p.start(p.ver[n])
 	return shards
@@ -174,7 +174,7 @@ func (p *platform) kill(n sharding.NodeID) (shards int) {
 func (p *platform) spread() (low, high int) {
 	low = len(p.stored)
 	for _, n := range p.up {
-		low, high = min(low, p.m.shardsOf(n)), max(high, p.m.shardsOf(n))
+		low, high = min(low, p.m.table.shardsOf(n)), max(high, p.m.table.shardsOf(n))
 	}
 	return low, high
 }
@@ -365,7 +365,7 @@ func targetAfter(t *testing.T, events []string) *world {
 			w.run(Member{Node: n, Reachable: true})
 			w.run(calls(n, control.Register{Version: version, Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}))
 		case e == "elect":
-			w.run(Elected{Term: w.m.term + 1, Facts: w.facts})
+			w.run(Elected{Term: w.m.term.number + 1, Facts: w.facts})
 		case e == "wait":
 			w.wait("3s")
 		case e == "half":
@@ -440,7 +440,7 @@ func TestRoom(t *testing.T) {
 	}
 	p.rest(time.Second)
 	low, high := p.spread()
-	if n := p.m.shardsOf(first); n != 23 || high != 23 || low != 12 { // the shares are 10, 12 and 15
+	if n := p.m.table.shardsOf(first); n != 23 || high != 23 || low != 12 { // the shares are 10, 12 and 15
 		t.Errorf("the region of the target has %d shards, the others %d to %d", n, low, high)
 	}
 }
@@ -496,8 +496,8 @@ func TestDue(t *testing.T) {
 		for _, o := range w.step(Received{From: n, Call: 5, Msg: control.CountDue{}}) {
 			switch m := sent(o).(type) {
 			case control.DueAck:
-				if m.Term != w.m.term {
-					t.Errorf("the count is of term %d, want %d", m.Term, w.m.term)
+				if m.Term != w.m.term.number {
+					t.Errorf("the count is of term %d, want %d", m.Term, w.m.term.number)
 				}
 				return m.Due
 			case control.NotActive:

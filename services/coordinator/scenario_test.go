@@ -14,6 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/latency"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/test/scenariotest"
+	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
+	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
 
 // TestScenarios runs the scenarios. The commands are the cases of world.do.
@@ -64,7 +66,7 @@ func newWorld(t *testing.T, cfg Config) *world {
 // step runs one input, checks everything, and returns the outputs.
 func (w *world) step(in Input) []Output {
 	w.t.Helper()
-	braked := w.m.budget.brake.state == BrakeStopped
+	braked := w.m.budget.Brake(&w.m.cfg.Config).State == BrakeStopped
 	out := w.m.Step(w.now, in, nil)
 	if braked {
 		w.checkBraked(out)
@@ -85,7 +87,7 @@ func (w *world) checkBraked(out []Output) {
 	w.t.Helper()
 	for _, o := range out {
 		p, ok := o.(Persist)
-		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && needOf(f.Cause) == voluntary {
+		if f, row := p.Fact.(RowFact); ok && row && f.Row.Phase == sharding.HandingOff && budget.NeedOf(f.Cause) == budget.Voluntary {
 			w.t.Fatalf("while moves are stopped, %+v", f)
 		}
 	}
@@ -177,11 +179,11 @@ func is[M control.Message](o Output) bool {
 // checkReplay folds the facts into another machine and compares the tables.
 func (w *world) checkReplay() {
 	w.t.Helper()
-	if !w.m.active {
+	if !w.m.term.active {
 		return
 	}
 	other := New(w.cfg)
-	other.Step(w.now, Elected{Term: w.m.term + 1, Facts: w.facts}, nil)
+	other.Step(w.now, Elected{Term: w.m.term.number + 1, Facts: w.facts}, nil)
 	got, want := fmt.Sprintf("%+v", other.Snapshot()), fmt.Sprintf("%+v", w.m.Snapshot())
 	if got != want {
 		w.t.Fatalf("folding the facts gives\n%s\nthe machine has\n%s", got, want)
@@ -266,13 +268,13 @@ func (w *world) do(line string) {
 	case "ended": // ended 7: nobody waits for the answer any more
 		w.run(CallEnded{Call: control.Call(number(w.t, args[0]))})
 	case "card": // card g1 300 20ms: the gateway has counted so many commands, each of so long
-		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.version(), Card: card(w.t, args)}})
+		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.table.version, Card: card(w.t, args)}})
 		w.run(CallEnded{Call: 9})
 	case "braked":
 		v := w.m.View()
 		w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %v, 1/%d, %d tried: %s", v.Brake.State, v.Brake.Part, v.Brake.Trials, v.Brake.Why())})
 		for _, g := range v.Gateways {
-			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s at %s: %.1f/s, %.1f/s refused, p99 %v", nodeText(g.Node), g.Management, g.Commands, g.Refused, roughly(g.P99))})
+			w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s at %s: %.1f/s, %.1f/s refused, p99 %v", nodeText(g.Node), g.Management, g.Commands, g.Refused, budget.Roughly(g.P99))})
 		}
 	case "started": // started r1 T/0 1.1
 		w.run(from(node(w.t, args[0]), control.ShardStarted{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))
@@ -325,7 +327,7 @@ func (w *world) do(line string) {
 		}
 		w.explanations = nil
 	case "causes":
-		for _, t := range w.m.types {
+		for _, t := range w.m.table.types {
 			for i := range t.rows {
 				if r := &t.rows[i]; r.Epoch != 0 {
 					w.trace = append(w.trace, traceLine{text: fmt.Sprintf("  %s: %v", rowText(r.Row), r.cause)})
@@ -345,7 +347,7 @@ func crashedTurn(text string) control.CrashedTurn {
 	out := control.CrashedTurn{Entity: sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, Command: "Do", Alone: how != ""}
 	switch how {
 	case "clean":
-		out.Clean = cleanTurns
+		out.Clean = quarantine.CleanTurns
 	case "ended":
 		out.Alone, out.Ended = false, true
 	}

@@ -69,7 +69,7 @@ func (w *world) steer(r Request, really bool) {
 	case err != nil:
 		say("refused: %v", err)
 	case e.Already:
-		say("already so, stored: %t", e.Stored)
+		say("already so")
 	}
 	for _, remark := range e.Remarks {
 		say("  %s", remark)
@@ -86,9 +86,9 @@ func (w *world) steer(r Request, really bool) {
 		f.Until, f.For = e.Until, 0
 		r = f
 	}
-	w.hear() // before, a quarantine does not count as stored
+	w.hear() // before, a quarantine is not done
 	if n = len(w.facts); err == nil {
-		if e, err := w.m.Preview(r); err != nil || !e.Already || !e.Stored {
+		if e, err := w.m.Preview(r); err != nil || !e.Already {
 			w.t.Fatalf("%+v, asked again: %+v, %v", r, e, err)
 		}
 		if w.run(r); len(w.facts) > n {
@@ -99,8 +99,8 @@ func (w *world) steer(r Request, really bool) {
 
 // hear has all regions know the present route table.
 func (w *world) hear() {
-	for i := range w.m.regions {
-		w.m.regions[i].table = w.m.version()
+	for i := range w.m.live.regions {
+		w.m.live.regions[i].table = w.m.table.version
 	}
 }
 
@@ -234,10 +234,10 @@ func lostSteering(t *testing.T, begin func()) (lost []string) {
 		w.do(line)
 	}
 	v := w.m.Steering()
-	if len(v.Cordons) != 1 || len(w.m.types[0].shardsOf(node(t, "r1"))) > 0 {
+	if len(v.Cordons) != 1 || len(w.m.table.types[0].shardsOf(node(t, "r1"))) > 0 {
 		lost = append(lost, "the cordon")
 	}
-	if len(v.Pins) != 1 || w.m.types[0].rows[0].Owner != node(t, "r2") {
+	if len(v.Pins) != 1 || w.m.table.types[0].rows[0].Owner != node(t, "r2") {
 		lost = append(lost, "the pin")
 	}
 	if !v.Freeze.Frozen || w.m.balances() {
@@ -278,7 +278,7 @@ func changedMind(t *testing.T) sharding.NodeID {
 	} {
 		w.do(line)
 	}
-	_, r := w.m.find(shard(t, "M/0"))
+	_, r := w.m.table.find(shard(t, "M/0"))
 	return r.awaited()
 }
 
@@ -295,17 +295,17 @@ func TestMovesEnd(t *testing.T) {
 		}
 		for range 10 { // moves are carried out at once
 			w.do("wait 500ms")
-			for i := range w.m.types[0].rows {
-				if r := w.m.types[0].rows[i].Row; r.Phase == sharding.HandingOff {
+			for i := range w.m.table.types[0].rows {
+				if r := w.m.table.types[0].rows[i].Row; r.Phase == sharding.HandingOff {
 					w.run(from(r.Owner, control.ShardStopped{Shard: r.Shard, Epoch: r.Epoch}))
 				}
-				if r := w.reserved[w.m.types[0].rows[i].Shard]; r.Epoch != 0 {
+				if r := w.reserved[w.m.table.types[0].rows[i].Shard]; r.Epoch != 0 {
 					w.run(from(r.Owner, control.ShardStarted{Shard: r.Shard, Epoch: r.Epoch}))
 				}
 			}
 		}
-		if n := len(w.m.types[0].shardsOf(node(t, "r2"))); n != 2 || w.m.counter != 6 {
-			t.Errorf("%v: r2 has %d of 4 shards after %d moves, want 2 after 2", wish, n, w.m.counter-4)
+		if n := len(w.m.table.types[0].shardsOf(node(t, "r2"))); n != 2 || w.m.term.counter != 6 {
+			t.Errorf("%v: r2 has %d of 4 shards after %d moves, want 2 after 2", wish, n, w.m.term.counter-4)
 		}
 	}
 }
@@ -322,16 +322,23 @@ func TestDrainTells(t *testing.T) {
 	}
 	for _, word := range []string{"drain", "resume"} {
 		r := wish(t, word, []string{"r1"})
-		for at, want := range []Effect{{Changes: 1}, {Already: true}, {Already: true, Stored: true}} {
-			e, err := w.m.Preview(r)
-			if err != nil || e.Changes != want.Changes || e.Already != want.Already || e.Stored != want.Stored || e.Node != node(t, "r1") || e.Region != "r1" || e.Remaining != 1 {
-				t.Errorf("%s, attempt %d: %+v, %v, want %+v", word, at, e, err, want)
+		for at, want := range []Effect{{Changes: 1}, {Already: true}} {
+			var e Effect
+			var order []string // the effect is told before it is durable, and Done after its fact
+			for _, o := range w.step(Ask{Number: 7, Request: r}) {
+				switch o := o.(type) {
+				case Asked:
+					e, order = o.Effect, append(order, "asked")
+				case Persist:
+					order = append(order, "fact")
+				case Done:
+					order = append(order, "done")
+				}
 			}
-			switch at {
-			case 0:
-				w.step(r)
-			case 1:
-				w.step(Stored{Facts: 1})
+			last := len(order) - 1
+			if e.Changes != want.Changes || e.Already != want.Already || e.Node != node(t, "r1") || e.Region != "r1" || e.Remaining != 1 ||
+				last < 1 || order[last] != "done" || slices.Contains(order, "fact") != (at == 0) || !slices.Contains(order, "asked") {
+				t.Errorf("%s, attempt %d: %+v, %v, want %+v", word, at, e, order, want)
 			}
 		}
 	}
@@ -399,7 +406,7 @@ func TestFindRegion(t *testing.T) {
 		"a": "h:1#1", "h:2": "h:2#2", "h:3#3": "h:3#3",
 		"b": "choose one of h:2#2, h:3#3", "c": "no region c; see roost cluster status",
 	} { // order-free
-		r, err := m.findRegion(name)
+		r, err := m.live.findRegion(name)
 		if err == nil && r.node.String() != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is %+v, %v; want %s", name, r, err, want)
 		}
@@ -417,4 +424,24 @@ func TestTargetIsKnown(t *testing.T) {
 
 func targetAsked(t *testing.T, version string) string {
 	return targetAfter(t, []string{"a:1", "b:2", "target:" + version}).m.View().Rollout.Target
+}
+
+// TestQuarantineMakesRoom: an operator quarantines an entity although the list is full: a suspect is released.
+func TestQuarantineMakesRoom(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxQuarantined = 1
+	m := New(cfg)
+	now := time.Unix(1_000_000, 0)
+	suspect, other := sharding.Entity{Type: "T", ID: "s"}, sharding.Entity{Type: "T", ID: "o"}
+	m.Step(now, Elected{Term: 2, Facts: []Fact{TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 1}}, QuarantineFact{Entity: suspect, State: Suspected}}}, nil)
+	m.Step(now, QuarantineEntity{Entity: other}, nil)
+	if list := m.Quarantine(); len(list) != 1 || list[0].Entity != other || list[0].State != Quarantined {
+		t.Errorf("quarantined or suspected are %+v", list)
+	}
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Preview(QuarantineEntity{Entity: suspect}); err == nil {
+		t.Error("the list is full of quarantined entities, and one more is accepted")
+	}
 }

@@ -164,8 +164,8 @@ func registersFrom(t *testing.T, elected Elected, owner control.JournalOwner) st
 			refusal = ack.Refusal
 		}
 	}
-	if m.region(r1).registered != (refusal == "") {
-		t.Errorf("registered %t, refusal %q", m.region(r1).registered, refusal)
+	if m.live.region(r1).registered != (refusal == "") {
+		t.Errorf("registered %t, refusal %q", m.live.region(r1).registered, refusal)
 	}
 	return refusal
 }
@@ -210,8 +210,8 @@ func TestRegionGeneration(t *testing.T) {
 	}
 	m := New(DefaultConfig())
 	m.Step(time.Unix(1e6, 0), Elected{Term: 1, Generation: 7}, nil)
-	for _, from := range []sharding.Version{{}, m.version()} {
-		if d := m.delta(from); d.Generation != 7 {
+	for _, from := range []sharding.Version{{}, m.table.version} {
+		if d := m.table.delta(from); d.Generation != 7 {
 			t.Errorf("the table after %v is of generation %v", from, d.Generation)
 		}
 	}

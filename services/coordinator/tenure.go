@@ -13,7 +13,7 @@ import (
 // Tenure is one coordinator process: a [Machine], and the rules that say when the Machine
 // may act. A Tenure takes over the facts when its process acquires the lease. It emits an
 // output of the Machine only when every fact before it is durable and the lease is valid. An
-// [Explained] is emitted at once, because no fact and no other output depends on it.
+// [Explained] and an [Asked] are emitted at once, because no fact and no other output depends on them.
 //
 // # Life of a term
 //
@@ -196,7 +196,9 @@ func (t *Tenure) step(in Input) {
 	t.machineOut = t.m.Step(t.now, in, t.machineOut[:0])
 	held := t.machineOut[:0]
 	for _, o := range t.machineOut {
-		if _, explained := o.(Explained); t.gate == nil || explained && !mutant.On("explanation-held") {
+		_, explained := o.(Explained)
+		_, asked := o.(Asked)
+		if t.gate == nil || asked || explained && !mutant.On("explanation-held") {
 			t.out = append(t.out, o)
 		} else {
 			held = append(held, o)
@@ -258,7 +260,7 @@ func (t *Tenure) stepDown(why string) {
 	}
 	t.step(Deposed{})
 	for _, call := range gate.End() { // the facts behind these answers are not durable
-		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.knownActive.Node, Term: t.m.knownActive.Term}})
+		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.term.known.Node, Term: t.m.term.known.Term}})
 	}
 	t.emit(SteppedDown{Term: term, Why: why, Resigned: t.resigned})
 }
@@ -365,7 +367,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 	case in.Verdict == sharding.Durable:
 		// If a full or damaged journal has refused the first heartbeat, the Machine was elected
 		// without the identity of the cluster, and gets it when a later heartbeat is stored.
-		if !first && t.m.cluster == 0 {
+		if !first && t.m.term.cluster == 0 {
 			t.step(Identified{Cluster: t.cluster})
 		}
 		if !first {
@@ -604,9 +606,3 @@ func (t *Tenure) Preview(r Request) (Effect, error) { return t.m.Preview(r) }
 // Propose returns the input that the driver computes the answer to a [PlanQuery] from, see [Machine.Propose]. Only
 // the active coordinator knows this input.
 func (t *Tenure) Propose(q PlanQuery) (Proposal, error) { return t.m.Propose(q) }
-
-// LastFact returns the number of the newest fact of this term, be it stored or not; 0: there is none.
-func (t *Tenure) LastFact() uint64 { return t.m.lastFact }
-
-// IsStored reports whether a fact of this term, named by its number, is durable, and all facts before it.
-func (t *Tenure) IsStored(fact uint64) bool { return !t.m.pending(fact) }

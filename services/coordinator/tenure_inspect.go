@@ -5,12 +5,14 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/roost-cluster/roost/services/coordinator/internal/state"
 )
 
 // Check verifies what holds between any two steps. An error is a bug.
 func (t *Tenure) Check() error {
-	if on := t.phase == active; on != (t.gate != nil) || on != t.m.active || on && t.m.term != t.term {
-		return fmt.Errorf("phase %d in term %d, and the machine is active: %t, in term %d", t.phase, t.term, t.m.active, t.m.term)
+	if on := t.phase == active; on != (t.gate != nil) || on != t.m.term.active || on && t.m.term.number != t.term {
+		return fmt.Errorf("phase %d in term %d, and the machine is active: %t, in term %d", t.phase, t.term, t.m.term.active, t.m.term.number)
 	}
 	if (t.phase == standingBy) != (t.term == 0) {
 		return fmt.Errorf("phase %d in term %d", t.phase, t.term)
@@ -36,54 +38,54 @@ func (t *Tenure) Clone() *Tenure {
 // AppendState appends everything that decides about later outputs, in a canonical
 // form, times relative to now: equal states behave alike.
 func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
-	s := &state{b: b, now: now}
-	s.uint(uint64(t.term))
-	s.uint(uint64(t.phase))
+	s := &encoder{state.State{Bytes: b, Now: now}}
+	s.Uint(uint64(t.term))
+	s.Uint(uint64(t.phase))
 	if t.term != 0 {
-		s.time(t.until)
+		s.Time(t.until)
 	}
-	s.uint(uint64(t.last))
-	s.uint(uint64(t.asked))
+	s.Uint(uint64(t.last))
+	s.Uint(uint64(t.asked))
 	if t.asked != 0 {
-		s.time(t.askedAt)
+		s.Time(t.askedAt)
 	}
-	s.time(t.retryAt)
-	s.uint(uint64(t.failures))
-	s.bool(t.resigned)
-	s.bool(t.takeover.fenced)
-	if s.bool(t.takeover.watching); t.takeover.watching {
-		s.time(t.takeover.since)
-		s.time(t.takeover.lastAt)
-		s.time(t.takeover.surveyedAt)
-		s.text(fmt.Sprint(t.takeover.last))
+	s.Time(t.retryAt)
+	s.Uint(uint64(t.failures))
+	s.Bool(t.resigned)
+	s.Bool(t.takeover.fenced)
+	if s.Bool(t.takeover.watching); t.takeover.watching {
+		s.Time(t.takeover.since)
+		s.Time(t.takeover.lastAt)
+		s.Time(t.takeover.surveyedAt)
+		s.Text(fmt.Sprint(t.takeover.last))
 	}
-	s.uint(t.heartbeat.N)
+	s.Uint(t.heartbeat.N)
 	if t.phase == active && t.heartbeatWrite.number == 0 {
-		s.time(t.heartbeatAt)
+		s.Time(t.heartbeatAt)
 	}
 	for _, r := range []request{t.append, t.snapshot, t.heartbeatWrite} {
-		s.uint(r.number)
-		s.time(r.retryAt)
+		s.Uint(r.number)
+		s.Time(r.retryAt)
 	}
 	if t.gate != nil {
 		s.gate(t.gate)
 	}
-	return t.m.AppendState(now, s.b)
+	return t.m.AppendState(now, s.Bytes)
 }
 
 // gate leaves out what follows from what is held.
-func (s *state) gate(g *Gate) {
+func (s *encoder) gate(g *Gate) {
 	for _, v := range []int{g.durable, g.newFacts, g.afterSnapshot, g.copiedFacts, g.own} {
-		s.uint(uint64(v))
+		s.Uint(uint64(v))
 	}
-	s.uint(g.seq)
-	s.uint(g.first)
-	s.bool(g.busy)
-	s.bool(g.done)
-	s.bool(g.compacting)
-	s.text(fmt.Sprint(g.cursor))
-	s.uint(uint64(len(g.held)))
+	s.Uint(g.seq)
+	s.Uint(g.first)
+	s.Bool(g.busy)
+	s.Bool(g.done)
+	s.Bool(g.compacting)
+	s.Text(fmt.Sprint(g.cursor))
+	s.Uint(uint64(len(g.held)))
 	for _, h := range g.held {
-		s.text(fmt.Sprintf("%T%+v", h.o, h.o))
+		s.Text(fmt.Sprintf("%T%+v", h.o, h.o))
 	}
 }

@@ -295,8 +295,8 @@ func TestFirstJournalHeartbeat(t *testing.T) {
 				t.Errorf("the next heartbeat is %+v, want number %d", s.Heartbeat, n)
 			}
 			w.step(JournalHeartbeatWritten{Number: s.Number, Verdict: v})
-			if stored := v == sharding.Durable; stored != (w.core.m.cluster == ours) {
-				t.Errorf("heartbeat %d is stored: %t, and regions are compared with cluster %s", n, stored, w.core.m.cluster)
+			if stored := v == sharding.Durable; stored != (w.core.m.term.cluster == ours) {
+				t.Errorf("heartbeat %d is stored: %t, and regions are compared with cluster %s", n, stored, w.core.m.term.cluster)
 			}
 			v = sharding.Durable
 		}

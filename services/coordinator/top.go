@@ -17,42 +17,26 @@ type RegionName struct {
 // Hosts returns the registered regions that host a type, sorted; of "": those that host any.
 func (m *Machine) Hosts(typ sharding.EntityType) (list []RegionName, err error) {
 	if typ != "" {
-		if _, err := m.findType(typ); err != nil {
+		if _, err := m.table.findType(typ); err != nil {
 			return nil, err
 		}
 	}
-	for i := range m.regions {
-		if r := &m.regions[i]; r.registered && (typ == "" || r.hosts(typ)) {
+	for i := range m.live.regions {
+		if r := &m.live.regions[i]; r.registered && (typ == "" || r.hosts(typ)) {
 			list = append(list, RegionName{r.node, cmp.Or(r.name, r.node.Addr)})
 		}
 	}
 	return list, nil
 }
 
-// OwnerOf returns the region that owns a shard; the zero node: none does, or there is no such shard.
-func (m *Machine) OwnerOf(s sharding.ShardID) sharding.NodeID {
-	if _, r := m.find(s); r != nil {
-		return r.Owner
-	}
-	return sharding.NodeID{}
-}
-
-// ShardOf returns the shard of an entity; the zero shard: its type is not declared.
-func (m *Machine) ShardOf(e sharding.Entity) sharding.ShardID {
-	if i, found := m.searchType(e.Type); found {
-		return m.types[i].desc.ShardOf(e.ID)
-	}
-	return sharding.ShardID{}
-}
-
 // Hosts returns the registered regions that host a type, sorted; of "": those that host any.
 func (t *Tenure) Hosts(typ sharding.EntityType) ([]RegionName, error) { return t.m.Hosts(typ) }
 
 // OwnerOf returns the region that owns a shard; the zero node: none does, or there is no such shard.
-func (t *Tenure) OwnerOf(s sharding.ShardID) sharding.NodeID { return t.m.OwnerOf(s) }
+func (t *Tenure) OwnerOf(s sharding.ShardID) sharding.NodeID { return t.m.table.OwnerOf(s) }
 
 // ShardOf returns the shard of an entity; the zero shard: its type is not declared.
-func (t *Tenure) ShardOf(e sharding.Entity) sharding.ShardID { return t.m.ShardOf(e) }
+func (t *Tenure) ShardOf(e sharding.Entity) sharding.ShardID { return t.m.table.ShardOf(e) }
 
 // LoadedShard is a shard with the load that its owner has reported, in processors.
 type LoadedShard struct {
@@ -66,8 +50,8 @@ const mostLoaded = 10
 
 // MostLoaded returns the served shards whose reported loads cost most, the costliest first: at most 10, and only those
 // that cost at least so many processors.
-func (m *Machine) MostLoaded(weights allocation.Weights, least float64) (list []LoadedShard) {
-	for _, t := range m.types {
+func (tab *table) MostLoaded(weights allocation.Weights, least float64) (list []LoadedShard) {
+	for _, t := range tab.types {
 		for i := range t.loads {
 			row := &t.rows[i]
 			if row.Phase != sharding.Serving {
@@ -86,5 +70,5 @@ func (m *Machine) MostLoaded(weights allocation.Weights, least float64) (list []
 
 // MostLoaded returns the served shards whose reported loads cost most, see [Machine.MostLoaded].
 func (t *Tenure) MostLoaded(weights allocation.Weights, least float64) []LoadedShard {
-	return t.m.MostLoaded(weights, least)
+	return t.m.table.MostLoaded(weights, least)
 }

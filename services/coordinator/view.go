@@ -51,13 +51,13 @@ type Homeless struct {
 
 // homeless fills the list of shards that have no region.
 func (v *View) homeless(m *Machine) {
-	for _, t := range m.types {
+	for _, t := range m.table.types {
 		for i := range t.rows {
 			switch r := &t.rows[i]; {
 			case r.Epoch == 0 || r.Reason == sharding.Unreadable:
 			case r.Owner.IsZero():
 				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.since)})
-			case !r.lostSince.IsZero() && m.region(r.awaited()) == nil: // no other region can be given it
+			case !r.lostSince.IsZero() && m.live.region(r.awaited()) == nil: // no other region can be given it
 				v.Homeless = append(v.Homeless, Homeless{r.Shard, m.now.Sub(r.lostSince)})
 			}
 		}
@@ -100,24 +100,24 @@ type RegionView struct {
 
 // View returns the coordinator as an operator sees it.
 func (m *Machine) View() View {
-	full := m.full()
+	full := m.table.full()
 	v := View{
-		Active: m.active, Term: m.term, Known: m.knownActive, Version: full.Version,
-		Recovered: m.recovered, Open: m.open,
+		Active: m.term.active, Term: m.term.number, Known: m.term.known, Version: full.Version,
+		Recovered: m.term.recovered, Open: m.term.open,
 		Types: full.Types, Rows: full.Rows, Causes: make([]sharding.Cause, 0, len(full.Rows)),
-		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.handoffs, Brake: m.budget.brake.view(&m.cfg),
-		Broken: m.broken.view(), Gateways: m.gateways.views(), Rollout: m.rolloutView(), Freeze: m.steering.freeze,
+		Unreadable: m.unreadableShards(func(*row) bool { return true }), Handoffs: m.budget.Handoffs(), Brake: m.budget.Brake(&m.cfg.Config),
+		Broken: m.planner.broken.view(), Gateways: m.budget.Gateways(), Rollout: m.rolloutView(), Freeze: m.intent.Freeze(),
 	}
 	v.homeless(m)
-	for _, t := range m.types {
+	for _, t := range m.table.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Epoch != 0 {
 				v.Causes = append(v.Causes, r.cause)
 			}
 		}
 	}
-	for i := range m.regions {
-		v.Regions = append(v.Regions, m.viewOf(&m.regions[i]))
+	for i := range m.live.regions {
+		v.Regions = append(v.Regions, m.viewOf(&m.live.regions[i]))
 	}
 	return v
 }
@@ -127,13 +127,13 @@ func (m *Machine) viewOf(r *region) RegionView {
 		Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
 		Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
 		Reachable: r.reachable, Registered: r.registered,
-		Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.cordoned(r.name),
+		Joining: r.joining, Leaving: r.leaving(), Draining: r.draining, Cordoned: m.intent.Cordoned(r.name),
 		Journal: r.journal.state, Stays: m.staying(r),
 	}
 	if r.load.reports > 0 {
-		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.loadOf(r), r.load.node, true, m.measuredOf(r)
+		v.Load, v.Process, v.LoadReported, v.LoadComplete = m.loadOf(r), r.load.node, true, m.live.measuredOf(&m.step, r)
 	}
-	for _, t := range m.types {
+	for _, t := range m.table.types {
 		shards := t.shardsOf(r.node)
 		v.Shards += len(shards)
 		for _, s := range shards {

@@ -15,15 +15,15 @@ func TestWeighedRegionsAreBounded(t *testing.T) {
 		cfg.MaxWeighed = c.max
 		m := New(cfg)
 		now := time.Unix(1000, 0)
-		m.active = true
-		m.regions = make([]region, c.regions)
+		m.term.active = true
+		m.live.regions = make([]region, c.regions)
 		for range 2 {
 			m.Step(now, Tick{}, nil)
 			weighed := 0
 			for range 10 {
 				m.Step(now, Renewed{}, nil)
 				var d Explanation
-				if m.weigh(&d, &typeTable{}, &row{}, "", sharding.NodeID{Addr: "absent:1"}); !d.Unweighed {
+				if m.why.weigh(&m.placement, &d, &typeTable{}, &row{}, "", sharding.NodeID{Addr: "absent:1"}); !d.Unweighed {
 					weighed++
 				}
 			}

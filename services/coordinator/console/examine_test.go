@@ -12,11 +12,11 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// nobody is an empty membership.
-type nobody struct{}
+// noMembers is an empty membership.
+type noMembers struct{}
 
-func (nobody) Members() gossip.View { return gossip.View{} }
-func (nobody) Losses() []agent.Loss { return nil }
+func (noMembers) Members() gossip.View { return gossip.View{} }
+func (noMembers) Losses() []agent.Loss { return nil }
 
 // TestExaminePlacement: what the coordinator knows of shards and of the rollout is judged too.
 func TestExaminePlacement(t *testing.T) {
@@ -26,7 +26,7 @@ func TestExaminePlacement(t *testing.T) {
 		HomelessAll: 7, Homeless: []coordinator.Homeless{{Shard: sharding.ShardID{Type: "T", Index: 5}, For: time.Hour}},
 		Rollout: coordinator.RolloutView{On: true, Target: "v2", Still: 2 * time.Hour},
 	}
-	New(Config{Members: nobody{}}).addPlacement(ev, v)
+	New(Config{Members: noMembers{}}).addPlacement(ev, v)
 	said := map[string]string{}
 	for _, a := range diagnosis.Examine(ev) {
 		said[a.Name] = a.Text

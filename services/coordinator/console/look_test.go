@@ -51,7 +51,7 @@ func (s stored) commit(ops ...journal.Op) {
 	}
 }
 
-// TestFindForms: the entities of all pages are found, those of other shards are not read, and
+// TestFindForms: the entities of all pages are found, entities of other shards are not read, and
 // reading ends when there is nothing left to find.
 func TestFindForms(t *testing.T) {
 	r := openJournal(t)

@@ -23,4 +23,25 @@
 //  2. [Allocate] (it asks the coordinator for an owner of the shard) is not answered.
 //  3. All attempts have the same idempotency key. An attempt that may have left this process is
 //     reported with [Failed.Sent] set.
+//
+// The loop to write, as [Driver.Run] has it:
+//
+//	m := operate.New(cfg, deadline)
+//	in := operate.Input(operate.Begin{})
+//	for {
+//		for _, o := range m.Step(time.Now(), in) {
+//			switch o := o.(type) {
+//			case operate.End:
+//				return o
+//			case operate.Find:
+//				in = find(o)
+//			case operate.Send:
+//				in = send(o)
+//			case operate.Wait:
+//				in = wait(o) // Tick, or CallerGone
+//			case operate.Allocate:
+//				allocate(o)
+//			}
+//		}
+//	}
 package operate

@@ -39,7 +39,6 @@ func (s *Server) takeBatch(batch []func(), tick bool) {
 		s.step(coordinator.Tick{})
 		s.keepExplanations()
 	}
-	s.tellStored()
 }
 
 func (s *Server) hearLease() {
@@ -82,6 +81,10 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.BecameActive:
 		s.log.Info("active", "term", o.Term, "facts", o.Facts)
 		s.explanations.Begin(o.Term, time.Now())
+	case coordinator.Asked:
+		s.answered(o)
+	case coordinator.Done:
+		s.done(o.Number, true)
 	case coordinator.Explained:
 		s.explanations.Add(time.Now(), console.EncodeExplanation(&o.Explanation))
 	case coordinator.SteppedDown:
@@ -159,6 +162,9 @@ func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	}
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
+	for number := range s.asked { // order-free: each operator waits alone
+		s.done(number, false)
+	}
 	if o.Resigned {
 		s.explanations.Flush(time.Now())
 	} else {

@@ -197,7 +197,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		cfg: &cfg, log: slog.New(slog.NewTextHandler(r.text, nil)), self: driven, name: "c1", limits: limits,
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
 		calls:   rpc.NewCalls(maxCalls(limits)),
-		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
+		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{}, asked: map[uint64]*pending{},
 		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())

@@ -120,7 +120,8 @@ type Server struct {
 	known             coordinator.Active
 	asking            askingActive // has its own lock
 	calls             *rpc.Calls
-	unstored          []unstored // operators whose requests are being stored
+	asked             map[uint64]*pending // requests of operators that are being stored, by number
+	asks              uint64              // requests so far
 	members           map[sharding.NodeID]coordinator.Member
 	moves             map[sharding.ShardID]time.Time // since when shards hand off
 	lease             gossip.Lease                   // as the membership was told
@@ -148,6 +149,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		inbox:        loop.NewInbox[func()](inboxLimits),
 		news:         loop.NewInbox[func()](loop.Limits{}),
 		members:      map[sharding.NodeID]coordinator.Member{},
+		asked:        map[uint64]*pending{},
 		moves:        map[sharding.ShardID]time.Time{},
 		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}

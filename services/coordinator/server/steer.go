@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -16,72 +15,77 @@ import (
 // timeout of clients. A journal stores it in some milliseconds.
 const storedWait = time.Second
 
+// pending is a request that the core works at.
+type pending struct {
+	effect coordinator.Effect
+	err    error
+	// stored receives true when the effect is durable, or false when the term ends before.
+	stored chan bool
+}
+
 // request carries out a request, or with dryRun only reports what it would do. Then it calls after, if that
-// is not nil, in the loop. A change is answered when it is stored, or after storedWait. If the answer came
+// is not nil, in the loop. It is answered when it is stored, or after storedWait. If the answer came
 // sooner, clients would repeat the request until it is stored, and two clients that want different things
 // would keep undoing each other's change.
-func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, after func()) (e coordinator.Effect, err error) {
-	var stored chan bool // nil: nothing has changed
+func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, after func()) (e coordinator.Effect, stored bool, err error) {
+	w, number := &pending{stored: make(chan bool, 1)}, uint64(0)
 	err = a.s.lookActive(ctx, func() (err error) {
-		if e, err = a.s.core.Preview(r); err != nil {
-			return console.Refusal(err)
-		}
-		if e.Stored = e.Stored && !dryRun; !dryRun && !e.Already {
-			by, reason := r.Origin()
-			a.s.log.Info("an operator has asked for something", "request", requestName(r), "region", e.Region, "changes", e.Changes, "by", by, "reason", reason)
-			a.s.step(r)
-			stored = a.s.awaitStored(a.s.core.ActiveTerm(), r)
+		if dryRun {
+			if e, err = a.s.core.Preview(r); err != nil {
+				return console.Refusal(err)
+			}
+		} else {
+			w.err = standsBy{a.s.known.Node} // if the term ends in this step
+			a.s.asks++
+			number = a.s.asks
+			a.s.asked[number] = w
+			a.s.step(coordinator.Ask{Number: number, Request: r})
+			if e = w.effect; w.err != nil {
+				delete(a.s.asked, number)
+				return console.Refusal(w.err)
+			}
+			if by, reason := r.Origin(); !e.Already {
+				a.s.log.Info("operator request", "request", requestName(r), "region", e.Region, "changes", e.Changes, "by", by, "reason", reason)
+			}
 		}
 		if after != nil {
 			after()
 		}
 		return nil
 	})
-	if err != nil || stored == nil {
-		return e, err
+	if err != nil || dryRun {
+		return e, false, err
 	}
 	timeout := time.NewTimer(storedWait)
 	defer timeout.Stop()
 	select {
-	case e.Stored = <-stored:
+	case stored = <-w.stored:
 	case <-timeout.C:
 	case <-ctx.Done():
 	case <-a.s.ctx.Done():
 	}
-	a.s.inbox.Put(func() { a.s.forgetStored(stored) })
-	return e, nil
+	if !stored {
+		a.s.inbox.Put(func() {
+			delete(a.s.asked, number)
+			a.s.step(coordinator.AskEnded{Number: number})
+		})
+	}
+	return e, stored, nil
 }
 
-// unstored is a call that waits until a fact of a term is stored, and the request obeyed.
-type unstored struct {
-	term    sharding.Term
-	fact    uint64
-	request coordinator.Request
-	told    chan bool // receives true when it is so, or false when the term ends before
+// answered takes the effect of a request, or the reason why it is refused.
+func (s *Server) answered(o coordinator.Asked) {
+	if w := s.asked[o.Number]; w != nil {
+		w.effect, w.err = o.Effect, o.Err
+	}
 }
 
-// awaitStored returns a channel that receives true once the facts of the term so far are stored, and the request is
-// obeyed, or false if the term ends before. It must be called in the loop.
-func (s *Server) awaitStored(term sharding.Term, r coordinator.Request) chan bool {
-	u := unstored{term: term, fact: s.core.LastFact(), request: r, told: make(chan bool, 1)}
-	s.unstored = append(s.unstored, u)
-	return u.told
-}
-
-func (s *Server) forgetStored(told chan bool) {
-	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool { return u.told == told })
-}
-
-// tellStored ends the waits for facts that are stored by now, and the waits of terms that have ended.
-func (s *Server) tellStored() {
-	s.unstored = slices.DeleteFunc(s.unstored, func(u unstored) bool {
-		over := s.core.ActiveTerm() != u.term
-		if !over && !(s.core.IsStored(u.fact) && s.core.Obeyed(u.request)) {
-			return false
-		}
-		u.told <- !over
-		return true
-	})
+// done ends the wait for a request that is stored, or for one that is not because the term has ended.
+func (s *Server) done(number uint64, stored bool) {
+	if w := s.asked[number]; w != nil {
+		w.stored <- stored
+		delete(s.asked, number)
+	}
 }
 
 // requestName says in the log what a request asks for. Of very many pins it names the first.
@@ -113,12 +117,12 @@ func requestName(r coordinator.Request) string {
 
 // steer answers a request that has no answer of its own.
 func (a admin) steer(ctx context.Context, r coordinator.Request, dryRun bool) (*adminv1.SteerResponse, error) {
-	e, err := a.request(ctx, r, dryRun, nil)
+	e, stored, err := a.request(ctx, r, dryRun, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &adminv1.SteerResponse{
-		Already: e.Already, Stored: e.Stored, Changes: uint32(e.Changes), Region: e.Region, UntilUnixMs: unixMs(e.Until), Remarks: e.Remarks,
+		Already: e.Already, Stored: stored, Changes: uint32(e.Changes), Region: e.Region, UntilUnixMs: unixMs(e.Until), Remarks: e.Remarks,
 	}, nil
 }
 

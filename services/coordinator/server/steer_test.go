@@ -172,8 +172,8 @@ func TestAnswerWhenStored(t *testing.T) {
 			t.Errorf("the journal answers again, and the answer is %v", res)
 		}
 		r.in(func() {
-			if len(r.unstored) > 0 {
-				t.Errorf("kept are %d who do not wait any more", len(r.unstored))
+			if len(r.asked) > 0 {
+				t.Errorf("kept are %d who do not wait any more", len(r.asked))
 			}
 		})
 	})

@@ -1,4 +1,4 @@
-package coordinator
+package budget
 
 import (
 	"slices"
@@ -50,25 +50,25 @@ type GatewayView struct {
 	HeardAt time.Time
 }
 
-// takeCard takes the card of a gateway.
-func (m *Machine) takeCard(from sharding.NodeID, c control.Card) {
+// TakeCard takes the card of a gateway.
+func (b *Budget) TakeCard(now time.Time, cfg *Config, from sharding.NodeID, c control.Card) {
 	if c.Span <= 0 {
 		return
 	}
-	g := &m.gateways
+	g := &b.gateways
 	if g.since.IsZero() {
-		g.since, m.budget.brake.moved = m.now, m.budget.moving > 0
+		g.since, b.brake.moved = now, b.moving > 0
 	}
 	g.all.Merge(c.Latencies)
 	i, found := slices.BinarySearchFunc(g.list, from, func(g gateway, n sharding.NodeID) int { return g.node.Compare(n) })
-	if !found && len(g.list) >= m.cfg.MaxGateways || from.IsZero() || c.Management == "" || !fitsAddress(c.Management) || !fitsAddress(c.Peers) {
+	if !found && len(g.list) >= cfg.MaxGateways || from.IsZero() || c.Management == "" || !fitsAddress(c.Management) || !fitsAddress(c.Peers) {
 		return // its latencies are counted nevertheless
 	}
 	if !found {
 		g.list = slices.Insert(g.list, i, gateway{node: from})
 	}
 	of := &g.list[i]
-	of.management, of.peers, of.heardAt = c.Management, c.Peers, m.now
+	of.management, of.peers, of.heardAt = c.Management, c.Peers, now
 	of.span += c.Span
 	of.commands += c.Commands
 	of.refused += c.Refused
@@ -80,23 +80,22 @@ func fitsAddress(addr string) bool {
 	return addr == "" || sharding.CheckText("address", addr, sharding.MaxTypeLen) == nil
 }
 
-// endWindow ends the window of the cards when its time is over.
-func (m *Machine) endWindow() {
-	g, b := &m.gateways, &m.budget.brake
-	changed := b.tick(m.now, &m.cfg)
-	if !g.since.IsZero() && m.now.Sub(g.since) >= m.cfg.BrakeWindow {
-		if m.cfg.Brake {
+// EndWindow ends the window of the cards when its time is over. It reports whether the state or the rate of the brake
+// has changed.
+func (b *Budget) EndWindow(now time.Time, cfg *Config) (changed bool) {
+	g, k := &b.gateways, &b.brake
+	changed = k.tick(now, cfg)
+	if !g.since.IsZero() && now.Sub(g.since) >= cfg.BrakeWindow {
+		if cfg.Brake {
 			w := window{samples: g.all.Count(), p99: g.all.Percentile(99)}
-			changed = b.windowEnded(m.now, g.since, w, m.budget.moving, &m.cfg) || changed
+			changed = k.windowEnded(now, g.since, w, b.moving, cfg) || changed
 		}
-		g.roll(m.now, m.cfg.GatewayForgotten)
-		if len(g.list) > 0 || !b.idle() {
-			g.since = m.now
+		g.roll(now, cfg.GatewayForgotten)
+		if len(g.list) > 0 || !k.idle() {
+			g.since = now
 		}
 	}
-	if changed {
-		m.emit(BrakeChanged(b.view(&m.cfg)))
-	}
+	return changed
 }
 
 // roll begins the next window, and forgets gateways that have sent no card for a long time.

@@ -1,4 +1,4 @@
-package coordinator
+package budget
 
 import (
 	"fmt"
@@ -223,11 +223,11 @@ func (v BrakeView) Why() string {
 	case BrakeTrying:
 		did = "voluntary moves are tried one at a time"
 	}
-	return fmt.Sprintf("%s: the p99 of commands was %s, usually it is %s", did, roughly(v.Slow), roughly(v.Usual))
+	return fmt.Sprintf("%s: the p99 of commands was %s, usually it is %s", did, Roughly(v.Slow), Roughly(v.Usual))
 }
 
-// roughly rounds a p99 to the digits that are known: a p99 is exact to a sixteenth of it.
-func roughly(d time.Duration) time.Duration {
+// Roughly rounds a p99 to the digits that are known: a p99 is exact to a sixteenth of it.
+func Roughly(d time.Duration) time.Duration {
 	unit := time.Microsecond
 	for d >= 1000*unit {
 		unit *= 10

@@ -1,4 +1,4 @@
-package coordinator
+package budget
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 
 // budgetWorld is a budget with three regions, and rows that hand off.
 type budgetWorld struct {
-	budget
+	Budget
 	cfg        Config
 	now        time.Time
 	r1, r2, r3 sharding.NodeID
@@ -27,22 +27,22 @@ func newBudgetWorld(change func(*Config)) *budgetWorld {
 }
 
 // causeOf has a cause for each need.
-var causeOf = map[need]sharding.Cause{required: sharding.CauseLeave, drained: sharding.CauseDrain, voluntary: sharding.CausePin}
+var causeOf = map[Need]sharding.Cause{Required: sharding.CauseLeave, Drained: sharding.CauseDrain, Voluntary: sharding.CausePin}
 
-func (w *budgetWorld) begin(from, to sharding.NodeID, n need) {
-	w.count(&row{}, &row{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, successor: to, cause: causeOf[n]})
-	if n == voluntary {
-		w.moveBegan(w.now, &w.cfg)
+func (w *budgetWorld) begin(from, to sharding.NodeID, n Need) {
+	w.Count(Transit{}, Transit{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, Successor: to, Cause: causeOf[n]})
+	if n == Voluntary {
+		w.MoveBegan(w.now, &w.cfg)
 	}
 }
 
-func (w *budgetWorld) end(from, to sharding.NodeID, n need) {
-	w.count(&row{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, successor: to, cause: causeOf[n]}, &row{})
+func (w *budgetWorld) end(from, to sharding.NodeID, n Need) {
+	w.Count(Transit{Row: sharding.Row{Owner: from, Phase: sharding.HandingOff}, Successor: to, Cause: causeOf[n]}, Transit{})
 }
 
 // want compares the budget's answer about a handoff with the expected one.
-func (w *budgetWorld) want(what string, n need, from, to sharding.NodeID, l limit) string {
-	if got := w.exceeds(w.now, &w.cfg, n, from, to); got != l {
+func (w *budgetWorld) want(what string, n Need, from, to sharding.NodeID, l Limit) string {
+	if got := w.Exceeds(w.now, &w.cfg, n, from, to); got != l {
 		return fmt.Sprintf("%s: the limit is %d, want %d", what, got, l)
 	}
 	return ""
@@ -51,45 +51,45 @@ func (w *budgetWorld) want(what string, n need, from, to sharding.NodeID, l limi
 // atOnce: the number of handoffs in progress is bounded, whatever their causes are.
 func atOnce() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxHandoffs = 2 })
-	w.begin(w.r1, w.r2, voluntary)
-	fits := w.want("the second one", required, w.r1, sharding.NodeID{}, noLimit)
-	w.begin(w.r1, sharding.NodeID{}, required)
+	w.begin(w.r1, w.r2, Voluntary)
+	fits := w.want("the second one", Required, w.r1, sharding.NodeID{}, NoLimit)
+	w.begin(w.r1, sharding.NodeID{}, Required)
 	full := cmp.Or(
-		w.want("a region leaves", required, w.r2, sharding.NodeID{}, limitAtOnce),
-		w.want("a drain", drained, w.r2, sharding.NodeID{}, limitAtOnce),
-		w.want("a move", voluntary, w.r2, w.r1, limitAtOnce))
-	w.end(w.r1, w.r2, voluntary)
-	return cmp.Or(fits, full, w.want("after an end", required, w.r2, sharding.NodeID{}, noLimit))
+		w.want("a region leaves", Required, w.r2, sharding.NodeID{}, AtOnce),
+		w.want("a drain", Drained, w.r2, sharding.NodeID{}, AtOnce),
+		w.want("a move", Voluntary, w.r2, w.r1, AtOnce))
+	w.end(w.r1, w.r2, Voluntary)
+	return cmp.Or(fits, full, w.want("after an end", Required, w.r2, sharding.NodeID{}, NoLimit))
 }
 
 // perRegion: the number of handoffs from a region and to a region is bounded, unless the owner leaves.
 func perRegion() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxHandoffsPerRegion = 1 })
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	return cmp.Or(
-		w.want("from the same region", voluntary, w.r1, w.r3, limitFrom),
-		w.want("to the same region", voluntary, w.r3, w.r2, limitTo),
-		w.want("between others", voluntary, w.r2, w.r3, noLimit),
-		w.want("a drain of the same region", drained, w.r1, sharding.NodeID{}, limitFrom),
-		w.want("a drain of another region", drained, w.r3, sharding.NodeID{}, noLimit),
-		w.want("the region leaves", required, w.r1, sharding.NodeID{}, noLimit))
+		w.want("from the same region", Voluntary, w.r1, w.r3, FromRegion),
+		w.want("to the same region", Voluntary, w.r3, w.r2, ToRegion),
+		w.want("between others", Voluntary, w.r2, w.r3, NoLimit),
+		w.want("a drain of the same region", Drained, w.r1, sharding.NodeID{}, FromRegion),
+		w.want("a drain of another region", Drained, w.r3, sharding.NodeID{}, NoLimit),
+		w.want("the region leaves", Required, w.r1, sharding.NodeID{}, NoLimit))
 }
 
 // perMinute: the number of voluntary moves that begin in any minute is bounded.
 func perMinute() string {
 	w := newBudgetWorld(func(c *Config) { c.MaxMovesPerMinute = 2 })
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.now = w.now.Add(30 * time.Second)
-	w.begin(w.r1, w.r2, drained)
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Drained)
+	w.begin(w.r1, w.r2, Voluntary)
 	full := cmp.Or(
-		w.want("a third one", voluntary, w.r1, w.r2, limitPerMinute),
-		w.want("a drain", drained, w.r1, sharding.NodeID{}, noLimit),
-		w.want("a region leaves", required, w.r1, sharding.NodeID{}, noLimit))
+		w.want("a third one", Voluntary, w.r1, w.r2, PerMinute),
+		w.want("a drain", Drained, w.r1, sharding.NodeID{}, NoLimit),
+		w.want("a region leaves", Required, w.r1, sharding.NodeID{}, NoLimit))
 	w.now = w.now.Add(30 * time.Second)
-	next := w.want("a minute after the first", voluntary, w.r1, w.r2, noLimit)
-	w.begin(w.r1, w.r2, voluntary)
-	return cmp.Or(full, next, w.want("the fourth one", voluntary, w.r1, w.r2, limitPerMinute))
+	next := w.want("a minute after the first", Voluntary, w.r1, w.r2, NoLimit)
+	w.begin(w.r1, w.r2, Voluntary)
+	return cmp.Or(full, next, w.want("the fourth one", Voluntary, w.r1, w.r2, PerMinute))
 }
 
 // windows lets windows pass, each with the given number of latencies and p99.
@@ -119,13 +119,13 @@ func newBrakeWorld() *budgetWorld {
 // stopped returns a budget whose brake has stopped the moves, because commands were slow.
 func stopped() *budgetWorld {
 	w := newBrakeWorld()
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(2, 1000, slow)
-	w.end(w.r1, w.r2, voluntary)
+	w.end(w.r1, w.r2, Voluntary)
 	return w
 }
 
-// is compares the state of the brake and the part of the budget.
+// is compares the state of the brake and the part of the
 func (w *budgetWorld) is(what string, state BrakeState, part int) string {
 	if v := w.brake.view(&w.cfg); v.State != state || v.Part != part || v.Since.IsZero() != (state == BrakeReleased && part == 1) {
 		return fmt.Sprintf("%s: the brake is %v at 1/%d since %v, want %v at 1/%d", what, v.State, v.Part, v.Since, state, part)
@@ -135,15 +135,15 @@ func (w *budgetWorld) is(what string, state BrakeState, part int) string {
 
 func (w *budgetWorld) mayMove(what string, may bool) string {
 	if may {
-		return w.want(what, voluntary, w.r1, w.r2, noLimit)
+		return w.want(what, Voluntary, w.r1, w.r2, NoLimit)
 	}
-	return w.want(what, voluntary, w.r1, w.r2, limitBrake)
+	return w.want(what, Voluntary, w.r1, w.r2, ByBrake)
 }
 
 // twoWindows: one slow window does not stop moves, two slow windows in a row do.
 func twoWindows() string {
 	w := newBrakeWorld()
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(1, 1000, slow)
 	one := w.is("after a slow window", BrakeReleased, 1)
 	w.windows(1, 1000, quick)
@@ -171,7 +171,7 @@ func (w *budgetWorld) baselineIs(d time.Duration) string {
 func smallExcess() string {
 	w := newBudgetWorld(func(*Config) {})
 	w.windows(2, 1000, time.Millisecond)
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(2, 1000, 10*time.Millisecond)
 	return w.is("ten times a millisecond", BrakeReleased, 1)
 }
@@ -181,8 +181,8 @@ func stopsMoves() string {
 	w := stopped()
 	return cmp.Or(
 		w.mayMove("stopped", false),
-		w.want("a region leaves", required, w.r1, sharding.NodeID{}, noLimit),
-		w.want("a drain", drained, w.r1, sharding.NodeID{}, noLimit))
+		w.want("a region leaves", Required, w.r1, sharding.NodeID{}, NoLimit),
+		w.want("a drain", Drained, w.r1, sharding.NodeID{}, NoLimit))
 }
 
 // trialAfterPause: after the pause, one move may begin alone: the trial.
@@ -192,9 +192,9 @@ func trialAfterPause() string {
 	before := w.mayMove("before the pause is over", false)
 	w.windows(1, 1000, quick)
 	trial := w.mayMove("after the pause", true)
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	during := w.mayMove("while the trial is in progress", false)
-	w.end(w.r1, w.r2, voluntary)
+	w.end(w.r1, w.r2, Voluntary)
 	return cmp.Or(before, trial, during, w.mayMove("while the trial is judged", false))
 }
 
@@ -203,17 +203,17 @@ func trialAfterPause() string {
 func trialIsJudged() string {
 	w := stopped()
 	w.windows(6, 1000, quick)
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(1, 1000, slow)
-	w.end(w.r1, w.r2, voluntary)
+	w.end(w.r1, w.r2, Voluntary)
 	worse := w.is("after a trial that has made it worse", BrakeStopped, 2)
 	w.windows(6, 1000, quick)
-	w.begin(w.r1, w.r2, voluntary)
-	w.end(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
+	w.end(w.r1, w.r2, Voluntary)
 	w.windows(1, 1000, quick)
 	good := w.is("after a trial that has not", BrakeReleased, 2)
 	for range w.cfg.MaxHandoffs / 2 {
-		w.begin(w.r1, w.r2, voluntary)
+		w.begin(w.r1, w.r2, Voluntary)
 	}
 	half := w.mayMove("with half of the budget taken", false)
 	w.windows(1, 1000, quick)
@@ -225,10 +225,10 @@ func trialIsJudged() string {
 func trialStalls() string {
 	w := stopped()
 	w.windows(6, 1000, quick)
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(2, 50, slow)
 	stalled := w.is("while few commands are executed", BrakeTrying, 2)
-	w.end(w.r1, w.r2, voluntary)
+	w.end(w.r1, w.r2, Voluntary)
 	w.windows(1, 50, slow)
 	ended := w.is("in the window in which the trial ends", BrakeTrying, 2)
 	w.windows(1, 0, 0)
@@ -238,7 +238,7 @@ func trialStalls() string {
 // baselineIsStill: only windows without a voluntary move raise the baseline.
 func baselineIsStill() string {
 	w := newBrakeWorld()
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(1, 1000, quick)
 	w.windows(20, 1000, 19*time.Millisecond)
 	return w.baselineIs(quick)
@@ -250,11 +250,11 @@ func imbalanceIsCured() string {
 	w.windows(2, 1000, slow)
 	stopped := w.is("by an imbalance", BrakeStopped, 2)
 	w.windows(6, 1000, slow)
-	w.begin(w.r1, w.r2, voluntary)
-	w.end(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
+	w.end(w.r1, w.r2, Voluntary)
 	w.windows(1, 1000, slow)
 	half := w.is("after the trial", BrakeReleased, 2)
-	w.begin(w.r1, w.r2, voluntary)
+	w.begin(w.r1, w.r2, Voluntary)
 	w.windows(2, 1000, slow)
 	full := w.is("while it is as slow as without moves", BrakeReleased, 1)
 	w.windows(8, 1000, quick)
@@ -297,31 +297,14 @@ func TestBrakeStopsSooner(t *testing.T) {
 	w := stopped()
 	for n := 2; n <= 3; n++ {
 		w.windows(6, 1000, quick)
-		w.begin(w.r1, w.r2, voluntary)
-		w.end(w.r1, w.r2, voluntary)
+		w.begin(w.r1, w.r2, Voluntary)
+		w.end(w.r1, w.r2, Voluntary)
 		w.windows(1, 1000, quick)
-		w.begin(w.r1, w.r2, voluntary)
+		w.begin(w.r1, w.r2, Voluntary)
 		w.windows(2, 1000, slow)
-		w.end(w.r1, w.r2, voluntary)
+		w.end(w.r1, w.r2, Voluntary)
 		if broken := w.is("stopped again", BrakeStopped, 1<<n); broken != "" {
 			t.Error(broken)
 		}
-	}
-}
-
-// planAgainAtOnce: a plan that took long is followed by a pause.
-func planAgainAtOnce(t *testing.T) (again bool) {
-	w := newPlanWorld(t)
-	w.now = w.now.Add(w.cfg.RebalanceInterval * 9 / 10)
-	w.run(Planned{Number: w.plans[0].Number})
-	w.plans = nil
-	w.now = w.now.Add(w.cfg.RebalanceInterval * 2 / 10)
-	w.run(Tick{})
-	return len(w.plans) > 0
-}
-
-func TestPauseBetweenPlans(t *testing.T) {
-	if planAgainAtOnce(t) {
-		t.Error("a plan that took long is followed by the next one at once")
 	}
 }

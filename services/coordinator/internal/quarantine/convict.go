@@ -1,12 +1,15 @@
-package coordinator
+package quarantine
 
 import (
 	"cmp"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
 
 // A region that starts reports how its previous process has ended, and which turns ran then (control.Crash).
@@ -26,13 +29,13 @@ import (
 // A process that is killed from outside also ends while turns run, and an entity with slow commands may run at several
 // such moments. Its successor cannot tell this from os.Exit, or from the kernel's OOM killer. So a crash that is not
 // evident counts less. It does not count at all for an entity that has run the same command alone several
-// times before in this process (cleanTurns), nor for an entity whose turn had just ended.
+// times before in this process (CleanTurns), nor for an entity whose turn had just ended.
 
 const (
-	// cleanTurns is the number of turns of the same command of a suspect that must run alone in a process before a
+	// CleanTurns is the number of turns of the same command of a suspect that must run alone in a process before a
 	// crash of this process without a cause does not count for the suspect. A command that ends its region does so
 	// nearly every time.
-	cleanTurns = 8
+	CleanTurns = 8
 	// blindCrashes is the number of crashes after which an entity is quarantined although nothing shows that the processes
 	// were not killed from outside. A rollout or a failing machine kills a few regions within the window, but hardly five
 	// times while the same entity runs alone.
@@ -45,7 +48,7 @@ const (
 
 // charge is a crash that counts for an entity.
 type charge struct {
-	fact QuarantineFact
+	fact fact.Quarantine
 	// alone is true if the turn had not ended, and no other suspect ran at the same time.
 	alone bool
 	// ended is true if the turn had just ended. A goroutine that it has started may have ended the process.
@@ -62,71 +65,58 @@ func (c *charge) count(evident bool) (n int) {
 	return n
 }
 
-// crashed handles the report of a region about how its previous process has ended.
-func (m *Machine) crashed(name string, c control.Crash) {
-	if c.Of == 0 || m.cfg.QuarantineCrashes == 0 {
-		return
+// Judge takes the report of the region called name about how its previous process has ended, and returns the facts that
+// follow: each entity that ran is a suspect, or quarantined. known reports whether a type is declared.
+func (q *Quarantine) Judge(now time.Time, l Limits, name string, c control.Crash, known func(sharding.EntityType) bool) (facts []fact.Quarantine) {
+	if c.Ago < 0 || c.Ago > l.Window {
+		return nil
 	}
-	m.keepReport(c)
-	if c.Ago < 0 || c.Ago > m.cfg.QuarantineWindow {
-		return
+	if slices.ContainsFunc(c.Turns, func(t control.CrashedTurn) bool { return q.Quarantined(t.Entity) }) && !mutant.On("quarantine-culprit") {
+		return nil // this entity has surely ended the region, which did not know yet that it is quarantined
 	}
-	if slices.ContainsFunc(c.Turns, m.quarantinedTurn) && !mutant.On("quarantine-culprit") {
-		return // this entity has surely ended the region, which did not know yet that it is quarantined
-	}
-	crash := CountedCrash{Process: c.Of, Region: name, At: factTime(m.now.Add(-c.Ago)), Evident: c.Cause != "" || c.Evidence != ""}
+	crash := fact.CountedCrash{Process: c.Of, Region: name, At: fact.Time(now.Add(-c.Ago)), Evident: c.Cause != "" || c.Evidence != ""}
 	var charges []*charge
 	for i, turn := range c.Turns[:min(len(c.Turns), maxCrashTurns)] {
-		f, counts := m.suspect(turn, crash, &c)
+		if !known(turn.Entity.Type) || turn.Entity.Check() != nil {
+			continue
+		}
+		f, counts := q.suspect(now, l, turn, crash, &c)
 		if !counts || slices.ContainsFunc(c.Turns[:i], func(o control.CrashedTurn) bool { return o.Entity == turn.Entity }) {
 			continue
 		}
 		charges = append(charges, &charge{fact: f, alone: turn.Alone && !turn.Ended, ended: turn.Ended})
 	}
-	m.convict(charges, c.Cause != "", crash.Evident)
+	l.convict(now, charges, c.Cause != "", crash.Evident)
 	for _, x := range charges {
-		m.setQuarantine(x.fact)
+		facts = append(facts, x.fact)
 	}
-}
-
-// quarantinedTurn reports whether the entity of a turn is quarantined.
-func (m *Machine) quarantinedTurn(turn control.CrashedTurn) bool {
-	i, found := m.searchType(turn.Entity.Type)
-	if !found {
-		return false
-	}
-	at, has := m.types[i].searchSuspect(turn.Entity.ID)
-	return has && m.types[i].suspects[at].State == Quarantined
+	return facts
 }
 
 // suspect returns the fact about an entity that ran at a crash, and whether the crash counts for it.
-func (m *Machine) suspect(turn control.CrashedTurn, crash CountedCrash, c *control.Crash) (QuarantineFact, bool) {
-	i, found := m.searchType(turn.Entity.Type)
-	if !found || turn.Entity.Check() != nil {
-		return QuarantineFact{}, false
+func (q *Quarantine) suspect(now time.Time, l Limits, turn control.CrashedTurn, crash fact.CountedCrash, c *control.Crash) (fact.Quarantine, bool) {
+	f, has := q.Find(turn.Entity)
+	if !has {
+		f = fact.Quarantine{Entity: turn.Entity}
 	}
-	f := QuarantineFact{Entity: turn.Entity}
-	if at, has := m.types[i].searchSuspect(turn.Entity.ID); has {
-		f = m.types[i].suspects[at]
-	}
-	again := slices.ContainsFunc(f.Crashes, func(c CountedCrash) bool { return c.Process == crash.Process })
-	cleared := c.Cause == "" && (turn.Clean >= cleanTurns || turn.Ended) && !mutant.On("quarantine-clean")
-	if f.State == Quarantined || again && !mutant.On("quarantine-repeats") || cleared {
+	again := slices.ContainsFunc(f.Crashes, func(c fact.CountedCrash) bool { return c.Process == crash.Process })
+	cleared := c.Cause == "" && (turn.Clean >= CleanTurns || turn.Ended) && !mutant.On("quarantine-clean")
+	if f.State == fact.Quarantined || again && !mutant.On("quarantine-repeats") || cleared {
 		return f, false
 	}
-	f.Crashes = append(m.freshCrashes(f.Crashes), crash)
-	f.State, f.Command = Suspected, clip(turn.Command, sharding.MaxTypeLen)
+	f.Crashes = append(l.fresh(now, f.Crashes), crash)
+	f.State, f.Command = fact.Suspected, clip(turn.Command, sharding.MaxTypeLen)
 	if crash.Evident {
 		f.Cause = clip(cmp.Or(c.Cause, c.Evidence), maxCrashText)
 	}
-	f.Note = m.note("roost", "a turn of it ran when "+f.regions()+" ended"+f.explained())
+	f.Note = note(now, "a turn of it ran when "+f.Regions()+" ended"+f.Explained())
 	return f, true
 }
 
 // convict quarantines those entities of a crash that have probably ended the process. explained is true if the crash
 // has a cause, evident if it is evident.
-func (m *Machine) convict(charges []*charge, explained, evident bool) {
-	k := m.cfg.QuarantineCrashes
+func (l Limits) convict(now time.Time, charges []*charge, explained, evident bool) {
+	k := l.Crashes
 	if !evident && !mutant.On("quarantine-blind") {
 		k = max(k, blindCrashes)
 	}
@@ -157,7 +147,35 @@ func (m *Machine) convict(charges []*charge, explained, evident bool) {
 	}
 	for _, c := range guilty {
 		f := &c.fact
-		f.State = Quarantined
-		f.Note = m.note("roost", clip("its "+f.turn()+" ended "+f.regions()+f.explained(), m.cfg.MaxReason))
+		f.State = fact.Quarantined
+		f.Note = note(now, clip("its "+f.Turn()+" ended "+f.Regions()+f.Explained(), l.MaxReason))
 	}
+}
+
+// fresh returns the crashes that are within the window.
+func (l Limits) fresh(now time.Time, list []fact.CountedCrash) (fresh []fact.CountedCrash) {
+	for _, c := range list {
+		if now.Sub(c.At) <= l.Window || mutant.On("quarantine-window") {
+			fresh = append(fresh, c)
+		}
+	}
+	return fresh
+}
+
+func note(now time.Time, reason string) fact.Note {
+	return fact.Note{By: "roost", Reason: reason, At: fact.Time(now)}
+}
+
+// clip returns at most so many bytes of a text, without bytes that are not valid text.
+func clip(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
 }
