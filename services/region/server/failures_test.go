@@ -297,7 +297,7 @@ func TestAbandonedTurnIsLogged(t *testing.T) {
 		synctest.Wait()
 		lines := l.take(t)
 		if len(lines) != 1 || lines[0]["level"] != "WARN" || lines[0]["entity.type"] != "Deaf" || lines[0]["entity.id"] != "x" || lines[0]["command"] != "Hang" ||
-			!strings.Contains(fmt.Sprint(lines[0]["msg"]), "restart the region") {
+			!strings.Contains(fmt.Sprint(lines[0]["hint"]), "restart the region") {
 			t.Errorf("the log says %v", lines)
 		} else if ran := time.Duration(lines[0]["running_for"].(float64)); ran.Round(time.Second) != 50*time.Second && ran.Round(time.Second) != 51*time.Second {
 			t.Errorf("it says that the handler ran for %s", ran)
