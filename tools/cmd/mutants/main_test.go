@@ -140,8 +140,8 @@ package guard
 func Open(locked bool) string {
 	// The lock is needed.
 	//
-	// Invariant: a locked door stays closed, whoever
-	// knocks.
+	// Invariant: a locked door stays closed, even if a
+	// guest knocks.
 	// Guarded by: ` + "`guard.Open`" + ` looks at the lock.
 	// Mutants: lock, chain.
 	if locked { //mutant:false lock
@@ -184,7 +184,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := intro + "| a locked door stays closed, whoever knocks | `guard.Open` looks at the lock | lock, chain |\n" +
+	want := intro + "| a locked door stays closed, even if a guest knocks | `guard.Open` looks at the lock | lock, chain |\n" +
 		"| a door has a chain | `guard.Open` | chain |\n" + more + "| `guard.Open` | bell |\n"
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
