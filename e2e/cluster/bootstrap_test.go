@@ -139,7 +139,7 @@ func oneCluster(t *testing.T, c *launcher.Cluster, formed int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got += strings.Count(string(raw), "bootstrap: forms a cluster")
+		got += strings.Count(string(raw), "forms a cluster, as the lowest address")
 	}
 	if got != formed {
 		t.Errorf("clusters were formed %d times, want %d", got, formed)

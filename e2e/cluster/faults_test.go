@@ -78,7 +78,7 @@ func sameIdentity(r *run) {
 	for _, name := range []string{"coordinator-1", "region-1"} { // any two of the others
 		log, err := os.ReadFile(r.process(name).Log)
 		r.must(err)
-		if namesakes > 1 && !strings.Contains(string(log), "several members have one name") {
+		if namesakes > 1 && !strings.Contains(string(log), "several members share one node name") {
 			r.Errorf("%s does not warn of %d members of one name", name, namesakes)
 		}
 	}

@@ -53,7 +53,7 @@ func TestPassivationIsReread(t *testing.T) {
 	}
 	eventually(t, waitLimit, active(10))
 	write("region:\n  passivation:\n    Counter: idle=nonsense\n")
-	eventually(t, waitLimit, func() error { return logHas(region, "what was in effect stays") })
+	eventually(t, waitLimit, func() error { return logHas(region, "keeping old settings") })
 	eventually(t, waitLimit, active(10))
 	write("region:\n  passivation:\n    Counter: idle=100ms\n")
 	eventually(t, waitLimit, active(0))

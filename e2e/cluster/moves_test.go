@@ -139,7 +139,7 @@ func playMoves(t *testing.T, entities, moves int) (void string) {
 	for i := range counts {
 		counts[i] = v.visit(ctx, fmt.Sprint("v", i), counts[i])
 	}
-	late := logged(t, dir, "could be fetched")
+	late := logged(t, dir, "could not fetch all states")
 	t.Logf("%d moves in %.0f s, %d entities, %d calls, %d counts wrong, %d fetches of states failed", moves, took.Seconds(), entities, v.calls, len(v.lost), late)
 	if len(v.lost) > 0 {
 		if late > 0 {

@@ -418,7 +418,7 @@ func (c *cluster) settle() {
 func (c *cluster) formed() (times int) {
 	var mu sync.Mutex
 	c.must(each(c.all(coordinator), func(n *node) error {
-		count := strings.Count(n.log("all"), "bootstrap: forms a cluster")
+		count := strings.Count(n.log("all"), "forms a cluster, as the lowest address")
 		mu.Lock()
 		defer mu.Unlock()
 		times += count

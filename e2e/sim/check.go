@@ -163,7 +163,7 @@ func (p *past) place(l list, called, returned int64) int {
 	}
 	for _, life := range sortedKeys(p.lives) {
 		for _, base := range p.lives[life] {
-			if life > 0 && p.elements[base-1].at+smallAge <= returned && at(base) {
+			if life > 0 && p.elements[base-1].sent+smallAge <= returned && at(base) { // keys age from when they are handed over
 				return found
 			}
 		}

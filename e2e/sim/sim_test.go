@@ -93,6 +93,8 @@ var brokeOnce = []struct {
 	{harsh, 432150, "an attempt has the time of its send"}, // the checker did not know that a pause comes before an output
 	// a region ran a command again whose key the journal had forgotten while its append was in doubt
 	{harsh, 500014, "rejected is not applied"},
+	// the checker took the age of a key from its commit, not from when its record was handed to the journal
+	{harsh, 600243, "acknowledged is durable"},
 }
 
 func TestBrokeOnce(t *testing.T) {

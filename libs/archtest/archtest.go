@@ -68,7 +68,7 @@ type Rules struct {
 }
 
 // Check checks the module in the current directory against the rules, in the
-// subtests layers, purity, duties and docs.
+// subtests layers, purity, duties, docs and logs.
 func Check(t *testing.T, rules Rules) {
 	t.Helper()
 	dirs, err := packageDirs(".")
@@ -82,6 +82,7 @@ func Check(t *testing.T, rules Rules) {
 	t.Run("purity", func(t *testing.T) { report(t, purity(rules)) })
 	t.Run("duties", func(t *testing.T) { report(t, duties(rules)) })
 	t.Run("docs", func(t *testing.T) { report(t, undocumented(dirs)) })
+	t.Run("logs", func(t *testing.T) { report(t, longMessages(dirs)) })
 }
 
 // purity checks what the rules list as pure, and that the exceptions exist and are
@@ -348,4 +349,63 @@ func undocumented(dirs []string) []string {
 		}
 	}
 	return findings
+}
+
+// MessageWords is the largest number of words of a log message. An operator searches for messages, so they are short
+// and constant; what varies and what to do are attributes.
+const MessageWords = 8
+
+// longMessages reports the log messages that have too many words, or that are put together.
+func longMessages(dirs []string) []string {
+	var findings []string
+	for _, dir := range dirs {
+		pkg, err := build.ImportDir(dir, 0)
+		if err != nil {
+			continue // only tests; other errors are the compiler's to report
+		}
+		for _, name := range pkg.GoFiles {
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, filepath.Join(dir, name), nil, 0)
+			if err != nil {
+				continue
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if message := logMessage(n); message != nil {
+					if lit, ok := message.(*ast.BasicLit); ok && len(strings.Fields(lit.Value)) > MessageWords {
+						findings = append(findings, fmt.Sprintf("%s: the log message has more than %d words: put advice into the attribute hint", files.Position(lit.Pos()), MessageWords))
+					} else if _, ok := message.(*ast.BinaryExpr); ok {
+						findings = append(findings, fmt.Sprintf("%s: the log message is not constant: put what varies into an attribute", files.Position(message.Pos())))
+					}
+				}
+				return true
+			})
+		}
+	}
+	return findings
+}
+
+// logMessage returns the message if the node is a call of a logger, else nil.
+func logMessage(n ast.Node) ast.Expr {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return nil
+	}
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	switch logger := method.X.(type) {
+	case *ast.Ident:
+		ok = logger.Name == "log" || logger.Name == "slog"
+	case *ast.SelectorExpr:
+		ok = logger.Sel.Name == "log" || logger.Sel.Name == "Log"
+	default:
+		ok = false
+	}
+	at := map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "Log": 2, "LogAttrs": 2}
+	i, level := at[method.Sel.Name]
+	if !ok || !level || i >= len(call.Args) {
+		return nil
+	}
+	return call.Args[i]
 }

@@ -144,3 +144,15 @@ func TestUndocumented(t *testing.T) {
 		t.Errorf("got %q, want only testdata/impure", findings)
 	}
 }
+
+func TestLongMessages(t *testing.T) {
+	findings := strings.Join(longMessages([]string{".", "testdata/logs"}), "\n")
+	for _, want := range []string{"logs.go:12:11: the log message has more than 8 words", "logs.go:13:14: the log message is not constant", "logs.go:14:49: the log message has more than 8 words"} {
+		if !strings.Contains(findings, want) {
+			t.Errorf("not found: %s", want)
+		}
+	}
+	if n := strings.Count(findings, "\n") + 1; n != 3 {
+		t.Errorf("%d findings, want 3:\n%s", n, findings)
+	}
+}

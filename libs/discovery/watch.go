@@ -197,7 +197,7 @@ func (w *Watch) followHealthy(ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !ok && !w.followBroken {
-		w.log.Warn("discovery does not report changes now; looking up at intervals", "error", err)
+		w.log.Warn("discovery watch failed, polling at intervals", "error", err)
 	}
 	w.followBroken = !ok
 }

@@ -154,7 +154,7 @@ func (a *audit) end(r *repeatedRequest, outcome string) {
 	line := r.line
 	line.Time, line.Phase, line.Request, line.Reason, line.Outcome = stampOf(time.Now()), "end", nil, "", outcome
 	if err := a.write(line); err != nil { // the request is done already, so the log has to do
-		a.log.Error("the outcome of an operator's request cannot be written to management.audit", "id", line.ID, "operation", line.Operation, "outcome", outcome, "error", err)
+		a.log.Error("cannot write an outcome to management.audit", "id", line.ID, "operation", line.Operation, "outcome", outcome, "error", err)
 	}
 }
 

@@ -166,7 +166,7 @@ func (n *Node) protectManagement(badFile func(error)) (err error) {
 		n.management.secure(files)
 	}
 	if !loopback(n.management.Addr()) && n.operators == nil {
-		n.log.Warn("the management listener does not authenticate its clients; set management.tokens, or keep it on loopback", "addr", n.ManagementAddr())
+		n.log.Warn("the management listener does not authenticate clients", "hint", "set management.tokens, or keep management.listen on loopback", "addr", n.ManagementAddr())
 	}
 	return nil
 }

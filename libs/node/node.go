@@ -179,7 +179,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	n.phase.set("starting")
 	n.Ready("node", n.phase.check)
 
-	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, the old ones stay", "error", err) }
+	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, keeping the old", "error", err) }
 	if n.peers, err = NewPeers(config, badTLS); err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		return closeBoth(fmt.Errorf("node.advertise: %w", err))
 	}
 	n.self = sharding.NodeID{Addr: n.advertise, UID: newUID()}
-	badFile := func(err error) { n.log.Error("a changed file is unusable, what was in effect stays", "error", err) }
+	badFile := func(err error) { n.log.Error("changed file is unusable, keeping the old contents", "error", err) }
 	if err := errors.Join(n.secureService(badTLS), n.protectManagement(badFile)); err != nil {
 		return closeBoth(err)
 	}
@@ -232,7 +232,7 @@ func (n *Node) secureService(badTLS func(error)) (err error) {
 	case config.PublicClients && files != nil: // clients have the certificates of peers, but are none
 		files, err = loadTLS("tls", config.TLS, badTLS)
 	case files != nil && config.TLS.CA != "" && config.Roles != requireRoles:
-		n.log.Warn("peers whose certificates name no role can be in any role; set tls.roles to require when all certificates have one")
+		n.log.Warn("accepting peers whose certificate names no role", "hint", "such a peer can act in any role; set tls.roles to require when all certificates name a role")
 	}
 	if files != nil {
 		n.service.secure(files)
@@ -254,7 +254,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	started := func() {
 		n.phase.set("")
 		if unknown := n.ready.unknown(); len(unknown) > 0 {
-			n.log.Warn("health.exclude names checks that this service does not have", "unknown", unknown, "checks", n.ready.all())
+			n.log.Warn("health.exclude names unknown checks", "unknown", unknown, "checks", n.ready.all())
 		}
 		n.log.Info("ready", "addr", n.advertise)
 	}

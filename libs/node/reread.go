@@ -76,7 +76,7 @@ func (r *rereader) look() {
 		// The content is not remembered as seen, because the reason can go away without another change.
 		if said := backendurl.RedactText(err.Error()); said != r.said {
 			r.said = said
-			r.node.log.Error("the configuration file has changed and cannot be used; what was in effect stays", "file", r.first.File, "error", said)
+			r.node.log.Error("changed configuration file is unusable, keeping old settings", "file", r.first.File, "error", said)
 		}
 		return
 	}

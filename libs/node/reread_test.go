@@ -45,7 +45,7 @@ func TestReread(t *testing.T) {
 		{"region: {passivate_after: 4m, mailbox: 3}  \n", 1, "applied=[region.passivate_after] need_restart=[]"},
 		{"region: {passivate_after: 4m, mailbox: 4, small: 6}\n", 2, "applied=[] need_restart=[region.mailbox]"},
 		{"region: {passivate_after: 4m, mailbox: 0}\n", 2, "region.mailbox is 0, must be at least 1"},
-		{"region: {passivate_af", 2, "what was in effect stays"},
+		{"region: {passivate_af", 2, "keeping old settings"},
 		{"", 3, "applied=[region.passivate_after] need_restart=[region.mailbox]"},
 	} {
 		log.Reset()

@@ -119,7 +119,7 @@ func newTelemetry(ctx context.Context, version Version, cluster, instance string
 // notExported logs why a signal (traces or metrics) is not exported. The errors of exporters do not name variables, so
 // those that are set are named.
 func notExported(log *slog.Logger, signal string, err error) {
-	log.Warn(signal+" are not exported", "variables", otelVariables(strings.ToUpper(signal)+"_", "EXPORTER_"), "error", err,
+	log.Warn("telemetry is not exported", "signal", signal, "variables", otelVariables(strings.ToUpper(signal)+"_", "EXPORTER_"), "error", err,
 		"hint", "correct or unset the variables, and restart the process")
 }
 

@@ -139,7 +139,7 @@ func (f *tlsFiles) review(ctx context.Context, log *slog.Logger) {
 		}
 		f.conns.mu.Unlock()
 		for c, err := range closing { // order-free: all are closed
-			log.Warn("a connection is closed, because its certificate is not accepted any more", "peer", c.RemoteAddr(), "certificate", nameOf(c.chain[0]), "reason", err)
+			log.Warn("closing a connection whose certificate became invalid", "peer", c.RemoteAddr(), "certificate", nameOf(c.chain[0]), "reason", err)
 			_ = c.Close()
 		}
 	}

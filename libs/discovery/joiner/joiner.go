@@ -95,7 +95,7 @@ func coordinators(peers []discovery.Peer) []string {
 func (j *Joiner) Run(ctx context.Context) (err error) {
 	m := *j.members.Load()
 	if j.watch == nil {
-		j.cfg.Log.Warn("bootstrap is off: cluster.seeds names the nodes to join through; discovery.url is not asked", "cluster.seeds", j.cfg.Seeds)
+		j.cfg.Log.Warn("bootstrap is off because cluster.seeds is set", "hint", "discovery.url is not used; remove cluster.seeds to use it", "cluster.seeds", j.cfg.Seeds)
 		<-ctx.Done()
 		return nil
 	}
@@ -191,13 +191,13 @@ func (j *Joiner) step(ctx context.Context, m Membership, in bootstrap.Input) {
 		case bootstrap.FormCluster:
 			m.Form()
 		case bootstrap.Waiting:
-			log.Info("bootstrap: "+o.Why, "discovery.url", j.url)
+			log.Info("bootstrap decision", "decision", o.Why, "discovery.url", j.url)
 		case bootstrap.Warning:
-			log.Warn("bootstrap: a contact point is not what it should be", "problem", o.Problem, "discovery.url", j.url)
+			log.Warn("bootstrap contact point answers wrongly", "problem", o.Problem, "discovery.url", j.url)
 		case bootstrap.GaveUp:
 			j.err = fmt.Errorf("not in a cluster after %v (discovery.give_up), with discovery.url %s: %s", j.cfg.GiveUp, j.url, o.Why)
 		case bootstrap.Finished:
-			log.Info("bootstrap: this node is a member of the cluster")
+			log.Info("joined the cluster")
 			j.done = true
 		}
 	}

@@ -190,7 +190,7 @@ func TestThreeFormOneCluster(t *testing.T) {
 		if err := p.ready(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if log := p.log.String(); !strings.Contains(log, "3 are required") || !strings.Contains(log, "this node is a member") {
+		if log := p.log.String(); !strings.Contains(log, "3 are required") || !strings.Contains(log, "joined the cluster") {
 			t.Errorf("the log is\n%s", log)
 		}
 	}

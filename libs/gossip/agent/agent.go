@@ -325,7 +325,7 @@ func (a *Agent) log(e gossip.Event) {
 	case gossip.NewIncarnation:
 		log.Warn("member was started again", "member", e.Old, "now", e.New)
 	case gossip.NameShared:
-		log.Warn("several members have one name: give each process a node.name of its own, or stop the one that is too many", "name", e.Name, "members", e.Nodes)
+		log.Warn("several members share one node name", "hint", "give each process its own node.name, or stop the extra one", "name", e.Name, "members", e.Nodes)
 	case gossip.DowningDecided:
 		log.Warn("members are declared down", "members", e.Down, "reason", e.Reason)
 	case gossip.YieldLease:
@@ -343,12 +343,12 @@ func (a *Agent) log(e gossip.Event) {
 	case gossip.Refused:
 		log.Warn("message refused", "peer", e.From, "reason", e.Reason)
 	case gossip.Expired:
-		log.Debug("gossip waited too long: this node cannot keep up", "peer", e.From, "waited", e.Waited)
+		log.Debug("gossip is delayed, this node is overloaded", "peer", e.From, "waited", e.Waited)
 	case gossip.SelfDowned:
 		log.Error("this node was declared down", "reason", e.Reason)
 	case gossip.Left:
 		if e.Alone {
-			log.Warn("this node stops, although not all members have agreed in time that it leaves; they will declare it down")
+			log.Warn("stopping before all members saw the leave", "hint", "they will declare this node down")
 			return
 		}
 		log.Info("this node left the cluster")

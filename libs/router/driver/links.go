@@ -49,7 +49,7 @@ func (d *Driver) connect(region sharding.NodeID) {
 	})
 	if err != nil {
 		// The row has an invalid address; another row will replace it.
-		d.log.Error("a row has an invalid address of a region", "region", region, "error", err)
+		d.log.Error("table row has an invalid region address", "region", region, "error", err)
 		return
 	}
 	d.links[region] = client
@@ -72,7 +72,7 @@ func (d *Driver) linkUp(in router.LinkUp, open *link.Link) {
 
 func (d *Driver) linkDown(in router.LinkDown, down *link.Down) {
 	if stalled := new(link.Stalled); errors.As(down.Reason, &stalled) {
-		d.log.Warn("the link to a region was closed because it made no progress for too long; what was sent on it is in doubt",
+		d.log.Warn("closed a stalled link to a region", "hint", "commands in flight on it are in doubt",
 			"region", in.Region.Addr, "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
 	} else {
 		d.log.Info("link down", "region", in.Region.Addr, "reason", down.Reason)

@@ -176,7 +176,7 @@ func TestFactsMissing(t *testing.T) {
 		}
 		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Driver: leasememory.New()})
 		r.elected()
-		if !r.text.has("the facts of the coordinators are gone") || !r.text.has("Cart/anna") {
+		if !r.text.has("coordinators' facts are gone") || !r.text.has("Cart/anna") {
 			t.Errorf("the log says %s", r.text.b.String())
 		}
 	})

@@ -19,7 +19,7 @@ const lookPage = 1000
 func (s *Server) fenceShard(o coordinator.FenceShard) {
 	s.submit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {
 		if r.Verdict != sharding.Durable {
-			s.log.Warn("a shard that is to be looked at cannot be claimed", "shard", o.Claim.Shard, "verdict", r.Verdict, "stored", r.Fence.Epoch, "error", r.Err)
+			s.log.Warn("cannot claim a shard for inspection", "shard", o.Claim.Shard, "verdict", r.Verdict, "stored", r.Fence.Epoch, "error", r.Err)
 		}
 		s.step(coordinator.ShardFenced{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Verdict: r.Verdict})
 	})
@@ -29,7 +29,7 @@ func (s *Server) fenceShard(o coordinator.FenceShard) {
 func (s *Server) readForms(o coordinator.ReadForms) {
 	go func() {
 		begin := time.Now()
-		s.log.Info("looking at what is stored in shards that no region reads", "type", o.Desc.Type, "shards", len(o.At))
+		s.log.Info("inspecting shards that no region can read", "type", o.Desc.Type, "shards", len(o.At))
 		found := o.Begin()
 		err := s.findInputs(s.ctx, found)
 		n := 0
@@ -39,9 +39,9 @@ func (s *Server) readForms(o coordinator.ReadForms) {
 		in := found.Answer()
 		if err != nil {
 			in = found.Failed()
-			s.log.Warn("what is stored in shards could not be read; let them be looked at again", "type", o.Desc.Type, "error", err)
+			s.log.Warn("inspection could not read some shards", "hint", "repeat the inspection: roost rollout look", "type", o.Desc.Type, "error", err)
 		} else {
-			s.log.Info("looked at what is stored in shards that no region reads", "type", o.Desc.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
+			s.log.Info("inspected shards that no region can read", "type", o.Desc.Type, "shards", len(o.At), "entities", n, "took", time.Since(begin).Round(time.Millisecond))
 		}
 		s.inbox.Put(func() { s.step(in) })
 	}()
@@ -51,7 +51,7 @@ func (s *Server) readForms(o coordinator.ReadForms) {
 // that were given up.
 func (s *Server) findInputs(ctx context.Context, found *coordinator.FormsFound) error {
 	damaged := func(id sharding.ShardID, err error) {
-		s.log.Error("the reminders or sends of a shard cannot be read: anything may be stored in it", "shard", id, "error", err)
+		s.log.Error("cannot read reminders or sends of a shard", "hint", "the shard may need any version of the program", "shard", id, "error", err)
 		found.UnknownShard(id)
 	}
 	shards := found.InputShards()
@@ -101,7 +101,7 @@ func (s *Server) findForms(ctx context.Context, typ sharding.EntityType, found *
 			}
 			switch {
 			case errors.Is(err, journal.ErrCorrupt):
-				s.log.Error("an entity is damaged: anything may be stored in its shard", "entity", e, "error", err)
+				s.log.Error("an entity of the shard is damaged", "hint", "the shard may need any version of the program", "entity", e, "error", err)
 				found.Unknown(e)
 			case err != nil:
 				return n, fmt.Errorf("reading %s: %w", e, err)

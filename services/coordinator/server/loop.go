@@ -88,38 +88,38 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.Contested:
 		s.fail(s.contested(o))
 	case coordinator.Waiting:
-		s.log.Info("the journal may be another cluster's: watching for journal heartbeats before it is claimed",
+		s.log.Info("the journal may belong to another cluster", "hint", "watching for its journal heartbeats before this cluster claims it",
 			"term", o.Term, "other", o.Other.Cluster, "coordinator", o.Other.Coordinator.Addr)
 	case coordinator.Adopted:
-		s.log.Warn("the journal was another cluster's, which writes no journal heartbeats any more; it is this one's from now on",
+		s.log.Warn("claimed the journal of a cluster that stopped", "hint", "it writes no journal heartbeats any more",
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
 	case coordinator.FactsMissing:
-		s.log.Warn("the facts of the coordinators are gone, although the journal has records of entities: this coordinator begins without them. "+
-			"Requests of operators (drains, cordons, pins, freezes), quarantines and the target version are lost, and so is which forms shards may have. "+
-			"If you have a backup with them, stop all processes and restore it (docs/running/backup.md); else request again what is needed (docs/running/repair.md)",
+		s.log.Warn("the coordinators' facts are gone, starting without them",
+			"hint", "the journal has records of entities, so facts were lost: operators' requests (drains, cordons, pins, freezes), quarantines, the target version and the forms that shards may have. "+
+				"Stop all processes and restore a backup that has them (docs/running/backup.md), or request again what is needed (docs/running/repair.md)",
 			"term", o.Term, "stored", o.Stored)
 	case coordinator.TargetSet:
 		s.log.Info("the target version of rollouts is set", "version", o.Version, "before", o.Before, "why", o.Why)
 	case coordinator.BrakeChanged:
 		s.log.Info(brakeLog(o), "state", o.State, "part", o.Part, "p99", o.P99, "usually", o.Baseline, "samples", o.Samples)
 	case coordinator.DrainStays:
-		s.log.Warn("the drain of a region does not end: "+drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
+		s.log.Warn("the drain of a region does not end", "hint", drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
 	case coordinator.NameTaken:
-		s.log.Warn("a region is given no shards, because another one has its name: give each a node.name of its own, or stop the one that is too many", "name", o.Name, "region", o.Region, "other", o.By)
+		s.log.Warn("two regions share one name", "hint", "give each region its own node.name, or stop the extra one", "name", o.Name, "region", o.Region, "other", o.By)
 	case coordinator.QuarantineChanged:
 		s.quarantineChanged(o.QuarantineFact)
 	case coordinator.QuarantineFull:
-		s.log.Error("an entity may have ended a region and is not suspected, because too many entities are quarantined: release those that are repaired (roost entity quarantine)", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID)
+		s.log.Error("quarantine is full, an entity is not suspected", "hint", "it may have crashed a region; release repaired entities: roost entity quarantine", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID)
 	case coordinator.NoLoad:
-		s.log.Warn("a region reports nothing of the load of its shards, so nothing moves because of load until it does: its region.load_interval may be 0", "region", o.Region)
+		s.log.Warn("a region reports no load of its shards", "hint", "no shard moves because of load until it does; its region.load_interval may be 0", "region", o.Region)
 	case coordinator.ConstraintBroken:
 		if o.Shards > 0 {
-			s.log.Warn("shards are at regions where a constraint does not want them", "constraint", o.Constraint.String(), "shards", o.Shards)
+			s.log.Warn("shards violate a placement constraint", "constraint", o.Constraint.String(), "shards", o.Shards)
 		} else {
-			s.log.Info("no shard is any more at a region where a constraint does not want it", "constraint", o.Constraint.String())
+			s.log.Info("all shards meet the placement constraints again", "constraint", o.Constraint.String())
 		}
 	case coordinator.UnreadableNow:
-		s.log.Warn("commands for these shards are refused: "+unreadableNow(o), "type", o.Type, "shards", o.Shards)
+		s.log.Warn("commands for these shards are refused", "hint", unreadableNow(o), "type", o.Type, "shards", o.Shards)
 	case coordinator.Plan:
 		s.plan(o)
 	case coordinator.RaiseTerm:
@@ -139,12 +139,12 @@ func (s *Server) plan(o coordinator.Plan) {
 	go func() {
 		begin := time.Now()
 		late := time.AfterFunc(planLate, func() {
-			s.log.Warn("a plan of moves is not made yet, and until it is, no shard moves voluntarily, to pins neither: a strategy may not end", "since", begin.UTC().Format(time.RFC3339))
+			s.log.Warn("planning is slow", "hint", "no rebalancing and no move to a pin until it finishes; a strategy may be stuck", "since", begin.UTC().Format(time.RFC3339))
 		})
 		in := o.Compute()
 		late.Stop()
 		if took := time.Since(begin); took > s.limits.RebalanceInterval {
-			s.log.Info("planning which shards shall move takes longer than coordinator.rebalance_interval", "took", took.Round(time.Millisecond))
+			s.log.Info("planning takes longer than coordinator.rebalance_interval", "took", took.Round(time.Millisecond))
 		}
 		s.inbox.Put(func() { s.step(in) })
 	}()

@@ -46,9 +46,9 @@ func (s *Server) quarantineChanged(f coordinator.QuarantineFact) {
 	args := []any{"entity.type", f.Entity.Type, "entity.id", f.Entity.ID, "by", f.By, "reason", f.Reason}
 	switch f.State {
 	case coordinator.Quarantined:
-		s.log.Error("an entity is quarantined: its commands are refused until it is released (roost entity quarantine --undo)", args...)
+		s.log.Error("an entity is quarantined", append(args, "hint", "its commands are refused until it is released: roost entity quarantine --undo")...)
 	case coordinator.Suspected:
-		s.log.Warn("an entity is suspected of ending regions: it runs, but not beside another suspect", args...)
+		s.log.Warn("an entity is suspected of crashing regions", append(args, "hint", "it runs, but not concurrently with another suspect")...)
 	default:
 		s.log.Info("an entity is not suspected any more", args...)
 	}

@@ -105,7 +105,7 @@ func (a *askingActive) management(ctx context.Context, s *Server, active shardin
 	res, err := inspectionv1.NewCoordinatorsProtobufClient(url, client).Management(ctx, &inspectionv1.ManagementRequest{Cluster: s.cfg.ClusterName, To: uint64(active.UID)})
 	a.of, a.addr, a.next = active, res.GetManagement(), time.Now().Add(askActivePause)
 	if err != nil {
-		s.log.Debug("the active coordinator has not told its management address", "active", active, "error", err)
+		s.log.Debug("the active coordinator's management address is unknown", "active", active, "error", err)
 	}
 	return a.addr
 }

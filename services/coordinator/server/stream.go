@@ -60,7 +60,7 @@ func (s *Server) performJournal(o coordinator.Output) {
 		s.submit(op, func(r journal.Result) {
 			if r.Verdict != sharding.Durable {
 				s.telemetry.noSnapshot.Add(s.ctx, 1)
-				s.log.Warn("the snapshot of the facts was not stored, trying again", "term", o.Term, "verdict", r.Verdict, "error", r.Err)
+				s.log.Warn("storing the snapshot of facts failed, retrying", "term", o.Term, "verdict", r.Verdict, "error", r.Err)
 			}
 			s.step(coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
@@ -102,14 +102,14 @@ func (s *Server) survey(ctx context.Context, number uint64) (coordinator.Input, 
 	in := coordinator.Surveyed{Number: number, Generation: s.journal.Generation()}
 	var err error
 	if in.Highest, err = s.journal.MaxEpoch(ctx); errors.Is(err, journal.ErrCorrupt) {
-		s.log.Error("not all epochs of the journal can be read, that of the fact stream decides", "error", err)
+		s.log.Error("cannot read all epochs of the journal", "hint", "the epoch of the fact stream decides", "error", err)
 		in.Highest, in.Damaged, err = 0, true, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the highest epoch: %w", err)
 	}
 	if in.Heartbeat, err = s.journal.Heartbeat(ctx); errors.Is(err, journal.ErrCorrupt) {
-		s.log.Error("the journal heartbeat of the coordinator before this one cannot be read; whether another cluster uses this journal is not known", "error", err)
+		s.log.Error("cannot read the previous coordinator's journal heartbeat", "hint", "another cluster might be using this journal", "error", err)
 		in.Heartbeat, err = sharding.JournalHeartbeat{}, nil
 	}
 	return in, err
@@ -132,7 +132,7 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 		}
 	}
 	if unknown > 0 {
-		s.log.Warn("facts of a later release are kept and ignored; run that release here as well", "facts", unknown)
+		s.log.Warn("ignoring facts of a later release", "hint", "they are kept; run that release here as well", "facts", unknown)
 	}
 	in := coordinator.Loaded{Number: number, Facts: facts, FactsAfterSnapshot: since, LastSeq: found.LastSeq}
 	if in.LastSeq == 0 {
@@ -150,7 +150,7 @@ func (s *Server) tellContradictions(found journal.Loaded) {
 		stream.Records = append(stream.Records, factstream.Record{Seq: found.Records[i].Seq, Events: found.Records[i].Events})
 	}
 	if list := factstream.Examine(stream).Findings; len(list) > 0 {
-		s.log.Error("facts contradict each other, and some of them are ignored; \"roost journal check --facts\" lists them, and \"roost journal repair facts\" drops them", "facts", len(list), "first", list[0].String())
+		s.log.Error("contradicting facts, some are ignored", "hint", "\"roost journal check --facts\" lists them, and \"roost journal repair facts\" drops them", "facts", len(list), "first", list[0].String())
 	}
 }
 

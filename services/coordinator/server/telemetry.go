@@ -81,15 +81,15 @@ func (s *Server) journalObserver() journal.Observer {
 		},
 		Damage: func(d journal.Damaged) {
 			if d.Entity == streamEntity || d.Entity == (sharding.Entity{}) && d.Shard == streamShard { // no test, and no journal heartbeat
-				s.log.Error("the stored facts of the coordinator are damaged: no shard moves until they can be read again; entities are served where they are",
+				s.log.Error("stored facts are damaged", "hint", "no shard moves until they can be read again; entities are served where they are",
 					"shard", d.Shard, "error", d.Err)
 				return
 			}
-			s.log.Error("what the coordinator has in the journal beside its facts is damaged", "shard", d.Shard, "entity.id", d.Entity.ID, "error", d.Err)
+			s.log.Error("other journal data of the coordinator is damaged", "shard", d.Shard, "entity.id", d.Entity.ID, "error", d.Err)
 		},
 		Upkeep: func(err error) {
 			if err != nil {
-				s.log.Error("the journal works, but not its upkeep, which is tried again", "error", err)
+				s.log.Error("maintenance of the journal failed, retrying", "error", err)
 				return
 			}
 			s.log.Info("the upkeep of the journal works again")
@@ -105,7 +105,7 @@ func (s *Server) journalObserver() journal.Observer {
 			was := s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil)
 			switch {
 			case err != nil:
-				s.log.Warn("a database of the journal does not answer: operators see nothing of its entities", "database", database, "error", err)
+				s.log.Warn("a database of the journal does not answer", "hint", "operators see none of its entities", "database", database, "error", err)
 			case was:
 				s.log.Info("a database of the journal answers again", "database", database)
 			}

@@ -123,7 +123,7 @@ func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
 		outputs, facts, bytes := s.core.Held()
-		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
+		s.log.Error("cannot store facts", "hint", "the coordinator decides nothing until it can", "journal", t.why(s.journal.Failure()), "term", s.core.ActiveTerm(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // openAuth opens the files that say who sends a command, and what they may do.
 func (s *Server) openAuth() (err error) {
 	bad := func(err error) {
-		s.log.Error("the old keys and rules stay in effect, because the new ones cannot be used", "error", err)
+		s.log.Error("new keys or rules are unusable, keeping old", "error", err)
 	}
 	if s.auth, err = auth.New(s.cfg.Auth, nil, bad); err != nil {
 		return err

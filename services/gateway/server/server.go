@@ -190,9 +190,9 @@ func (s *Server) drain(ctx context.Context) {
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		s.log.Warn("commands are still in progress; they are answered as unknown")
+		s.log.Warn("answering commands in progress as unknown")
 	case <-late:
-		s.log.Warn("commands are still in progress; they are answered as unknown")
+		s.log.Warn("answering commands in progress as unknown")
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *Server) complain(o region.Send, err error) {
 		c.logged = ""
 	} else if now := time.Now(); c.logged != err.Error() && now.Sub(c.at) >= complainEvery && s.runner.ctx.Err() == nil {
 		c.logged, c.at = err.Error(), now
-		s.log.Warn("a call to a coordinator failed; it is repeated", "call", name, "coordinator", o.To, "error", err)
+		s.log.Warn("call to the coordinator failed, retrying", "call", name, "coordinator", o.To, "error", err)
 	}
 	s.complaints[name] = c
 }

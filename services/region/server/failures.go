@@ -104,7 +104,7 @@ func (s *shared) turnFailed(run *turn.Run, reply *sharding.Reply, why error) ref
 		log = log.With("not_logged", skipped)
 	}
 	if reply.Outcome != sharding.Rejected { // of a volatile type
-		log.Error("a turn failed; what it changed in memory was not undone")
+		log.Error("a turn failed without undoing its changes", "hint", "the entity is loaded again before its next turn")
 	} else {
 		log.Error("a turn failed and was undone")
 	}
@@ -119,9 +119,9 @@ func (s *shardLoop) abandoned(o turn.Abandoned) {
 	}
 	runs := s.now.Sub(o.Began)
 	s.queue(job{Work: work{do: func() { // the core waits for no log
-		s.log.Warn("a turn was abandoned, because its handler did not return before its shard had to be released; "+
-			"what the handler does from now on has no effect on the entity, but its goroutine stays until it returns or the region ends. "+
-			"Mend the handler so that it returns when its context ends, and restart the region if many such goroutines stay",
+		s.log.Warn("abandoned a turn whose handler did not return",
+			"hint", "its shard had to be released. The handler has no further effect on the entity, but its goroutine stays until it returns or the region ends. "+
+				"Change the handler so that it returns when its context ends, and restart the region if many such goroutines stay",
 			"entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "command", o.Command, "running_for", runs, "not_logged", skipped)
 	}}})
 }

@@ -47,9 +47,9 @@ const journalTestType = "roost.probe"
 func (s *shared) journalChanged(o region.JournalChanged) {
 	switch o.State {
 	case sharding.JournalSilent:
-		s.log.Warn("cut off from the journal: nothing succeeds there; the shards go to other regions that reach it", "since", o.Heard, "error", s.journal.Failure())
+		s.log.Warn("cut off from the journal", "hint", "the shards move to regions that reach it", "since", o.Heard, "error", s.journal.Failure())
 	case sharding.JournalRecovering:
-		s.log.Info("the journal answers again; this region is given no shards for a while")
+		s.log.Info("the journal answers again", "hint", "this region gets no shards for a while")
 	default:
 		s.log.Info("the journal answers")
 	}

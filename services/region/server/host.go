@@ -426,6 +426,6 @@ func (s *shardLoop) noSnapshot(of sharding.Entity, err error) {
 	if !ok {
 		return
 	}
-	s.log.Warn("no snapshot was stored; the entity is replayed from further back until the next one is",
+	s.log.Warn("storing a snapshot failed", "hint", "loading the entity replays more events until the next snapshot",
 		"entity.type", of.Type, "entity.id", of.ID, "error", err, "not_logged", skipped)
 }

@@ -90,7 +90,7 @@ type lostState struct {
 func (s *shared) stateLost(of sharding.Entity, why string, err error) {
 	s.telemetry.statesLost.Add(s.ctx, 1, lostBecause(of.Type, why))
 	if _, logged := s.lostLogged.LoadOrStore(lostState{of.Type, why}, true); !logged {
-		s.log.Warn("the state of an entity does not move with its shard: the entity begins empty; more of this type and reason are only counted",
+		s.log.Warn("entity state does not move with its shard", "hint", "the entity starts empty; more of this type and reason are only counted",
 			"entity.type", of.Type, "entity.id", of.ID, "reason", why, "error", err)
 	}
 }

@@ -106,7 +106,7 @@ func (s *shardLoop) fetchKept(o region.FetchKept) {
 			states, err = s.fetch(s.ctx, o)
 		}
 		if err != nil && s.ctx.Err() == nil {
-			s.log.Warn("not all states of a shard's entities could be fetched from the region that had the shard before: the other entities begin empty",
+			s.log.Warn("could not fetch all states of a shard", "hint", "the other entities start empty",
 				"shard", o.Shard, "epoch", o.Epoch, "from", o.Previous.Owner, "fetched", len(states), "error", err)
 		}
 		s.put(item{in: region.KeptFetched{Shard: o.Shard, Epoch: o.Epoch, Kept: states}})
@@ -178,8 +178,8 @@ func (g giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer sent()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := writeKept(w, o.States); err != nil {
-		s.log.Warn("the states of a shard's entities could not be sent to its next owner: those that have not arrived are lost", "shard", id, "entities", len(o.States), "error", err)
+		s.log.Warn("could not send all states of a shard", "hint", "those that have not arrived are lost", "shard", id, "entities", len(o.States), "error", err)
 	} else if len(o.States) > 0 {
-		s.log.Debug("gave the states of a shard's entities to its next owner", "shard", id, "epoch", req.Epoch, "entities", len(o.States))
+		s.log.Debug("handed over the states of a shard's entities", "shard", id, "epoch", req.Epoch, "entities", len(o.States))
 	}
 }

@@ -12,7 +12,7 @@ func (s *shardLoop) readDeleted(o purge.Read) {
 	s.queue(job{Work: work{do: func() {
 		page, err := s.journal.Wakes(s.ctx, reads.Deleted(o))
 		if err != nil {
-			s.log.Warn("which deleted entities can be removed cannot be read; they are removed later", "error", err)
+			s.log.Warn("cannot read the deleted entities to purge", "hint", "they are purged later", "error", err)
 		}
 		s.put(item{in: region.PurgesRead{Page: reads.DeletedPage(o, page, err)}})
 	}}})

@@ -17,7 +17,7 @@ func (s *shardLoop) readSends(o outbox.Read) {
 	s.queue(job{Work: work{do: func() {
 		page, err := s.journal.Sends(s.ctx, reads.Sends(o))
 		if err != nil {
-			s.log.Warn("what entities have sent cannot be read; it is delivered later", "error", err)
+			s.log.Warn("cannot read pending sends, delivering them later", "error", err)
 		}
 		s.put(item{in: region.SendsRead{Page: reads.SendsPage(o, page, err)}})
 	}}})
@@ -39,7 +39,7 @@ func (s *shardLoop) storeEnds(o outbox.Ack) {
 
 // sendDied tells operators of a dead letter.
 func (s *shardLoop) sendDied(l outbox.DeadLetter) {
-	s.log.Warn("a send has become a dead letter: it is not delivered any more, and its sender was not told; the journal keeps it",
+	s.log.Warn("a send became a dead letter", "hint", "its sender was not notified; the journal keeps it: roost entity sends",
 		"entity.type", l.From.Type, "entity.id", l.From.ID, "record", l.Seq, "place", l.Place,
 		"target", l.To.String(), "command", l.Command, "state", l.State.String(), "code", l.Code, "reason", l.Message)
 }

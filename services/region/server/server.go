@@ -121,7 +121,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	routes := cfg.Routed
 	routes.Seed = rand.Uint64() // regions do not send again at the same moments
 	policy, err := auth.OpenPolicy(cfg.Policy, func(err error) {
-		s.log.Error("the old policy stays in effect, because the new one cannot be used", "error", err)
+		s.log.Error("new policy is unusable, keeping the old", "error", err)
 	})
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	core := cfg.core()
 	core.Version, core.Crash = appVersion(n, cfg), crash
 	if core.ShardCores < cfg.Core.ShardCores {
-		s.log.Info("the region's limits are too small to be divided among region.shard_cores; there are fewer", "shard_cores", core.ShardCores,
+		s.log.Info("limits are too small for region.shard_cores", "hint", "fewer shard cores are used", "shard_cores", core.ShardCores,
 			"configured", cfg.Core.ShardCores, "commands", core.Turn.TotalCommands, "command_bytes", core.Turn.TotalBytes, "loads", core.Turn.TotalLoads)
 	}
 	if s.runner, err = NewRunner(RunnerConfig{
@@ -192,7 +192,7 @@ func (s *Server) take(c *link.Conn, cmds []link.Command) {
 func (s *Server) closed(c *link.Conn, reason error) {
 	s.runner.Forget(c)
 	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
-		s.log.Warn("a link was cut because the gateway or region at its other end did nothing for too long; what that waits for is in doubt there",
+		s.log.Warn("closed a link whose peer stopped reading", "hint", "the commands that the peer waits for are in doubt there",
 			"peer", c.Peer(), "lane", c.Lane(), "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
 	}
 }
@@ -241,7 +241,7 @@ func (s *Server) performOutside(o region.ControlOutput) {
 		s.log.Info("registered", "coordinator", o.With, "term", o.Term)
 	case region.Left:
 		if o.Held > 0 {
-			s.log.Warn("the time to hand shards off is over: other regions take them over when this process is gone", "shards", o.Held)
+			s.log.Warn("hand-off timed out", "hint", "other regions take the shards over when this process has ended", "shards", o.Held)
 		} else {
 			s.log.Info("all shards are handed off")
 		}

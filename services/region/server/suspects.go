@@ -186,6 +186,6 @@ func (s *noter) openBox(cfg *Config, self sharding.NodeID, name string, log *slo
 	for _, t := range c.Turns {
 		ran = append(ran, strings.TrimSpace(t.Entity.String()+" "+t.Command))
 	}
-	log.Warn("the process before this one has ended without leaving", "at", report.At, "cause", cmp.Or(report.Cause, report.Evidence), "turns", ran)
+	log.Warn("the previous process ended without leaving", "at", report.At, "cause", cmp.Or(report.Cause, report.Evidence), "turns", ran)
 	return c
 }

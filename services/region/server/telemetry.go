@@ -327,17 +327,17 @@ func operation(kind string) metric.MeasurementOption {
 // journalDamage logs which data in the journal are damaged, and what the damage means for commands.
 func journalDamage(log *slog.Logger, d journal.Damaged) {
 	if d.Entity == (sharding.Entity{}) {
-		log.Error("the stored epoch of a shard is damaged: its commands are refused until it can be read again", "shard", d.Shard, "error", d.Err)
+		log.Error("the stored epoch of a shard is damaged", "hint", "its commands are refused until it can be read again", "shard", d.Shard, "error", d.Err)
 		return
 	}
-	log.Error("what is stored of an entity is damaged: its commands are refused with data_loss until it can be read again",
+	log.Error("stored data of an entity is damaged", "hint", "its commands are refused with data_loss until it can be read again",
 		"entity.type", d.Entity.Type, "entity.id", d.Entity.ID, "error", d.Err)
 }
 
 // journalUpkeep logs that the upkeep of the journal has failed or, if err is nil, works again.
 func journalUpkeep(log *slog.Logger, err error) {
 	if err != nil {
-		log.Error("the journal works, but not its upkeep, which is tried again", "error", err)
+		log.Error("maintenance of the journal failed, retrying", "error", err)
 		return
 	}
 	log.Info("the upkeep of the journal works again")
@@ -368,7 +368,7 @@ func commitsFailed() (series []metric.AddOption) {
 // databaseDown logs that a database of the journal does not answer or, if err is nil, answers again.
 func databaseDown(log *slog.Logger, database int, err error) {
 	if err != nil {
-		log.Error("a database of the journal does not answer: the commands of its types are refused, the others are not", "database", database, "error", err)
+		log.Error("a database of the journal does not answer", "hint", "commands of its types are refused, others are not", "database", database, "error", err)
 		return
 	}
 	log.Info("a database of the journal answers again", "database", database)

@@ -11,9 +11,9 @@ func (s *shardLoop) readWakes(o wakeup.Read) {
 	s.queue(job{Work: work{do: func() {
 		page, err := s.journal.Wakes(s.ctx, reads.Wakes(o))
 		if err != nil {
-			what := "reminders cannot be read; they fire later"
+			what := "cannot read reminders, firing them later"
 			if o.Remembered {
-				what = "it cannot be read which entities are remembered; they are started later"
+				what = "cannot read remembered entities, starting them later"
 			}
 			s.log.Warn(what, "error", err)
 		}
