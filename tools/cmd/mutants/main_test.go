@@ -155,12 +155,14 @@ func Open(locked bool) string {
 }
 
 func bell() {}
+
+func closed(wind bool) bool { return !wind } //mutant:true wind
 `
 	guardTest = `//go:build mutants && linux
 
 package guard
 
-func TestMutants(t *testing.T) { names("lock", "chain", "bell") }
+func TestMutants(t *testing.T) { names("lock", "chain", "bell", "wind") }
 `
 	otherSource = "package other\n\nimport \"strings\"\n\nvar _ = strings.Fields\n"
 )
@@ -185,7 +187,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := intro + "| a locked door stays closed, even if a guest knocks | `guard.Open` looks at the lock | lock, chain |\n" +
-		"| a door has a chain | `guard.Open` | chain |\n" + more + "| `guard.Open` | bell |\n"
+		"| a door has a chain | `guard.Open` | chain |\n" + more + "| `guard.Open` | bell |\n| `guard.closed` | wind |\n"
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

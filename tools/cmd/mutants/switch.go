@@ -430,13 +430,12 @@ func apply(src []byte, edits []edit) []byte {
 	return out.Bytes()
 }
 
-// guard returns the package and function at a position.
+// guard returns the package and function on the line of a position.
 func (f *file) guard(p token.Pos) string {
-	name := "init"
 	for _, d := range f.ast.Decls {
-		if fn, is := d.(*ast.FuncDecl); is && fn.Pos() <= p && p < fn.End() {
-			name = fn.Name.Name
+		if fn, is := d.(*ast.FuncDecl); is && f.line(fn.Pos()) <= f.line(p) && f.line(p) <= f.line(fn.End()) {
+			return f.ast.Name.Name + "." + fn.Name.Name
 		}
 	}
-	return strings.TrimSuffix(f.ast.Name.Name, "_test") + "." + name
+	return f.ast.Name.Name
 }
