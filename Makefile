@@ -98,8 +98,8 @@ race: ## Run all tests under the race detector (needs a C compiler)
 
 # The code with goroutines: drivers, the link, the journals. The race detector
 # takes many times the time of a test, so that random ones are short there.
-drivers := ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/postgres ./libs/journal/spread ./libs/lease \
-	./libs/gossip/agent ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
+drivers := ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/postgres ./libs/journal/sqlite ./libs/journal/spread ./libs/lease \
+	./libs/gossip/agent ./services/coordinator/console ./services/coordinator/server ./services/region/server/... ./services/gateway/server ./libs/router/driver
 
 .PHONY: race-drivers
 race-drivers: ## Run the short tests of drivers, link and journals under the race detector (needs a C compiler)
@@ -268,7 +268,7 @@ check-help: ## Check that make help lists every target
 check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
-	@go vet -tags nextformat ./libs/journal/... ./libs/link
+	@go vet -tags nextformat ./libs/journal/... ./libs/journal/sqlite ./libs/journal/postgres/... ./libs/link
 	@go run ./tools/cmd/mutants
 	@go vet $(with_mutants) $$(cat $(BIN)/mutants/packages)
 	@echo "== staticcheck"

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	coordinatorserver "github.com/roost-cluster/roost/services/coordinator/server"
@@ -68,7 +69,7 @@ func shops() entity.Definition {
 }
 
 // serve runs a service in this process until stop is called.
-func serve(t *testing.T, service string, cfg node.Configured, set func(*node.Node) error) (n *node.Node, stop func()) {
+func serve(t *testing.T, service string, cfg config.Configured, set func(*node.Node) error) (n *node.Node, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan *node.Node, 1), make(chan error, 1)

@@ -9,7 +9,8 @@ require (
 	github.com/roost-cluster/roost/e2e/bench/measure v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/backends v0.0.0
-	github.com/roost-cluster/roost/libs/journal v0.0.0
+	github.com/roost-cluster/roost/libs/journal/postgres v0.0.0
+	github.com/roost-cluster/roost/libs/journal/sqlite v0.0.0
 	github.com/roost-cluster/roost/libs/lease v0.0.0
 	github.com/roost-cluster/roost/libs/node v0.0.0
 	github.com/roost-cluster/roost/proto v0.0.0
@@ -109,7 +110,8 @@ replace (
 	github.com/roost-cluster/roost/libs => ../libs
 	github.com/roost-cluster/roost/libs/backends => ../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../libs/discovery
-	github.com/roost-cluster/roost/libs/journal => ../libs/journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../libs/journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../libs/journal/sqlite
 	github.com/roost-cluster/roost/libs/lease => ../libs/lease
 	github.com/roost-cluster/roost/libs/node => ../libs/node
 	github.com/roost-cluster/roost/proto => ../proto

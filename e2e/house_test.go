@@ -3,7 +3,7 @@ package e2e_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 func TestHouse(t *testing.T) {
@@ -13,7 +13,7 @@ func TestHouse(t *testing.T) {
 			"sim": {
 				"libs/allocation", "libs/sharding", "libs/control", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/passivation", "libs/turn", "libs/wakeup", "libs/outbox", "libs/purge", "libs/replies", "libs/pace",
 				"libs/journal", "libs/journal/memory", "libs/link", "libs/router",
-				"services/coordinator", "services/region", "services/region/reads", "services/region/suspects", "services/gateway",
+				"services/coordinator", "services/region", "services/region/suspects", "services/gateway",
 			},
 			"explore": {
 				"libs/sharding", "libs/control", "libs/lease", "libs/turn", "libs/journal", "libs/journal/memory",
@@ -28,7 +28,7 @@ func TestHouse(t *testing.T) {
 			// What is measured is the real thing; what it is compared with knows
 			// nothing of it but a message.
 			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "services/coordinator", "cli/cluster", "e2e/bench/...", "e2e/cluster/history", "e2e/cluster/netns"},
-			"bench/cmd/...":  {"libs/backends/all", "libs/node", "services/region/server", "e2e/bench/..."},
+			"bench/cmd/...":  {"libs/backends/all", "libs/node", "libs/node/config", "services/region/server", "e2e/bench/..."},
 			"bench/entities": {"sdk/entity"},
 			"bench/baseline": {"proto/...", "e2e/bench/measure"},
 			"bench/report":   {},
@@ -36,7 +36,7 @@ func TestHouse(t *testing.T) {
 			"cluster/load":    {"e2e/cluster/history"},
 			"cluster/history": {},
 			"cluster/ledger":  {"e2e/cluster/history"},
-			"cluster/netns":   {"libs/servertest"},
+			"cluster/netns":   {"libs/test/servertest"},
 			// Tests alone: they may import what they like.
 			"attack":  {},
 			"cluster": {},

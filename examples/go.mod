@@ -59,7 +59,8 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/roost-cluster/roost/libs/discovery v0.0.0 // indirect
-	github.com/roost-cluster/roost/libs/journal v0.0.0 // indirect
+	github.com/roost-cluster/roost/libs/journal/postgres v0.0.0 // indirect
+	github.com/roost-cluster/roost/libs/journal/sqlite v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/lease v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/node v0.0.0 // indirect
 	github.com/twitchtv/twirp v8.1.3+incompatible // indirect
@@ -104,7 +105,8 @@ replace (
 	github.com/roost-cluster/roost/libs => ../libs
 	github.com/roost-cluster/roost/libs/backends => ../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../libs/discovery
-	github.com/roost-cluster/roost/libs/journal => ../libs/journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../libs/journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../libs/journal/sqlite
 	github.com/roost-cluster/roost/libs/lease => ../libs/lease
 	github.com/roost-cluster/roost/libs/node => ../libs/node
 	github.com/roost-cluster/roost/proto => ../proto

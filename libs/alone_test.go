@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 // alone are the libraries of the membership that are of use without the rest of
@@ -18,8 +18,8 @@ var alone = map[string][]string{
 	"splitbrain": {"github.com/cespare/xxhash/v2", "libs/gossip", "libs/mutant", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock"},
 	"gossip/agent": {
 		"github.com/cespare/xxhash/v2", "github.com/twitchtv/twirp", "google.golang.org/protobuf",
-		"libs/bounded", "libs/errornumber", "libs/gossip", "libs/loop", "libs/mutant", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock",
-		"proto/roost/admin/v1", "proto/roost/cluster/v1",
+		"libs/bounded", "libs/errornumber", "libs/foreign", "libs/gossip", "libs/loop", "libs/mutant", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock",
+		"proto/roost/admin/v1/membership", "proto/roost/cluster/v1",
 	},
 }
 

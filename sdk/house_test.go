@@ -3,14 +3,14 @@ package sdk_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 func TestHouse(t *testing.T) {
 	// The same entity core runs in the region, in entitytest and in the
 	// simulator; a user of the sdk inherits nothing heavier than these.
 	archtest.Check(t, archtest.Rules{
-		May: map[string][]string{"...": {"libs/errornumber", "libs/mutant", "libs/passivation", "libs/sharding", "libs/turn", "libs/wakeup", "libs/outbox", "sdk/..."},
+		May: map[string][]string{"...": {"libs/errornumber", "libs/foreign", "libs/journal", "libs/mutant", "libs/passivation", "libs/sharding", "libs/turn", "libs/wakeup", "libs/outbox", "sdk/..."},
 			// For programs that steer a cluster; entities and their callers do without.
 			"adminclient": {"libs/bounded", "libs/sharding", "proto/..."}},
 		Outside: []string{

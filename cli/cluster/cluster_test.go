@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // bins makes a directory in which the services are the test binary.

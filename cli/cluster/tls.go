@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/authority"
-	"github.com/roost-cluster/roost/libs/node/auth"
+	nodesecurity "github.com/roost-cluster/roost/libs/node/security"
 )
 
 // security holds the credentials of the processes of a cluster with [Options.TLS]. Each start makes new
@@ -57,7 +57,7 @@ func secure(name, dir string) (*security, error) {
 	}
 	s.own = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.peers.Pool(), Certificates: []tls.Certificate{pair}}
 	s.clients = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: s.public.Pool()}
-	token, line, err := auth.NewAPIKey("launcher")
+	token, line, err := nodesecurity.NewAPIKey("launcher")
 	s.token = token
 	return s, errors.Join(err,
 		os.WriteFile(filepath.Join(s.dir, "peers.pem"), s.peers.PEM(), 0o644),

@@ -17,7 +17,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/authority"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 	"github.com/roost-cluster/roost/sdk/client"
@@ -103,8 +103,8 @@ func insider(t *testing.T, r *rig) {
 	}
 	url := func(addr string) string { return "https://" + addr }
 	self := sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}
-	as := func(c *http.Client) *controlrpc.Client {
-		return &controlrpc.Client{Cluster: clusterName, Self: self, Reach: controlrpc.Via(c, url), Timeout: 10 * time.Second}
+	as := func(c *http.Client) *rpc.Client {
+		return &rpc.Client{Cluster: clusterName, Self: self, Reach: rpc.Via(c, url), Timeout: 10 * time.Second}
 	}
 	coordinator, host := r.processes["coordinator-1"].Service, r.processes["region-1"].Service
 	calls := 0
@@ -156,8 +156,8 @@ func impersonation(t *testing.T, r *rig) {
 		t.Fatalf("the members are %v", nodes)
 	}
 	region := httpsClient(r.peer(t, r.peers, authority.Request{Name: "region-1", URIs: []string{authority.URI(clusterName, "region", "region-1")}}))
-	as := func(n sharding.NodeID) *controlrpc.Client {
-		return &controlrpc.Client{Cluster: clusterName, Self: n, Reach: controlrpc.Via(region, func(addr string) string { return "https://" + addr }), Timeout: 10 * time.Second}
+	as := func(n sharding.NodeID) *rpc.Client {
+		return &rpc.Client{Cluster: clusterName, Self: n, Reach: rpc.Via(region, func(addr string) string { return "https://" + addr }), Timeout: 10 * time.Second}
 	}
 	attacks := 0
 	refused := func(what string, err error) {

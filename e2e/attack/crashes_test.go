@@ -19,7 +19,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 )
@@ -31,7 +31,7 @@ type fault struct{ name, file, after, when string }
 var faults = []fault{
 	{"gateway-connection", "services/gateway/server/http.go", "	c := s.newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)\n", `entity.ID == "gateway-connection"`},
 	{"link", "libs/link/conn.go", "	err := c.stream.inNames.readCommand(body, c.now, c.stream.maxPayload, &c.batch[len(c.batch)-1])\n", `c.batch[len(c.batch)-1].Envelope.Entity.ID == "link"`},
-	{"control-call", "libs/node/controlrpc/handler.go", "func (s *service) check(cluster string, to uint64) error {\n", `cluster == "control-call"`},
+	{"control-call", "libs/node/rpc/handler.go", "func (s *service) check(cluster string, to uint64) error {\n", `cluster == "control-call"`},
 	{"shard-core", "services/region/shardcore.go", "func (m *ShardCore) Command(now time.Time, in *Command, out *Outputs) {\n	m.begin(now, out)\n", `in.Env.Entity.ID == "shard-core" && in.Env.Command == "Add"`},
 	{"control-core", "services/region/coordinator.go", "func (c *ControlCore) receive(in Received) bool {\n", `in.From == "control-core:1"`},
 	{"coordinator-core", "services/coordinator/machine.go", "func (m *Machine) receive(in Received) bool {\n", `in.From.Addr == "coordinator-core:1"`},
@@ -199,7 +199,7 @@ func (s *faulty) connections() {
 		})
 	}
 	for _, name := range []string{"coordinator-1", "region-1", "region-2"} {
-		c := &controlrpc.Client{Cluster: "control-call", Reach: controlrpc.Via(s.client, nil), Timeout: 10 * time.Second}
+		c := &rpc.Client{Cluster: "control-call", Reach: rpc.Via(s.client, nil), Timeout: 10 * time.Second}
 		if err := c.Send(s.t.Context(), sharding.NodeID{Addr: s.find(name).Service}, []control.Message{control.GetShardHome{}}); err == nil || strings.Contains(err.Error(), "injected") {
 			s.t.Errorf("a call at which %s has panicked: %v", name, err)
 		}
@@ -319,7 +319,7 @@ func (s *faulty) admin(method, body string) (a answer) {
 // send brings a message of the control plane to a process.
 func (s *faulty) send(p launcher.Process, from string, m control.Message) {
 	s.t.Helper()
-	c := &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{Addr: from, UID: 7}, Reach: controlrpc.Via(s.client, nil), Timeout: 10 * time.Second}
+	c := &rpc.Client{Cluster: clusterName, Self: sharding.NodeID{Addr: from, UID: 7}, Reach: rpc.Via(s.client, nil), Timeout: 10 * time.Second}
 	_ = c.Send(s.t.Context(), sharding.NodeID{Addr: p.Service, UID: s.uid(p)}, []control.Message{m}) // the process ends meanwhile
 }
 

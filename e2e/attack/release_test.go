@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 var root = filepath.Join("..", "..")
@@ -138,7 +138,7 @@ func repository(module string) string {
 // whose licences are allowed.
 func supplyChain(t *testing.T, _ *rig) {
 	direct, single := map[string]bool{}, regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) v\S+$`)
-	for _, dir := range []string{"libs", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "cli", "services/coordinator", "services/region", "services/gateway"} {
+	for _, dir := range []string{"libs", "libs/discovery", "libs/journal/postgres", "libs/journal/sqlite", "libs/lease", "libs/node", "proto", "sdk", "cli", "services/coordinator", "services/region", "services/gateway"} {
 		text, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
 		must(t, err)
 		for _, m := range single.FindAllSubmatch(text, -1) {

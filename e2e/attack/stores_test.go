@@ -18,7 +18,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // databaseRoles: a cluster works with the rights of roost_service, and who has them, or fewer, can neither change

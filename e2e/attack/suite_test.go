@@ -17,8 +17,8 @@ import (
 
 	"github.com/roost-cluster/roost/cli/authority"
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/node/auth"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // TestAttacks runs all attacks on one cluster, one after the other, so that each finds it as the one before has
@@ -148,7 +148,7 @@ func (r *rig) write(t *testing.T, name, text string) {
 // token adds a key to a file of keys.
 func (r *rig) token(t *testing.T, file, name, more string) string {
 	t.Helper()
-	key, line, err := auth.NewAPIKey(name)
+	key, line, err := security.NewAPIKey(name)
 	must(t, err)
 	before, _ := os.ReadFile(r.path(file)) // empty at first
 	r.write(t, file, string(before)+line+more+"\n")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
 	"github.com/roost-cluster/roost/e2e/bench/report"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // asBaselines makes the test binary serve the baselines.

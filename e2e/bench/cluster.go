@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -85,8 +85,8 @@ func (s *testCluster) close() error {
 }
 
 // controlClient returns a client of the control plane that counts as a process of its own.
-func controlClient(http *http.Client, timeout time.Duration) *controlrpc.Client {
-	return &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}, Reach: controlrpc.Via(http, nil), Timeout: timeout}
+func controlClient(http *http.Client, timeout time.Duration) *rpc.Client {
+	return &rpc.Client{Cluster: clusterName, Self: sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}, Reach: rpc.Via(http, nil), Timeout: timeout}
 }
 
 // awaitPlacement waits until every shard of every type is served.

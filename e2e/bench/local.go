@@ -11,6 +11,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -25,7 +26,7 @@ import (
 type local struct {
 	self    sharding.NodeID
 	runner  *server.Runner
-	journal *journal.Journal
+	journal *commit.Journal
 	term    sharding.Term
 	types   []sharding.EntityType
 	ended   sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/control/wire"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
 	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
@@ -62,7 +62,7 @@ type simulatedRegion struct {
 	of      *simulatedRegions
 	number  int
 	node    sharding.NodeID
-	api     *controlrpc.Client
+	api     *rpc.Client
 	control http.Handler
 
 	mu     sync.Mutex
@@ -86,8 +86,8 @@ func simulateRegions(ctx context.Context, count int, coordinator string, types [
 		// so it leads the membership, as the member with the lowest address.
 		r := &simulatedRegion{of: s, number: i, shards: map[sharding.ShardID]bool{},
 			node: sharding.NodeID{Addr: fmt.Sprintf("127.1.%d.%d:%s", i/250, i%250+1, port), UID: sharding.NodeUID(sharding.Draw(1, 0, uint64(i)))}}
-		r.api = &controlrpc.Client{Cluster: clusterName, Self: r.node, Reach: controlrpc.Via(s.http, nil), Timeout: 5 * time.Second}
-		r.control = controlrpc.Handler(clusterName, r.node, control.Region, nil, r, slog.New(slog.DiscardHandler))
+		r.api = &rpc.Client{Cluster: clusterName, Self: r.node, Reach: rpc.Via(s.http, nil), Timeout: 5 * time.Second}
+		r.control = rpc.Handler(clusterName, r.node, control.Region, nil, r, slog.New(slog.DiscardHandler))
 		s.all = append(s.all, r)
 		s.byAddr[r.node.Addr], s.byIncarnation[r.node.UID] = r, r
 	}
@@ -96,7 +96,7 @@ func simulateRegions(ctx context.Context, count int, coordinator string, types [
 	}
 	mux := http.NewServeMux()
 	mux.Handle(clusterv1.ClusterPathPrefix, expanded(clusterv1.NewClusterServer(s.members)))
-	mux.HandleFunc(controlrpc.PathPrefix, func(w http.ResponseWriter, req *http.Request) {
+	mux.HandleFunc(rpc.PathPrefix, func(w http.ResponseWriter, req *http.Request) {
 		if r := s.byAddr[req.Host]; r != nil {
 			r.control.ServeHTTP(w, req)
 		}
@@ -281,7 +281,7 @@ func (r *simulatedRegion) poll(conn *httpConn, since sharding.Version) (delta sh
 	if err != nil {
 		return delta, err
 	}
-	body, err := conn.post([]string{controlrpc.PathPrefix, "Call"}, "application/protobuf", request)
+	body, err := conn.post([]string{rpc.PathPrefix, "Call"}, "application/protobuf", request)
 	if err != nil {
 		return delta, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
@@ -30,7 +30,7 @@ const (
 type watcher struct {
 	core *routetable.Watcher
 	http *http.Client // its own, because each gateway is a process
-	api  *controlrpc.Client
+	api  *rpc.Client
 	seen map[sharding.ShardID]time.Time // when a shard was first in a table
 	news chan sharding.ShardID          // if set, receives them
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/ledger"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 // TestDiscoveryServers: processes that know nothing but a URL register there, and find each

@@ -23,8 +23,9 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
@@ -90,9 +91,9 @@ func (x *explained) askers() map[string]string {
 }
 
 // explain asks one process.
-func (x *explained) explain(url, entity string) (*adminv1.ExplainResponse, error) {
+func (x *explained) explain(url, entity string) (*diagnosisv1.ExplainResponse, error) {
 	typ, id, _ := strings.Cut(entity, "/")
-	return adminclient.NewDiagnosis(url).Explain(x.Context(), &adminv1.ExplainRequest{Type: typ, Id: id, Stack: true})
+	return adminclient.NewDiagnosis(url).Explain(x.Context(), &diagnosisv1.ExplainRequest{Type: typ, Id: id, Stack: true})
 }
 
 // names waits until every process names a cause for an entity first, and some text with it.
@@ -106,7 +107,7 @@ func (x *explained) namedBy(askers map[string]string, cause, entity, text string
 	since := time.Now()
 	var took []string
 	for name, url := range askers { // order-free: each of them must
-		var last *adminv1.ExplainResponse
+		var last *diagnosisv1.ExplainResponse
 		eventually(x.T, waitLimit, func() (err error) {
 			if last, err = x.explain(url, entity); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // binaries returns the directory of the binaries.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // TestPassivationIsReread: a region puts another strategy into effect when its configuration

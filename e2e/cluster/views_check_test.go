@@ -4,22 +4,22 @@ import (
 	"testing"
 	"time"
 
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // TestViewsAreJudged: invented violations are found, and nothing is found in correct views.
 func TestViewsAreJudged(t *testing.T) {
-	event := func(seq uint64, kind, node string) *adminv1.Event {
-		return &adminv1.Event{Seq: seq, Kind: kind, Node: node, AtUnixMs: int64(seq) * 1000}
+	event := func(seq uint64, kind, node string) *membershipv1.Event {
+		return &membershipv1.Event{Seq: seq, Kind: kind, Node: node, AtUnixMs: int64(seq) * 1000}
 	}
-	member := func(addr, uid, status string) *adminv1.Member {
-		return &adminv1.Member{Addr: addr, Uid: uid, Status: status, Reachable: true}
+	member := func(addr, uid, status string) *membershipv1.ClusterMember {
+		return &membershipv1.ClusterMember{Addr: addr, Uid: uid, Status: status, Reachable: true}
 	}
-	both := []*adminv1.Member{member("a:1", "1", "up"), member("b:1", "2", "up")}
-	history := []*adminv1.Event{event(1, "up", "b:1#1"), event(2, "removed", "b:1#1"), event(3, "up", "b:1#2")}
+	both := []*membershipv1.ClusterMember{member("a:1", "1", "up"), member("b:1", "2", "up")}
+	history := []*membershipv1.Event{event(1, "up", "b:1#1"), event(2, "removed", "b:1#1"), event(3, "up", "b:1#2")}
 	for name, c := range map[string]struct {
-		events     []*adminv1.Event
-		a, b       []*adminv1.Member
+		events     []*membershipv1.Event
+		a, b       []*membershipv1.ClusterMember
 		bad, apart bool
 	}{
 		"a new incarnation":         {events: history, a: both, b: both},
@@ -27,11 +27,11 @@ func TestViewsAreJudged(t *testing.T) {
 		"back in a view":            {events: history, a: both, b: append(both[:2:2], member("b:1", "1", "up")), bad: true, apart: true},
 		"too few events":            {events: history[1:], a: both, b: both, bad: true},
 		"different views":           {events: history, a: both, b: both[:1], apart: true},
-		"not all are up":            {events: history, a: both, b: []*adminv1.Member{both[0], member("b:1", "2", "joining")}, apart: true},
+		"not all are up":            {events: history, a: both, b: []*membershipv1.ClusterMember{both[0], member("b:1", "2", "joining")}, apart: true},
 	} {
 		var v views
-		v.note("a", time.Unix(9, 0), &adminv1.EventsResponse{Stream: "a:1#1", Members: c.a, Events: c.events})
-		v.note("b", time.Unix(9, 0), &adminv1.EventsResponse{Stream: "b:1#2", Members: c.b})
+		v.note("a", time.Unix(9, 0), &membershipv1.EventsResponse{Stream: "a:1#1", Members: c.a, Events: c.events})
+		v.note("b", time.Unix(9, 0), &membershipv1.EventsResponse{Stream: "b:1#2", Members: c.b})
 		if errs := v.check([]string{"a", "b"}); len(errs) > 0 != c.bad {
 			t.Errorf("%s: %v", name, errs)
 		}
@@ -43,7 +43,7 @@ func TestViewsAreJudged(t *testing.T) {
 		}
 	}
 	var v views
-	v.note("a", time.Unix(9, 0), &adminv1.EventsResponse{Stream: "a:1#1", Events: history})
+	v.note("a", time.Unix(9, 0), &membershipv1.EventsResponse{Stream: "a:1#1", Events: history})
 	if first, last, err := v.took(time.Unix(0, 0), []string{"b:1#1"}, []string{"a"}, "removed"); err != nil || first != 2*time.Second || last != first {
 		t.Errorf("removed after %v, %v: %v", first, last, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
@@ -25,9 +25,9 @@ type views struct {
 type incarnation struct {
 	name, self string // self is host:port#uid
 	asked      time.Time
-	members    []*adminv1.Member
-	events     []*adminv1.Event // all that it has seen
-	missed     uint64           // events that it no longer keeps
+	members    []*membershipv1.ClusterMember
+	events     []*membershipv1.Event // all that it has seen
+	missed     uint64                // events that it no longer keeps
 }
 
 // follow polls processes for their views until ctx ends. Events have the time at which the
@@ -55,7 +55,7 @@ func (v *views) follow(ctx context.Context, processes []launcher.Process) (wait 
 	return group.Wait
 }
 
-func (v *views) note(name string, asked time.Time, res *adminv1.EventsResponse) {
+func (v *views) note(name string, asked time.Time, res *membershipv1.EventsResponse) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	i := slices.IndexFunc(v.incarnations, func(l *incarnation) bool { return l.self == res.Stream })
@@ -134,7 +134,7 @@ func (v *views) took(from time.Time, selves, names []string, kinds ...string) (f
 		early := time.Duration(math.MaxInt64)
 		for _, name := range names {
 			events := all[name].events
-			at := slices.IndexFunc(events, func(e *adminv1.Event) bool {
+			at := slices.IndexFunc(events, func(e *membershipv1.Event) bool {
 				return e.Node == self && slices.Contains(kinds, e.Kind) && e.AtUnixMs >= from.UnixMilli()
 			})
 			if at < 0 {

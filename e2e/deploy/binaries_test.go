@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 
 	"github.com/roost-cluster/roost/cli/authority"
 )

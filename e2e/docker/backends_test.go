@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 // backend has the servers by which the processes of a cluster find each other and decide

@@ -9,7 +9,7 @@ require (
 	github.com/roost-cluster/roost/cli v0.0.0
 	github.com/roost-cluster/roost/e2e v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
-	github.com/roost-cluster/roost/libs/journal v0.0.0
+	github.com/roost-cluster/roost/libs/journal/postgres v0.0.0
 	github.com/roost-cluster/roost/proto v0.0.0
 	github.com/roost-cluster/roost/sdk v0.0.0
 	modernc.org/sqlite v1.61.1
@@ -37,6 +37,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
 	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0 // indirect
@@ -103,7 +104,8 @@ replace (
 	github.com/roost-cluster/roost/libs => ../../libs
 	github.com/roost-cluster/roost/libs/backends => ../../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../../libs/discovery
-	github.com/roost-cluster/roost/libs/journal => ../../libs/journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../../libs/journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../../libs/journal/sqlite
 	github.com/roost-cluster/roost/libs/lease => ../../libs/lease
 	github.com/roost-cluster/roost/libs/node => ../../libs/node
 	github.com/roost-cluster/roost/proto => ../../proto

@@ -3,7 +3,7 @@ package docker_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 func TestHouse(t *testing.T) {

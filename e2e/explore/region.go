@@ -192,7 +192,7 @@ func (w *cluster) alive(h *host, e sharding.Epoch) {
 func (w *cluster) entityDoes(i int, o turn.Output) {
 	h := w.hosts[i]
 	id := h.id
-	entity := func(in turn.Input) { w.back(id, region.Turn{Input: in}) }
+	entity := func(in turn.Input) { w.back(id, in) }
 	switch o := o.(type) {
 	case turn.Load:
 		w.alive(h, o.Epoch)
@@ -247,7 +247,7 @@ func (w *cluster) loadEntity(id sharding.NodeID, o turn.Load) {
 		if w.hosts[i].id == id && !o.LookupOnly {
 			w.hosts[i].bodies = append(w.hosts[i].bodies, body{o.Incarnation, list})
 		}
-		w.back(id, region.Turn{Input: in})
+		w.back(id, in)
 	}).void = gone(id)
 }
 

@@ -321,9 +321,10 @@ func (w *World) drainThrough(stop func() bool) {
 	}
 	w.resumeRegions()
 	// A chain that a reminder began may wait for these entities, too: a circle, in which the youngest gives up.
-	// A region that is full refuses commands that entities wait for, whether or not a shard is drained (G6). Then
-	// the first turn fails, and the gateway sends the command again.
-	if stop() || !drains || len(o.tries) > 1 || len(last.gaveUp) > 0 || ask.noRoom || last.noRoom {
+	// A region that is full refuses commands that entities wait for, whether or not a shard is drained (G6), and
+	// probes, so that a circle ends by a deadline. Then the first turn fails, and the gateway sends the command again.
+	late := w.crowded() && slices.ContainsFunc(last.tries, func(t *try) bool { return t.reply.Code == sharding.DeadlineExceeded })
+	if stop() || !drains || len(o.tries) > 1 || len(last.gaveUp) > 0 || ask.noRoom || last.noRoom || late {
 		return
 	}
 	w.mark("ask: a command comes into a shard that drains")

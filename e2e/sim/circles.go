@@ -148,6 +148,14 @@ func (w *World) closeCircle(stop func() bool) {
 	}
 }
 
+// crowded reports whether a region may have no room for probes. Then a circle ends by a deadline.
+func (w *World) crowded() bool {
+	return slices.ContainsFunc(w.processes, func(p *process) bool {
+		n, ok := p.body.(*regionNode)
+		return ok && (n.crowdedRouter || n.replyBudget != nil)
+	})
+}
+
 // checkCircle checks who has given up of the turns that waited for each other. youngest is what the
 // turn waited for that began to wait last when they did. It may run again, and give up again.
 func (w *World) checkCircle(waits []*ask, youngest *ask) {
@@ -182,11 +190,7 @@ func (w *World) checkCircle(waits []*ask, youngest *ask) {
 			w.violate("a circle ends by its youngest turn", "%v gave up in a circle in which %v began to wait last", g.ask.asker.entity, last.asker.entity)
 		}
 	}
-	crowded := slices.ContainsFunc(w.processes, func(p *process) bool { // there may be no room for probes
-		n, ok := p.body.(*regionNode)
-		return ok && (n.crowdedRouter || n.replyBudget != nil)
-	})
-	if !found && !crowded {
+	if !found && !w.crowded() {
 		w.violate("a circle ends by its youngest turn", "no turn gave up, though that of %v began to wait last", youngest.asker.entity)
 	}
 }

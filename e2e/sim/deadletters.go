@@ -7,8 +7,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // Operators look at the dead letters of the journal, and send them again or drop them, and drop what
@@ -79,16 +77,16 @@ func (s *shardNode) readSend(o turn.ReadSend) {
 func (s *shardNode) findSend(o turn.ReadSend, dead bool) {
 	var page journal.SendsPage
 	incarnation := s.p.incarnation
-	s.w.journal.read(s.p.host, func() { page = s.w.journal.ledger.Sends(s.w.clock(), reads.Send(o, dead)) }, func(ok bool) {
+	s.w.journal.read(s.p.host, func() { page = s.w.journal.ledger.Sends(s.w.clock(), o.Query(dead)) }, func(ok bool) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		out, last := reads.ReadSendDone(o, dead, page, lost(ok))
+		out, last := o.Answer(dead, page, lost(ok))
 		if !last {
 			s.findSend(o, true)
 			return
 		}
-		s.p.post(func() { s.stepShard(region.Turn{Input: out}) })
+		s.p.post(func() { s.stepShard(out) })
 	})
 }
 

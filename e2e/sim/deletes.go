@@ -4,8 +4,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readDeleted reads which deleted entities may be removed, as the driver of a region does.
@@ -13,23 +11,24 @@ func (s *shardNode) readDeleted(o purge.Read) {
 	var page journal.WakesPage
 	incarnation := s.p.incarnation
 	s.w.journal.read(s.p.host, func() {
-		page = s.w.journal.ledger.Wakes(s.w.clock(), reads.Deleted(o))
+		page = s.w.journal.ledger.Wakes(s.w.clock(), o.WakesRequest)
 		shorten(s.w, &page, shardOfWake)
 	}, func(ok bool) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		s.p.post(func() { s.stepShard(region.PurgesRead{Page: reads.DeletedPage(o, page, lost(ok))}) })
+		s.p.post(func() {
+			s.stepShard(purge.Page{Number: o.Number, WakesPage: page, Err: lost(ok)})
+		})
 	})
 }
 
-func (s *shardNode) purge(o purge.Purge) {
-	op := journal.Purge{Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity, Life: o.Life}
-	s.group.add(journal.Op{Purge: &op}, func(r journal.Result) {
+func (s *shardNode) purge(o journal.Purge) {
+	s.group.add(journal.Op{Purge: &o}, func(r journal.Result) {
 		if r.Verdict == sharding.Durable {
 			s.w.mark("delete: purged")
 		}
-		s.stepShard(region.Purged{Purged: purge.Purged{Purge: o, Verdict: r.Verdict}})
+		s.stepShard(purge.Purged{Purge: o, Verdict: r.Verdict})
 	})
 }
 

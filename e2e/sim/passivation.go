@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -33,7 +34,7 @@ func (s *shardNode) stressMemory() {
 		s.performAll() // what has ended by now takes no memory
 		s.collections += 2
 		s.liveBytes, s.reportedAtCollection, s.limitsWhenOver = uint64(d.between(0, 3*heapBytes)), s.reportedBytes(), nil
-		s.stepShard(region.Collected{Cycle: s.collections, Live: s.liveBytes})
+		s.stepShard(turn.Collected{Cycle: s.collections, Live: s.liveBytes})
 		s.checkCollected()
 	}
 	if d.chance(0.002) {

@@ -212,7 +212,7 @@ func (s *shardNode) outputCount() int {
 }
 
 // stepTurn steps the entity core inside the shard core.
-func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(region.Turn{Input: in}) }
+func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(in) }
 
 // checkLimits checks that all shard cores together use no more than the region's limits allow.
 func (n *regionNode) checkLimits() {

@@ -11,7 +11,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // In the harsh climate entities send commands to others: the turn of a Send, and of a Delete,
@@ -136,7 +135,7 @@ func (s *shardNode) performSends(o region.ShardOutput) {
 			if r.Verdict == sharding.UnknownOutcome {
 				s.w.mark("send: whether its end is stored is not known")
 			}
-			s.stepShard(region.EndsStored{Acked: outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict}})
+			s.stepShard(outbox.Acked{Number: o.Ack.Number, Verdict: r.Verdict})
 		})
 	case region.Route:
 		s.startRouter()
@@ -145,7 +144,7 @@ func (s *shardNode) performSends(o region.ShardOutput) {
 		f := &op{client: forwarderID, entity: env.Entity, cmd: env.Command, x: decodeNumber(env.Payload), key: env.ID, keyed: true, called: s.w.now}
 		s.router.route(env, &call{op: f, reply: func(answer router.Finish) {
 			s.w.mark("send: attempt is " + answer.Reply.Outcome.String())
-			s.stepShard(region.Routed{Answer: outbox.Answered{Number: o.Deliver.Number, Reply: answer.Reply}})
+			s.stepShard(outbox.Answered{Number: o.Deliver.Number, Reply: answer.Reply})
 		}})
 	case region.SendDied:
 		s.w.mark("send: " + o.Letter.State.String())
@@ -157,13 +156,15 @@ func (s *shardNode) readSends(o outbox.Read) {
 	var page journal.SendsPage
 	incarnation := s.p.incarnation
 	s.w.journal.read(s.p.host, func() {
-		page = s.w.journal.ledger.Sends(s.w.clock(), reads.Sends(o))
+		page = s.w.journal.ledger.Sends(s.w.clock(), o.SendsRequest)
 		shorten(s.w, &page, func(r *journal.SendRow) sharding.ShardID { return r.Shard })
 	}, func(ok bool) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		s.p.post(func() { s.stepShard(region.SendsRead{Page: reads.SendsPage(o, page, lost(ok))}) })
+		s.p.post(func() {
+			s.stepShard(outbox.Page{Number: o.Number, SendsPage: page, Err: lost(ok)})
+		})
 	})
 }
 

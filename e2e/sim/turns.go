@@ -8,7 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 func nanos(n int64) time.Duration { return time.Duration(n) }
@@ -116,7 +115,7 @@ func (s *shardNode) load(o turn.Load) {
 	var err error
 	incarnation := s.p.incarnation
 	s.w.journal.read(s.p.host, func() {
-		req := reads.Load(o)
+		req := o.LoadRequest
 		got, err = s.w.journal.load(req)
 		if err == nil && !o.Bare && s.ignoresSnapshot(o.Entity, &got.Snapshot) {
 			s.w.mark("a snapshot of another form is ignored")
@@ -148,7 +147,7 @@ func (s *shardNode) load(o turn.Load) {
 			switch {
 			case err != nil:
 				delete(s.instances, o.Incarnation)
-				reads.NotLoaded(&in, err)
+				in.NotFound(err)
 			case s.startFails(&o):
 				delete(s.instances, o.Incarnation)
 				in.Err, in.Code = "the start hook fails", sharding.Internal
@@ -161,7 +160,7 @@ func (s *shardNode) load(o turn.Load) {
 					s.w.mark("remembered: it is started")
 				}
 				b.list = replay(got)
-				reads.Loaded(&in, &got)
+				in.Found(&got)
 				in.Size = s.w.told(b.list)
 				b.size = in.Size
 				if in.Trimmed {

@@ -8,8 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readWakes reads a page of wake-ups, as the driver of a region does.
@@ -17,13 +15,15 @@ func (s *shardNode) readWakes(o wakeup.Read) {
 	var page journal.WakesPage
 	incarnation := s.p.incarnation
 	s.w.journal.read(s.p.host, func() {
-		page = s.w.journal.ledger.Wakes(s.w.storeClock(), reads.Wakes(o))
+		page = s.w.journal.ledger.Wakes(s.w.storeClock(), o.WakesRequest)
 		shorten(s.w, &page, shardOfWake)
 	}, func(ok bool) {
 		if s.p.incarnation != incarnation {
 			return
 		}
-		s.p.post(func() { s.stepShard(region.WakesRead{Page: reads.WakesPage(o, page, lost(ok))}) })
+		s.p.post(func() {
+			s.stepShard(wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: lost(ok)})
+		})
 	})
 }
 

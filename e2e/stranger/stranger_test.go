@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // patience bounds what a busy machine may need for one command.

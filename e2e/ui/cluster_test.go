@@ -11,7 +11,7 @@ import (
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // hostile is an id that would run a script if it was put into a page as it is.

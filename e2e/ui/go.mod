@@ -62,7 +62,8 @@ replace (
 	github.com/roost-cluster/roost/libs => ../../libs
 	github.com/roost-cluster/roost/libs/backends => ../../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../../libs/discovery
-	github.com/roost-cluster/roost/libs/journal => ../../libs/journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../../libs/journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../../libs/journal/sqlite
 	github.com/roost-cluster/roost/libs/lease => ../../libs/lease
 	github.com/roost-cluster/roost/libs/node => ../../libs/node
 	github.com/roost-cluster/roost/proto => ../../proto

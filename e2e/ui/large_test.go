@@ -9,7 +9,7 @@ import (
 	"time"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	"github.com/roost-cluster/roost/services/coordinator/server/dashboard"
+	"github.com/roost-cluster/roost/services/coordinator/console/dashboard"
 )
 
 // large is a cluster of 50 regions and 10,000 shards, as its coordinator would describe it. With each

@@ -3,8 +3,10 @@ module github.com/roost-cluster/roost/libs/backends
 go 1.26.7
 
 require (
+	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/discovery v0.0.0
-	github.com/roost-cluster/roost/libs/journal v0.0.0
+	github.com/roost-cluster/roost/libs/journal/postgres v0.0.0
+	github.com/roost-cluster/roost/libs/journal/sqlite v0.0.0
 	github.com/roost-cluster/roost/libs/lease v0.0.0
 	github.com/roost-cluster/roost/libs/node v0.0.0
 )
@@ -53,7 +55,6 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/roost-cluster/roost/libs v0.0.0 // indirect
 	github.com/twitchtv/twirp v8.1.3+incompatible // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
@@ -95,7 +96,8 @@ require (
 replace (
 	github.com/roost-cluster/roost/libs => ../
 	github.com/roost-cluster/roost/libs/discovery => ../discovery
-	github.com/roost-cluster/roost/libs/journal => ../journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../journal/sqlite
 	github.com/roost-cluster/roost/libs/lease => ../lease
 	github.com/roost-cluster/roost/libs/node => ../node
 	github.com/roost-cluster/roost/proto => ../../proto

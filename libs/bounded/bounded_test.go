@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"

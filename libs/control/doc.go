@@ -115,6 +115,6 @@
 // # What this does not do
 //
 // This package neither sends nor encodes messages. Package wire encodes them as protobuf, and package
-// controlrpc carries them. This package does not validate names and numbers. A core that gets an invalid
+// rpc carries them. This package does not validate names and numbers. A core that gets an invalid
 // message ignores or refuses it.
 package control

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
@@ -74,13 +74,13 @@ type inquest struct {
 
 // ranked is a finding with its rank among the others.
 type ranked struct {
-	*adminv1.Finding
+	*diagnosisv1.Finding
 	rank int // in order
 }
 
 // Of returns what keeps a command for an entity from being executed. There is at least one finding, and the
 // first one is the verdict.
-func Of(e *Evidence) []*adminv1.Finding {
+func Of(e *Evidence) []*diagnosisv1.Finding {
 	q := &inquest{Evidence: e}
 	q.findCoordinator()
 	q.findRow()
@@ -92,7 +92,7 @@ func Of(e *Evidence) []*adminv1.Finding {
 	}
 	q.gateways()
 	q.conclude()
-	var out []*adminv1.Finding
+	var out []*diagnosisv1.Finding
 	for _, f := range q.list {
 		out = append(out, f.Finding)
 	}
@@ -102,7 +102,7 @@ func Of(e *Evidence) []*adminv1.Finding {
 // find adds a finding. blocks is true if it keeps commands from being executed. next is the next step for an
 // operator.
 func (q *inquest) find(c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
-	q.list = append(q.list, ranked{&adminv1.Finding{
+	q.list = append(q.list, ranked{&diagnosisv1.Finding{
 		Cause: string(c), Blocks: blocks, SinceMs: since.Milliseconds(), Next: next, Text: fmt.Sprintf(format, args...),
 	}, slices.Index(order, c)})
 }

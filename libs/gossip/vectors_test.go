@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 type vecMember struct {

@@ -1,6 +1,6 @@
-// Package journal stores the events of entities durably, and enforces by a fence who
-// may append. It is the one place where ownership is enforced; everywhere else it is
-// advisory.
+// Package journal has the vocabulary and the rules of the journal, which stores the events of entities durably,
+// and enforces by a fence who may append. It is the one place where ownership is enforced; everywhere else it is
+// advisory. Nothing here runs: package commit gathers operations into batches, and a [Driver] stores them.
 //
 // An entity's journal is a sequence of records without gaps. A shard has a fence: the epoch at
 // which the shard was claimed, and the region that claimed it. A [Driver] decides a batch of
@@ -70,22 +70,15 @@
 // only reports ends of sends may be in one batch with another append of its entity; other appends
 // of one entity may not share a batch.
 //
-// The owner of a shard reads both kinds of rows in pages ([Journal.Wakes], [Journal.Sends]).
+// The owner of a shard reads both kinds of rows in pages ([Reader]).
 // The cost of a page grows with the rows in it, and not with the size of the journal. The
 // command that a wake-up runs, or that is sent, is stored in the record, not in the row; the
 // store adds it to the page (see [WakeRow] and [SendRow]).
 //
-// # Group commit
-//
-// [Journal] is the type that services use; it wraps a Driver of any backend. While one
-// batch is being committed, it gathers the operations of all entities into the next batch.
-// So a slow disk makes larger batches, not a longer queue of small ones.
-//
 // # Damage
 //
-// A batch that meets damage is committed in halves until the operations that
-// depend on damaged data are isolated. They are refused as damaged; the others are
-// committed. See [Damaged].
+// An operation that depends on damaged data is refused as damaged, see [Damaged]. Package commit finds it among the
+// operations of its batch.
 //
 // An operator repairs an entity by a [Repair], which is fenced like everything else: in one transaction
 // it claims the shard for [RepairOwner] at the next epoch, adds an audit line, and sets records aside. These stay in
@@ -104,5 +97,6 @@
 // Records lose their events only if a snapshot requests it ([WriteSnapshot.Cut], [TrimMarks]). They are removed
 // only then, or when their entity was deleted, and only when their idempotency keys are forgotten. There are no
 // transactions over several entities. Payloads are not interpreted. A damaged record is detected and reported;
-// an operator decides how to repair it. Nothing here decides which region should own a shard.
+// an operator decides how to repair it. Nothing here decides which region should own a shard. Nothing here reads or
+// writes a store, or a clock.
 package journal

@@ -6,7 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Driver is implemented by a backend: it is one handle on a store. [Journal] does the rest for
+// Driver is implemented by a backend: it is one handle on a store. A Journal (package commit) does the rest for
 // all of them. Several handles, in several processes, may share one store.
 //
 // The duties of a driver, including the duties of a [Reader]:
@@ -75,10 +75,10 @@ type Reader interface {
 type WriteLocker interface {
 	// LockWrites waits until no other handle writes, and blocks the other handles until the next Commit or
 	// Declare of this handle ends, or UnlockWrites is called. If it returns an error, no handle is blocked. It
-	// need not wait for a handle that makes no progress: Commit is safe without it. A [Journal] calls it
+	// need not wait for a handle that makes no progress: Commit is safe without it. A Journal calls it
 	// before it takes a batch, so that what is submitted during the wait is in the batch.
 	LockWrites(ctx context.Context) error
-	// UnlockWrites unblocks the other handles. A [Journal] calls it after each batch: a batch may
+	// UnlockWrites unblocks the other handles. A Journal calls it after each batch: a batch may
 	// end without a Commit, because the journal is broken. It does nothing if nothing is locked.
 	UnlockWrites()
 }
@@ -89,4 +89,19 @@ type Upkeep interface {
 	// NotifyUpkeep makes the driver call notify with the error of every attempt that
 	// failed, and with nil when one has succeeded after that. It must not block.
 	NotifyUpkeep(notify func(error))
+}
+
+// Lanes is implemented by drivers that combine several databases, each with the entities of some types. A Journal
+// has one lane for each of them: operations of different lanes are committed and read concurrently, and the limits
+// of a [Config] hold for each lane. So operations that wait for one database do not delay the others. All operations
+// of a commit belong to one lane. The driver accepts concurrent commits of different lanes, and a declaration during
+// commits of all lanes but the first.
+type Lanes interface {
+	// Lanes returns the numbers of the databases, by lane, and Lane returns the lane of an entity type. The first lane,
+	// 0, has the facts.
+	Lanes() []int
+	Lane(sharding.EntityType) int
+	// NotifyDown makes the driver call notify with the number of a lane and an error when its database does not
+	// answer, and with nil when it answers again. It must not block.
+	NotifyDown(notify func(lane int, err error))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Pages reads pages of rows: a [Journal] does, and a [Reader].
+// Pages reads pages of rows: a Journal (package commit) does, and a [Reader].
 type Pages interface {
 	Wakes(ctx context.Context, req WakesRequest) (WakesPage, error)
 	Sends(ctx context.Context, req SendsRequest) (SendsPage, error)

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 // forge gives a body the checksum that its place asks for, which no fuzzer

@@ -8,17 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// TestMutants checks that loads for which nobody waits are noticed when they take all tokens.
-func TestMutants(t *testing.T) {
-	mutant.Activate("background-loads")
-	t.Cleanup(func() { mutant.Activate("") })
-	failed := false
-	backgroundLoads(t, func(string, ...any) { failed = true })
-	if !failed {
-		t.Error("mutant background-loads: no test fails")
-	}
-}
-
 // TestMutantsOfRestore: without either of its rules, a restored journal would be taken for the one
 // that the backup is of.
 func TestMutantsOfRestore(t *testing.T) {

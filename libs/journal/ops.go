@@ -157,10 +157,10 @@ func (o *Op) Size() int {
 }
 
 // Type is the entity type that the operation is about.
-func (o *Op) Type() sharding.EntityType { return o.shard().Type }
+func (o *Op) Type() sharding.EntityType { return o.Shard().Type }
 
-// shard is the shard that the operation is about.
-func (o *Op) shard() sharding.ShardID {
+// Shard returns the shard that the operation is about.
+func (o *Op) Shard() sharding.ShardID {
 	switch {
 	case o.Claim != nil:
 		return o.Claim.Shard

@@ -16,6 +16,9 @@ type Moment struct {
 	Elapsed time.Duration
 }
 
+// Clock returns the two times of a [Moment].
+type Clock func() (wall time.Time, elapsed time.Duration)
+
 // Stamp is the stored form of the moment of an entity's last record.
 type Stamp struct {
 	Age Age

@@ -70,8 +70,8 @@ type Page[R any] struct {
 	Rows []R
 	// More are the shards that may have more rows: the page is full.
 	More []sharding.ShardID
-	// Damaged are shards whose rows cannot be read. Only [Journal.Wakes] and [Journal.Sends]
-	// set it; a driver returns an error.
+	// Damaged are shards whose rows cannot be read. Only a Journal (package commit)
+	// sets it; a driver returns an error.
 	Damaged []Damaged
 }
 

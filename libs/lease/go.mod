@@ -6,7 +6,7 @@ require (
 	github.com/hashicorp/consul/api v1.34.5
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/roost-cluster/roost/libs v0.0.0
-	github.com/roost-cluster/roost/libs/journal v0.0.0
+	github.com/roost-cluster/roost/libs/journal/postgres v0.0.0
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -23,6 +23,7 @@ require (
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
@@ -59,7 +60,8 @@ require (
 
 replace (
 	github.com/roost-cluster/roost/libs => ../
-	github.com/roost-cluster/roost/libs/journal => ../journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../journal/sqlite
 	github.com/roost-cluster/roost/proto => ../../proto
 )
 

@@ -3,11 +3,11 @@ package lease_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	layer := []string{"libs/sharding", "libs/mutant", "libs/backendurl", "libs/dial", "libs/kubeapi", "libs/journal/postgres/pgsession", "libs/lease/..."}
+	layer := []string{"libs/sharding", "libs/mutant", "libs/backendurl", "libs/conn", "libs/kubeapi", "libs/journal/postgres/pgsession", "libs/lease/..."}
 	archtest.Check(t, archtest.Rules{
 		May:    map[string][]string{"...": layer},
 		Never:  []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

@@ -6,7 +6,7 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/roost-cluster/roost/libs/rawconn"
+	"github.com/roost-cluster/roost/libs/conn"
 )
 
 // direct writes to a connection without waiting, or waits only until the first bytes
@@ -23,7 +23,7 @@ type direct struct {
 // newDirect returns nil if nc is not a plain TCP connection, for example if it is a
 // tls.Conn or a wrapper that must see all writes.
 func newDirect(nc net.Conn) *direct {
-	tcp := rawconn.Plain(nc)
+	tcp := conn.Plain(nc)
 	if tcp == nil {
 		return nil
 	}
@@ -33,11 +33,11 @@ func newDirect(nc net.Conn) *direct {
 	}
 	d := &direct{raw: raw}
 	d.try = func(fd uintptr) bool {
-		d.n, d.err = rawconn.Write(fd, d.buf)
+		d.n, d.err = conn.Write(fd, d.buf)
 		return true
 	}
 	d.wait = func(fd uintptr) bool {
-		d.n, d.err = rawconn.Write(fd, d.buf)
+		d.n, d.err = conn.Write(fd, d.buf)
 		return d.err != syscall.EAGAIN
 	}
 	return d

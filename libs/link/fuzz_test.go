@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 // manyNames is the most expensive input for a reader: short frames that all define names.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/roost-cluster/roost/libs/rawconn"
+	"github.com/roost-cluster/roost/libs/conn"
 )
 
 // outQueue returns how many written bytes the other side has not acknowledged, 0 if
@@ -16,7 +16,7 @@ func outQueue(nc net.Conn) int {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
 	}
-	tcp := rawconn.Plain(nc)
+	tcp := conn.Plain(nc)
 	if tcp == nil {
 		return 0
 	}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/rawconn"
+	"github.com/roost-cluster/roost/libs/conn"
 )
 
 var (
@@ -509,7 +509,7 @@ func noDelay(nc net.Conn) {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
 	}
-	if tcp := rawconn.Plain(nc); tcp != nil {
+	if tcp := conn.Plain(nc); tcp != nil {
 		_ = tcp.SetNoDelay(true)
 	}
 }

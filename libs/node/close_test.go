@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/node/config"
 )
 
 // TestCloseAnswersWhoIsConnected: requests on connections that the system has taken, and the server has not accepted yet
@@ -16,7 +18,7 @@ func TestCloseAnswersWhoIsConnected(t *testing.T) {
 	if !backlogKnown {
 		t.Skip("what the system has taken is not known here")
 	}
-	cfg := DefaultConfig("")
+	cfg := config.Default("")
 	l, err := bind(context.Background(), "service.listen", "127.0.0.1:0", 1000, &cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

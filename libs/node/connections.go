@@ -220,6 +220,8 @@ func (c *connections) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if c.open.Load() <= c.limit || r.Context().Value(surplus{}) == nil || c.probes != nil && c.probes(r) {
 		return false
 	}
+	// The server would wait for the rest of the body, and meanwhile the connection has the place of a probe.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	h := w.Header()
 	h.Set("Connection", "close")
 	h.Set("Retry-After", "1")

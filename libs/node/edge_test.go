@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -24,11 +23,12 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // serve runs a node until the test ends.
-func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
+func serve(t *testing.T, change func(*serviceConfig), setup func(*Node)) *Node {
 	t.Helper()
 	config := testConfig()
 	if change != nil {
@@ -83,7 +83,7 @@ func echo(n *Node) {
 // TestGuard: web pages of other origins change nothing, whatever host name they use, and
 // no path is answered as another one.
 func TestGuard(t *testing.T) {
-	n := serve(t, func(c *exampleConfig) {
+	n := serve(t, func(c *serviceConfig) {
 		c.Advertise, c.AllowedHosts = "shop.internal", []string{"Proxy.example:8080"}
 		c.AllowedOrigins = []string{"https://shop.example"}
 	}, func(n *Node) {
@@ -166,28 +166,9 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestStrangeHostIsLogged: an absolute name is the same name, and a refused one is in the log.
-func TestStrangeHostIsLogged(t *testing.T) {
-	var text strings.Builder
-	none, _ := newOrigins(nil)
-	g := guard{hosts: hostNames(&Config{Advertise: "Region-1.example.:25520"}), origins: none, log: slog.New(slog.NewTextHandler(&text, nil))}
-	for host, want := range map[string]bool{"localhost.": false, "localhost.:25520": false, "region-1.example:1": false, "REGION-1.example.": false, "rebound.example": true} {
-		r := httptest.NewRequest(http.MethodGet, "http://x/livez", nil)
-		r.Host = host
-		if got := g.refuses(httptest.NewRecorder(), r); got != want {
-			t.Errorf("%s: refused %v", host, got)
-		}
-	}
-	if !strings.Contains(text.String(), "host=rebound.example") {
-		t.Errorf("the log has %q", text.String())
-	}
-}
-
-// FuzzGuard: a handler sees the path exactly as it was sent, or the request is refused.
-// Only /v1 is redirected, to /v1/.
 // TestNothingIsCached: no answer of a listener may be stored by a cache, whoever gives it.
 func TestNothingIsCached(t *testing.T) {
-	n := serve(t, func(c *exampleConfig) { c.MaxBody, c.AllowedOrigins = 10, []string{"https://shop.example"} }, func(n *Node) {
+	n := serve(t, func(c *serviceConfig) { c.MaxBody, c.AllowedOrigins = 10, []string{"https://shop.example"} }, func(n *Node) {
 		echo(n)
 		n.Handle("/silent", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		n.Handle("/error", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
@@ -239,36 +220,6 @@ func TestNothingIsCached(t *testing.T) {
 	}
 }
 
-func FuzzGuard(f *testing.F) {
-	for _, path := range []string{
-		"/v1/T/a/C", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T//C", "/v1/T/./C", "//v1/T/a/C", "/v1/T/a/C/", "/v1/T/..", "/v1", "/..%2f", "/v1/%2E%2E/a", "/v1/...", "", "*",
-	} {
-		f.Add(path)
-	}
-	var saw string
-	mux := http.NewServeMux()
-	mux.HandleFunc("/v1/", func(_ http.ResponseWriter, r *http.Request) { saw = r.URL.EscapedPath() })
-	none, _ := newOrigins(nil)
-	g := guard{origins: none}
-	f.Fuzz(func(t *testing.T, path string) {
-		u, err := url.ParseRequestURI(path)
-		if err != nil || u.Host != "" {
-			return
-		}
-		saw = ""
-		r, w := &http.Request{Method: http.MethodPost, URL: u, RequestURI: path, Header: http.Header{}}, httptest.NewRecorder()
-		if !g.refuses(w, r) {
-			mux.ServeHTTP(w, r)
-		}
-		switch {
-		case saw != "" && saw != u.EscapedPath():
-			t.Errorf("%q arrives as %q", path, saw)
-		case w.Code/100 == 3 && u.Path != "/v1":
-			t.Errorf("%q is redirected to %q", path, w.Header().Get("Location"))
-		}
-	})
-}
-
 // send begins a request on a connection of its own.
 func send(t *testing.T, n *Node, length int, body string) net.Conn {
 	t.Helper()
@@ -314,7 +265,7 @@ func TestBodiesAndMemory(t *testing.T) {
 		{4 << 20, 128 << 20, math.MaxInt64, 128 << 20}, {4 << 20, 128 << 20, 1 << 30, 128 << 20},
 		{4 << 20, 128 << 20, 224 << 20, 56 << 20}, {4 << 20, 8 << 20, 224 << 20, 8 << 20}, {4 << 20, 128 << 20, 8 << 20, 4 << 20},
 	} {
-		if got := bodyBytes(&Config{MaxBody: setting.Bytes(c.body), BodyBytes: setting.Bytes(c.all)}, c.limit); got != c.want {
+		if got := bodyBytes(&config.Config{MaxBody: setting.Bytes(c.body), BodyBytes: setting.Bytes(c.all)}, c.limit); got != c.want {
 			t.Errorf("of %d bytes for bodies, with a memory limit of %d, there are %d, want %d", c.all, c.limit, got, c.want)
 		}
 	}
@@ -323,7 +274,7 @@ func TestBodiesAndMemory(t *testing.T) {
 // TestBodies: the length that a request announces does not count, the bytes that have
 // arrived do, until the request is over.
 func TestBodies(t *testing.T) {
-	n := serve(t, func(c *exampleConfig) { c.MaxBody, c.BodyBytes, c.BodyTimeout = 64<<10, 64<<10, time.Minute }, take)
+	n := serve(t, func(c *serviceConfig) { c.MaxBody, c.BodyBytes, c.BodyTimeout = 64<<10, 64<<10, time.Minute }, take)
 	var idle []net.Conn
 	for range 3 {
 		idle = append(idle, send(t, n, 64<<10, strings.Repeat("x", 20<<10)))
@@ -352,7 +303,7 @@ func TestBodies(t *testing.T) {
 // TestBodyTimeout: a body that stops arriving times out, one that arrives slowly does not.
 func TestBodyTimeout(t *testing.T) {
 	t.Parallel()
-	n := serve(t, func(c *exampleConfig) { c.BodyTimeout = time.Second }, take)
+	n := serve(t, func(c *serviceConfig) { c.BodyTimeout = time.Second }, take)
 	if got := status(send(t, n, 100, "x")); got != http.StatusRequestTimeout {
 		t.Errorf("a body that stops is answered %d", got)
 	}
@@ -373,7 +324,7 @@ func TestBodyTimeout(t *testing.T) {
 // TestConnections: connections above the limit are answered 503 or closed, until others
 // have ended.
 func TestConnections(t *testing.T) {
-	n := serve(t, func(c *exampleConfig) { c.Connections = 8 }, take)
+	n := serve(t, func(c *serviceConfig) { c.Connections = 8 }, take)
 	var open []net.Conn
 	for range 8 {
 		open = append(open, send(t, n, 10, ""))
@@ -407,7 +358,7 @@ func TestConnections(t *testing.T) {
 // are closed first, and requests that are no probes are refused only if all have one.
 func TestProbesHavePlaces(t *testing.T) {
 	hold, held := make(chan struct{}), atomic.Int64{}
-	n := serve(t, func(c *exampleConfig) { c.Managing = 8 }, func(n *Node) {
+	n := serve(t, func(c *serviceConfig) { c.Managing = 8 }, func(n *Node) {
 		n.HandleManagementOpen("/hold", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held.Add(1); <-hold }))
 	})
 	clients := &n.management.clients
@@ -457,6 +408,15 @@ func TestProbesHavePlaces(t *testing.T) {
 	}
 	if held.Load() != 8 {
 		t.Errorf("%d requests were begun, want 8", held.Load())
+	}
+	// A body that does not come holds no place: the connection is closed with the refusal.
+	conn := connect("")
+	if _, err := io.WriteString(conn, "POST /version HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second)) // half of the time that the server has for a request
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a refused connection stays open while its body does not come")
 	}
 }
 
@@ -519,7 +479,7 @@ func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	const long = 8 << 20
 	wrote := make(chan error, 1)
-	n := serve(t, func(c *exampleConfig) {
+	n := serve(t, func(c *serviceConfig) {
 		c.WriteTimeout = time.Second
 	}, func(n *Node) {
 		n.Handle("GET /long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -575,5 +535,26 @@ func TestChunkedRequestEndsConnection(t *testing.T) {
 		if err != nil || !bytes.Contains(answer, []byte("/v1/first")) || bytes.Contains(answer, []byte("/v1/second")) {
 			t.Errorf("%q: %s, %v", lengths, answer, err)
 		}
+	}
+}
+
+// TestForwardedClients: handlers of the service listener see the client, and not the proxy.
+func TestForwardedClients(t *testing.T) {
+	var from string
+	n := serve(t, func(c *serviceConfig) { c.TrustedProxies = []string{"127.0.0.1"} }, func(n *Node) {
+		n.Handle("/from", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { from = r.RemoteAddr }))
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.ServiceAddr()+"/from", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Forwarded-For", "198.51.100.1")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if from != "198.51.100.1:0" {
+		t.Errorf("the request is from %q", from)
 	}
 }

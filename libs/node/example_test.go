@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // counterConfig is the whole configuration of a service.
 type counterConfig struct {
-	node.Config
+	config.Config
 	Step     int           `key:"counter.step" help:"what one request adds"`
 	Interval time.Duration `key:"counter.interval" help:"time between two reports" range:">0"`
 }
@@ -22,7 +23,7 @@ func (c *counterConfig) Validate() error { return setting.Ranges(c) }
 
 // The main of a service: defaults, handlers, a check, a stage.
 func Example() {
-	config := &counterConfig{Config: node.DefaultConfig(":25530"), Step: 1, Interval: time.Minute}
+	config := &counterConfig{Config: config.Default(":25530"), Step: 1, Interval: time.Minute}
 	os.Exit(node.Main("counter", config, func(n *node.Node) error {
 		n.Handle("POST /add", http.NotFoundHandler())
 		n.Ready("journal", func(context.Context) error { return nil })

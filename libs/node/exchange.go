@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/node/config"
 )
 
 // exchange is one request and its answer. It is the body that handlers read: the bytes
@@ -28,7 +29,7 @@ type exchange struct {
 // much within service.write_timeout. Shorter answers have the time of their request.
 const piece = 16 << 10
 
-func newExchange(w http.ResponseWriter, r *http.Request, config *Config, budget *bounded.Budget) *exchange {
+func newExchange(w http.ResponseWriter, r *http.Request, config *config.Config, budget *bounded.Budget) *exchange {
 	e := &exchange{ResponseWriter: w, bodyTimeout: config.BodyTimeout, writeTimeout: config.WriteTimeout}
 	if r.Body == nil || r.Body == http.NoBody {
 		return e

@@ -1,17 +1,12 @@
 package node
 
 import (
-	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,98 +14,14 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 )
-
-// issueFor writes a certificate with a URI and its key to files of its own.
-func (a *authority) issueFor(uri string, end time.Time) TLS {
-	a.t.Helper()
-	key := a.newKey()
-	a.serial++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1000 + a.serial), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if uri != "" {
-		u, err := url.Parse(uri)
-		a.must(err)
-		template.URIs = []*url.URL{u}
-	}
-	return a.sign(template, key)
-}
-
-// sign writes the certificate of a template.
-func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) TLS {
-	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	a.must(err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	a.must(err)
-	name := fmt.Sprintf("%x", template.SerialNumber)
-	a.write(name+".pem", "CERTIFICATE", der)
-	a.write(name+".key", "EC PRIVATE KEY", keyDER)
-	return TLS{Cert: filepath.Join(a.dir, name+".pem"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(a.dir, "ca.pem"), ClientAuth: "require"}
-}
-
-// TestRoleInCertificate: what a certificate is for is read from its URI, in the form that is configured.
-func TestRoleInCertificate(t *testing.T) {
-	for _, c := range []struct {
-		pattern string
-		require bool
-		uris    string
-		want    control.Role
-		err     string
-	}{
-		{"", true, "spiffe://shop/region/r1", control.Region, ""},
-		{"", true, "spiffe://shop/coordinator/c1", control.Coordinator, ""},
-		{"", true, "spiffe://shop/gateway/g1", control.Gateway, ""},
-		{"", true, "https://other.example/x spiffe://shop/region/r1", control.Region, ""},
-		{"", true, "spiffe://shop/region/r1 spiffe://shop/gateway/r1", 0, "for one process"},
-		{"", false, "spiffe://shop/admin/r1", 0, "one of the roles"},
-		{"", false, "spiffe://other/region/r1", 0, `cluster "other"`},
-		{"", true, "spiffe://shop/region", control.Region, ""},
-		{"", true, "spiffe://shop/region/", 0, "tls.roles is require"},
-		{"", true, "spiffe://shop/region/r1 spiffe://shop/region/r2", 0, "for one process"},
-		{"", true, "spiffe://shop/region/r1/more", 0, "tls.roles is require"},
-		{"", true, "", 0, "tls.roles is require"},
-		{"", false, "", control.Anybody, ""},
-		{"", false, "https://other.example/x", control.Anybody, ""},
-		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/roost/sa/gateway", control.Gateway, ""},
-		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster.local/ns/other/sa/gateway", 0, "tls.roles is require"},
-		{"spiffe://cluster.local/ns/roost/sa/{role}", true, "spiffe://cluster-local/ns/roost/sa/gateway", 0, "tls.roles is require"},
-	} {
-		if c.pattern == "" {
-			c.pattern = DefaultConfig(":0").Identity
-		}
-		ids, err := newIdentities("shop", c.pattern, c.require)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert := &x509.Certificate{}
-		for _, text := range strings.Fields(c.uris) {
-			u, err := url.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cert.URIs = append(cert.URIs, u)
-		}
-		is, err := ids.of(cert)
-		role := is.Roles
-		if role != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s %v %q: %v, %v; want %v, %q", c.pattern, c.require, c.uris, role, err, c.want, c.err)
-		}
-	}
-	for _, wrong := range []string{"", "spiffe://{cluster}/{node}", "{role}/{role}", "{role}/{zone}", "{role}/{node}/{node}"} {
-		if _, err := newIdentities("shop", wrong, false); err == nil {
-			t.Errorf("the pattern %q is accepted", wrong)
-		}
-	}
-}
 
 // peerOf returns a client with the certificate of a file, and how a request of it to addr ends: with a
 // status, or 0 if there is no connection.
-func peerOf(t *testing.T, files TLS, change func(*tls.Config)) (client *http.Client, status func(addr, path string) int) {
+func peerOf(t *testing.T, files security.TLS, change func(*tls.Config)) (client *http.Client, status func(addr, path string) int) {
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
 	ca, err := os.ReadFile(files.CA)
@@ -140,104 +51,80 @@ func peerOf(t *testing.T, files TLS, change func(*tls.Config)) (client *http.Cli
 
 // TestRolesOfPeers: a peer is served what its role is served, by certificates of TLS 1.3 only.
 func TestRolesOfPeers(t *testing.T) {
-	a, year := newAuthority(t), time.Now().AddDate(1, 0, 0)
-	n := serve(t, func(c *exampleConfig) {
-		c.ClusterName, c.Roles, c.TLS = "shop", "require", a.issueFor("spiffe://shop/region/r1", year)
+	a, year := securitytest.NewAuthority(t), time.Now().AddDate(1, 0, 0)
+	n := serve(t, func(c *serviceConfig) {
+		c.ClusterName, c.Roles, c.TLS = "shop", "require", a.IssueFor("spiffe://shop/region/r1", year)
 	}, func(n *Node) {
-		n.HandleMembers("/members", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerOf(r.Context())) }))
+		n.HandleMembers("/members", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, rpc.PeerOf(r.Context())) }))
 		n.HandlePeers("/links", control.Gateway|control.Region, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	})
 	for _, c := range []struct {
 		name           string
-		files          TLS
+		files          security.TLS
 		members, links int
 	}{
-		{"a region", a.issueFor("spiffe://shop/region/r2", year), 200, 200},
-		{"a coordinator", a.issueFor("spiffe://shop/coordinator/c1", year), 200, 403},
-		{"a gateway", a.issueFor("spiffe://shop/gateway/g1", year), 403, 200},
-		{"a process without role", a.issueFor("", year), 0, 0},
-		{"a region of another cluster", a.issueFor("spiffe://bank/region/r1", year), 0, 0},
-		{"a region whose certificate has expired", a.issueFor("spiffe://shop/region/r3", time.Now().Add(-time.Minute)), 0, 0},
+		{"a region", a.IssueFor("spiffe://shop/region/r2", year), 200, 200},
+		{"a coordinator", a.IssueFor("spiffe://shop/coordinator/c1", year), 200, 403},
+		{"a gateway", a.IssueFor("spiffe://shop/gateway/g1", year), 403, 200},
+		{"a process without role", a.IssueFor("", year), 0, 0},
+		{"a region of another cluster", a.IssueFor("spiffe://bank/region/r1", year), 0, 0},
+		{"a region whose certificate has expired", a.IssueFor("spiffe://shop/region/r3", time.Now().Add(-time.Minute)), 0, 0},
 	} {
 		_, status := peerOf(t, c.files, nil)
 		if m, l := status(n.ServiceAddr(), "/members"), status(n.ServiceAddr(), "/links"); m != c.members || l != c.links {
 			t.Errorf("%s is answered %d by what is for members, %d by links; want %d, %d", c.name, m, l, c.members, c.links)
 		}
 	}
-	_, old := peerOf(t, a.issueFor("spiffe://shop/region/r2", year), func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })
+	_, old := peerOf(t, a.IssueFor("spiffe://shop/region/r2", year), func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })
 	if status := old(n.ServiceAddr(), "/members"); status != 0 {
 		t.Errorf("a peer with TLS 1.2 is answered %d", status)
 	}
 
 	// A gateway's certificate is no certificate of a server of peers.
-	posing := serve(t, func(c *exampleConfig) {
-		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/gateway/g1", year)
+	posing := serve(t, func(c *serviceConfig) {
+		c.ClusterName, c.TLS = "shop", a.IssueFor("spiffe://shop/gateway/g1", year)
 	}, echo)
-	if conn, err := n.Peers().Of(Members).Dial(t.Context(), posing.Advertise()); err == nil {
+	if conn, err := n.Peers().Of(rpc.Members).Dial(t.Context(), posing.Advertise()); err == nil {
 		conn.Close()
 		t.Error("a region takes a gateway for a member")
 	}
 }
 
-// issueAt writes a certificate with a URI for some host names and addresses, or for none.
-func (a *authority) issueAt(uri string, hosts ...string) TLS {
-	a.t.Helper()
-	a.serial++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(5000 + a.serial), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	if uri != "" {
-		u, err := url.Parse(uri)
-		a.must(err)
-		template.URIs = []*url.URL{u}
-	}
-	return a.sign(template, a.newKey())
-}
-
 // TestWhoIsAtAnAddress: a peer is taken by the identity in its certificate, wherever it runs, and only if it is the one
 // that is meant. A certificate without identity is taken by its host names.
 func TestWhoIsAtAnAddress(t *testing.T) {
-	a, stranger := newAuthority(t), newAuthority(t)
-	at := func(files TLS) string {
-		return serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", files }, echo).Advertise()
+	a, stranger := securitytest.NewAuthority(t), securitytest.NewAuthority(t)
+	at := func(files security.TLS) string {
+		return serve(t, func(c *serviceConfig) { c.ClusterName, c.TLS = "shop", files }, echo).Advertise()
 	}
-	config := peersConfig(a.issueAt("spiffe://shop/region/r9"), time.Minute)
+	config := peersConfig(a.IssueAt("spiffe://shop/region/r9"), time.Minute)
 	config.ClusterName = "shop"
-	peers, err := NewPeers(config, func(err error) { t.Error(err) })
-	a.must(err)
+	peers, err := rpc.NewPeers(config, func(err error) { t.Error(err) })
+	a.Must(err)
 	names := map[string][]string{}
 	peers.Know(func(addr string) []string { return names[addr] })
 	for _, c := range []struct {
 		name  string
-		files TLS
+		files security.TLS
 		roles control.Role
 		nodes []string
 		err   string
 	}{
-		{"a region without host names", a.issueAt("spiffe://shop/region/r1"), control.Region, nil, ""},
-		{"a region of the right name", a.issueAt("spiffe://shop/region/r1"), control.Region, []string{"r0", "r1"}, ""},
-		{"a region with the names of other hosts", a.issueAt("spiffe://shop/region/r1", "region-1.example", "10.0.0.1"), control.Region, nil, ""},
-		{"a region with its host", a.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, ""},
-		{"a certificate for all regions", a.issueAt("spiffe://shop/region"), control.Region, []string{"r2"}, ""},
-		{"another region", a.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, []string{"r2"}, "meant for r2"},
-		{"whoever is a member", a.issueAt("spiffe://shop/region/r1"), Members, []string{"r2"}, ""},
-		{"a region for a coordinator", a.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Coordinator, nil, "meant for a coordinator"},
-		{"a gateway for a region", a.issueAt("spiffe://shop/gateway/g1", "127.0.0.1"), control.Region, nil, "meant for a region"},
-		{"a gateway", a.issueAt("spiffe://shop/gateway/g1"), control.Gateway, nil, ""},
-		{"another cluster", a.issueAt("spiffe://bank/region/r1", "127.0.0.1"), control.Region, nil, `cluster "bank"`},
-		{"no identity, its host", a.issueAt("", "127.0.0.1"), control.Region, []string{"r2"}, ""},
-		{"no identity, another host", a.issueAt("", "region-1.example"), control.Region, nil, "127.0.0.1"},
-		{"no identity, no host", a.issueAt(""), control.Region, nil, "127.0.0.1"},
-		{"a region of another authority", stranger.issueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, "unknown authority"},
+		{"a region without host names", a.IssueAt("spiffe://shop/region/r1"), control.Region, nil, ""},
+		{"a region of the right name", a.IssueAt("spiffe://shop/region/r1"), control.Region, []string{"r0", "r1"}, ""},
+		{"a region with the names of other hosts", a.IssueAt("spiffe://shop/region/r1", "region-1.example", "10.0.0.1"), control.Region, nil, ""},
+		{"a region with its host", a.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, ""},
+		{"a certificate for all regions", a.IssueAt("spiffe://shop/region"), control.Region, []string{"r2"}, ""},
+		{"another region", a.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, []string{"r2"}, "meant for r2"},
+		{"whoever is a member", a.IssueAt("spiffe://shop/region/r1"), rpc.Members, []string{"r2"}, ""},
+		{"a region for a coordinator", a.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Coordinator, nil, "meant for a coordinator"},
+		{"a gateway for a region", a.IssueAt("spiffe://shop/gateway/g1", "127.0.0.1"), control.Region, nil, "meant for a region"},
+		{"a gateway", a.IssueAt("spiffe://shop/gateway/g1"), control.Gateway, nil, ""},
+		{"another cluster", a.IssueAt("spiffe://bank/region/r1", "127.0.0.1"), control.Region, nil, `cluster "bank"`},
+		{"no identity, its host", a.IssueAt("", "127.0.0.1"), control.Region, []string{"r2"}, ""},
+		{"no identity, another host", a.IssueAt("", "region-1.example"), control.Region, nil, "127.0.0.1"},
+		{"no identity, no host", a.IssueAt(""), control.Region, nil, "127.0.0.1"},
+		{"a region of another authority", stranger.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, "unknown authority"},
 	} {
 		addr := at(c.files)
 		names[addr] = c.nodes
@@ -252,31 +139,9 @@ func TestWhoIsAtAnAddress(t *testing.T) {
 	}
 }
 
-// TestSystemAuthorities: without tls.ca, whoever can get a certificate from an authority of the system could get one
-// with any URI, so host names count.
-func TestSystemAuthorities(t *testing.T) {
-	a := newAuthority(t)
-	files, err := loadTLS("tls", a.issueAt("spiffe://shop/region/r1"), nil)
-	a.must(err)
-	files.identities, err = newIdentities("shop", DefaultConfig(":0").Identity, true)
-	a.must(err)
-	shown := tls.ConnectionState{PeerCertificates: []*x509.Certificate{files.loaded.own.Leaf}}
-	shown.VerifiedChains = [][]*x509.Certificate{shown.PeerCertificates} // as the system's authorities would
-	for _, withCA := range []bool{true, false} {
-		if !withCA {
-			files.loaded.ca = nil
-		}
-		config, err := files.client("127.0.0.1:1", target{roles: control.Region}, nil)
-		a.must(err)
-		if err := config.VerifyConnection(shown); (err == nil) != withCA {
-			t.Errorf("with tls.ca %t: %v", withCA, err)
-		}
-	}
-}
-
 // TestOwnCertificate: a process does not start with the certificate of another one.
 func TestOwnCertificate(t *testing.T) {
-	a := newAuthority(t)
+	a := securitytest.NewAuthority(t)
 	for uri, want := range map[string]string{
 		"spiffe://shop/region/r1":      "",
 		"spiffe://shop/region":         "",
@@ -285,7 +150,7 @@ func TestOwnCertificate(t *testing.T) {
 		"spiffe://shop/coordinator/r1": "the node r1, a coordinator",
 		"spiffe://bank/region/r1":      `cluster "bank"`,
 	} {
-		serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", a.issueAt(uri, "127.0.0.1") }, func(n *Node) {
+		serve(t, func(c *serviceConfig) { c.ClusterName, c.TLS = "shop", a.IssueAt(uri, "127.0.0.1") }, func(n *Node) {
 			err := n.CheckCertificate(control.Identity{Roles: control.Region, Node: "r1"})
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", uri, err, want)
@@ -297,18 +162,18 @@ func TestOwnCertificate(t *testing.T) {
 // TestExpiredPeers: a node remembers whose certificates had expired, until they are renewed; those of strangers are
 // not remembered.
 func TestExpiredPeers(t *testing.T) {
-	a, stranger := newAuthority(t), newAuthority(t)
-	n := serve(t, func(c *exampleConfig) {
-		c.ClusterName, c.TLS = "shop", a.issueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))
+	a, stranger := securitytest.NewAuthority(t), securitytest.NewAuthority(t)
+	n := serve(t, func(c *serviceConfig) {
+		c.ClusterName, c.TLS = "shop", a.IssueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))
 	}, echo)
 	ended := time.Now().Add(-time.Minute)
-	for _, files := range []TLS{a.issueFor("spiffe://shop/region/r2", ended), a.issueFor("spiffe://shop/region/r3", ended), stranger.issueFor("spiffe://shop/region/r4", ended)} {
-		files.CA = filepath.Join(a.dir, "ca.pem")
+	for _, files := range []security.TLS{a.IssueFor("spiffe://shop/region/r2", ended), a.IssueFor("spiffe://shop/region/r3", ended), stranger.IssueFor("spiffe://shop/region/r4", ended)} {
+		files.CA = filepath.Join(a.Dir, "ca.pem")
 		if _, status := peerOf(t, files, nil); status(n.ServiceAddr(), "/v1/x") != 0 {
 			t.Error("an expired certificate is served")
 		}
 	}
-	if _, status := peerOf(t, a.issueFor("spiffe://shop/region/r3", time.Now().Add(time.Hour)), nil); status(n.ServiceAddr(), "/v1/x") != 200 {
+	if _, status := peerOf(t, a.IssueFor("spiffe://shop/region/r3", time.Now().Add(time.Hour)), nil); status(n.ServiceAddr(), "/v1/x") != 200 {
 		t.Error("a renewed certificate is not served")
 	}
 	got := n.Status().ExpiredPeers
@@ -320,22 +185,22 @@ func TestExpiredPeers(t *testing.T) {
 // TestConnectionsEnd: an open connection ends when its certificate is denied, expires, or is of an authority that
 // is no longer trusted; others stay.
 func TestConnectionsEnd(t *testing.T) {
-	a, other, year := newAuthority(t), newAuthority(t), time.Now().AddDate(1, 0, 0)
-	deny := writeFile(t, "deny", "# nobody yet\n")
-	ownCA, err := os.ReadFile(filepath.Join(a.dir, "ca.pem"))
-	a.must(err)
-	otherCA, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))
-	a.must(err)
-	files := a.issueFor("spiffe://shop/region/r1", year)
-	files.Deny, files.CA = deny, writeFile(t, "roots.pem", string(ownCA)+string(otherCA)) // two roots, as in a rotation
-	n := serve(t, func(c *exampleConfig) { c.ClusterName, c.TLS = "shop", files }, echo)
+	a, other, year := securitytest.NewAuthority(t), securitytest.NewAuthority(t), time.Now().AddDate(1, 0, 0)
+	deny := fileOf(t, "# nobody yet\n")
+	ownCA, err := os.ReadFile(filepath.Join(a.Dir, "ca.pem"))
+	a.Must(err)
+	otherCA, err := os.ReadFile(filepath.Join(other.Dir, "ca.pem"))
+	a.Must(err)
+	files := a.IssueFor("spiffe://shop/region/r1", year)
+	files.Deny, files.CA = deny, fileOf(t, string(ownCA)+string(otherCA)) // two roots, as in a rotation
+	n := serve(t, func(c *serviceConfig) { c.ClusterName, c.TLS = "shop", files }, echo)
 
-	open := func(files TLS) net.Conn {
+	open := func(files security.TLS) net.Conn {
 		t.Helper()
-		files.CA = filepath.Join(a.dir, "ca.pem")
+		files.CA = filepath.Join(a.Dir, "ca.pem")
 		client, _ := peerOf(t, files, nil)
 		conn, err := tls.Dial("tcp", n.ServiceAddr(), client.Transport.(*http.Transport).TLSClientConfig)
-		a.must(err)
+		a.Must(err)
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
@@ -348,54 +213,30 @@ func TestConnectionsEnd(t *testing.T) {
 	}
 	ends := func(why string, conn net.Conn) {
 		t.Helper()
-		a.must(conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		a.Must(conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 			t.Errorf("%s: the connection continues: %v", why, err)
 		}
 	}
-	stays, denied := open(a.issueFor("spiffe://shop/region/r2", year)), open(a.issueFor("spiffe://shop/region/r3", year))
-	short, foreign := open(a.issueFor("spiffe://shop/region/r4", time.Now().Add(4*time.Second))), open(other.issueFor("spiffe://shop/region/r5", year))
+	stays, denied := open(a.IssueFor("spiffe://shop/region/r2", year)), open(a.IssueFor("spiffe://shop/region/r3", year))
+	short, foreign := open(a.IssueFor("spiffe://shop/region/r4", time.Now().Add(4*time.Second))), open(other.IssueFor("spiffe://shop/region/r5", year))
 	for _, conn := range []net.Conn{stays, denied, short, foreign} {
-		a.must(ask(conn))
+		a.Must(ask(conn))
 	}
 	replace := func(path, content string) {
-		a.must(os.WriteFile(path+".new", []byte(content), 0o600))
-		a.must(os.Rename(path+".new", path))
+		a.Must(os.WriteFile(path+".new", []byte(content), 0o600))
+		a.Must(os.Rename(path+".new", path))
 	}
 	replace(deny, "spiffe://shop/region/r3\n")
 	ends("denied", denied)
 	ends("expired", short)
 	replace(files.CA, string(ownCA))
 	ends("of an old authority", foreign)
-	a.must(ask(stays))
-	for name, c := range map[string]TLS{"denied": a.issueFor("spiffe://shop/region/r3", year), "old": other.issueFor("spiffe://shop/region/r5", year)} {
-		c.CA = filepath.Join(a.dir, "ca.pem")
+	a.Must(ask(stays))
+	for name, c := range map[string]security.TLS{"denied": a.IssueFor("spiffe://shop/region/r3", year), "old": other.IssueFor("spiffe://shop/region/r5", year)} {
+		c.CA = filepath.Join(a.Dir, "ca.pem")
 		if _, status := peerOf(t, c, nil); status(n.ServiceAddr(), "/v1/x") != 0 {
 			t.Errorf("%s is served", name)
-		}
-	}
-}
-
-// TestDenyList: each kind of line denies its certificate and no other.
-func TestDenyList(t *testing.T) {
-	a := newAuthority(t)
-	load := func(files TLS) *x509.Certificate {
-		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		a.must(err)
-		return pair.Leaf
-	}
-	one, two := load(a.issueFor("spiffe://shop/region/r1", time.Now().Add(time.Hour))), load(a.issueFor("spiffe://shop/region/r2", time.Now().Add(time.Hour)))
-	for _, line := range []string{
-		"spiffe://shop/region/r1", fmt.Sprintf("serial:00%X", one.SerialNumber), "sha256:" + fingerprint(one),
-	} {
-		d, err := parseDenyList([]byte("# comment\n\n" + line))
-		if err != nil || !d.denies(one) || d.denies(two) {
-			t.Errorf("%q: %v", line, err)
-		}
-	}
-	for _, wrong := range []string{"region-1", "serial:", "serial:xyz", "sha256:00", "serial:00"} {
-		if _, err := parseDenyList([]byte(wrong)); err == nil || !strings.Contains(err.Error(), "line 1") {
-			t.Errorf("%q: %v", wrong, err)
 		}
 	}
 }
@@ -403,30 +244,30 @@ func TestDenyList(t *testing.T) {
 // TestListenerForPeers: a node whose clients are no peers serves peers at a listener of its own, by their certificates, and
 // nowhere if it cannot tell who they are.
 func TestListenerForPeers(t *testing.T) {
-	a, year := newAuthority(t), time.Now().AddDate(1, 0, 0)
-	gateway := func(listen string, files TLS) *Node {
-		return serve(t, func(c *exampleConfig) {
+	a, year := securitytest.NewAuthority(t), time.Now().AddDate(1, 0, 0)
+	gateway := func(listen string, files security.TLS) *Node {
+		return serve(t, func(c *serviceConfig) {
 			c.ClusterName, c.Roles, c.TLS, c.PublicClients, c.PeerListen = "shop", "require", files, true, listen
-			c.ServiceTLS = &ServiceTLS{Section: "public", TLS: TLS{ClientAuth: "none"}} // clients come by plain TCP
+			c.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: security.TLS{ClientAuth: "none"}} // clients come by plain TCP
 			if files.Cert == "" {
 				c.Roles = "accept"
 			}
 		}, func(n *Node) {
-			n.HandlePeers("/ask", control.Coordinator, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, PeerOf(r.Context())) }))
+			n.HandlePeers("/ask", control.Coordinator, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, rpc.PeerOf(r.Context())) }))
 			echo(n)
 		})
 	}
-	for _, n := range []*Node{gateway("", a.issueAt("spiffe://shop/gateway/g1")), gateway(":0", TLS{ClientAuth: "require"})} {
+	for _, n := range []*Node{gateway("", a.IssueAt("spiffe://shop/gateway/g1")), gateway(":0", security.TLS{ClientAuth: "require"})} {
 		if at := n.AdvertisePeers(); at != "" {
 			t.Errorf("peers are served at %s", at)
 		}
 	}
-	n := gateway(":0", a.issueAt("spiffe://shop/gateway/g1"))
+	n := gateway(":0", a.IssueAt("spiffe://shop/gateway/g1"))
 	for _, c := range []struct {
 		uri  string
 		want int
 	}{{"spiffe://shop/coordinator/c1", 200}, {"spiffe://shop/region/r1", 403}, {"", 0}} {
-		_, status := peerOf(t, a.issueFor(c.uri, year), func(c *tls.Config) { c.InsecureSkipVerify = true })
+		_, status := peerOf(t, a.IssueFor(c.uri, year), func(c *tls.Config) { c.InsecureSkipVerify = true })
 		if got := status(n.AdvertisePeers(), "/ask"); got != c.want {
 			t.Errorf("%q is answered %d, want %d", c.uri, got, c.want)
 		}
@@ -442,10 +283,10 @@ func TestListenerForPeers(t *testing.T) {
 	if res.StatusCode != http.StatusNotFound {
 		t.Errorf("clients are answered %d to what is for peers", res.StatusCode)
 	}
-	config := peersConfig(a.issueAt("spiffe://shop/coordinator/c1"), time.Minute)
+	config := peersConfig(a.IssueAt("spiffe://shop/coordinator/c1"), time.Minute)
 	config.ClusterName = "shop"
-	peers, err := NewPeers(config, func(err error) { t.Error(err) })
-	a.must(err)
+	peers, err := rpc.NewPeers(config, func(err error) { t.Error(err) })
+	a.Must(err)
 	client, base := peers.ReachGateway(n.AdvertisePeers(), "nobody:1", http.DefaultClient)
 	if status, body := get(t, client, base+"/ask"); status != 200 || body != "the node c1, a coordinator" {
 		t.Errorf("a coordinator gets %d %q", status, body)

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +15,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/rawconn"
+	"github.com/roost-cluster/roost/libs/conn"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/security"
 )
 
 // closeTimeout bounds what remains after all stages have stopped: answers that are being
@@ -30,22 +31,22 @@ type listener struct {
 	name    string       // service or management
 	server  *http.Server
 	mux     *http.ServeMux
-	config  *Config
-	guard   guard
-	proxies proxies
+	config  *config.Config
+	guard   security.Guard
+	proxies security.Proxies
 	clients connections
 	bodies  *bounded.Budget
 	leaving atomic.Bool // every answer closes its connection
 	closing atomic.Bool
 	// settleTimeout is the constant of that name, but in tests.
 	settleTimeout time.Duration
-	serving       atomic.Bool   // serve was called
-	served        chan struct{} // closed when it has returned
-	files         *tlsFiles     // nil: plain TCP
+	serving       atomic.Bool     // serve was called
+	served        chan struct{}   // closed when it has returned
+	files         *security.Files // nil: plain TCP
 }
 
 // bind opens a listener at addr, the value of the configuration key.
-func bind(ctx context.Context, key, addr string, most int, config *Config, log *slog.Logger) (*listener, error) {
+func bind(ctx context.Context, key, addr string, most int, config *config.Config, log *slog.Logger) (*listener, error) {
 	var settings net.ListenConfig
 	bound, err := settings.Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -57,12 +58,12 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 		clients: connections{limit: int64(most), log: log, key: name + ".connections", idleGrace: idleGrace},
 		bodies:  newBodies(config),
 	}
-	l.guard.log = log
+	l.guard.Log = log
 	if loopback(bound.Addr()) {
-		l.guard.hosts = hostNames(config)
+		l.guard.Hosts = hostNames(config)
 	}
-	l.guard.origins, _ = newOrigins(nil)
-	if l.proxies, err = parseProxies(config.TrustedProxies); err != nil {
+	l.guard.Origins, _ = security.NewOrigins(nil)
+	if l.proxies, err = security.ParseProxies(config.TrustedProxies); err != nil {
 		return nil, errors.Join(err, bound.Close())
 	}
 	l.server = &http.Server{
@@ -87,12 +88,12 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 const bodyShare = 4
 
 // bodyBytes is service.body_bytes, or as much of it as the memory limit of the process allows. The longest body always fits.
-func bodyBytes(config *Config, memoryLimit int64) int64 {
+func bodyBytes(config *config.Config, memoryLimit int64) int64 {
 	return max(min(int64(config.BodyBytes), memoryLimit/bodyShare), int64(config.MaxBody))
 }
 
 // newBodies returns the budget of the bodies of requests.
-func newBodies(config *Config) *bounded.Budget {
+func newBodies(config *config.Config) *bounded.Budget {
 	limit := debug.SetMemoryLimit(-1) // it changes nothing
 	bytes := bodyBytes(config, limit)
 	return bounded.NewBudget(bytes, func() bool { return memoryUsed() > uint64(limit-bytes) })
@@ -104,7 +105,7 @@ const innerConnections = 256
 
 // bindInner opens the listener for peers of a node whose service listener is for clients, if peers can be
 // distinguished from others. For other nodes it is the service listener.
-func bindInner(ctx context.Context, service *listener, config *Config, files *tlsFiles, log *slog.Logger) (*listener, error) {
+func bindInner(ctx context.Context, service *listener, config *config.Config, files *security.Files, log *slog.Logger) (*listener, error) {
 	if !config.PublicClients {
 		return service, nil
 	}
@@ -142,13 +143,13 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if lastOfConnection(w, r) {
 		return
 	}
-	r.RemoteAddr = l.proxies.client(r)
+	r.RemoteAddr = l.proxies.Client(r)
 	if l.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	e := newExchange(w, r, l.config, l.bodies)
 	defer e.end()
-	if l.guard.refuses(e, r) {
+	if l.guard.Refuses(e, r) {
 		return
 	}
 	l.mux.ServeHTTP(e, r)
@@ -161,9 +162,9 @@ func (l *listener) limited(handler http.Handler, lists map[protoreflect.FullName
 }
 
 // secure adds TLS to the listener.
-func (l *listener) secure(files *tlsFiles) {
+func (l *listener) secure(files *security.Files) {
 	l.files = files
-	l.Listener = tls.NewListener(tracking{l.Listener, &files.conns}, files.server())
+	l.Listener = files.Listener(l.Listener)
 }
 
 // wrapping is a listener whose connections do not wake the monitor of the runtime.
@@ -171,26 +172,11 @@ type wrapping struct{ net.Listener }
 
 // Accept implements [net.Listener].
 func (w wrapping) Accept() (net.Conn, error) {
-	conn, err := w.Listener.Accept()
+	nc, err := w.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return rawconn.Wrap(conn), nil
-}
-
-// tracking is a listener whose connections are known while they are open.
-type tracking struct {
-	net.Listener
-	conns *verifiedConns
-}
-
-// Accept implements [net.Listener].
-func (t tracking) Accept() (net.Conn, error) {
-	conn, err := t.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return t.conns.track(conn), nil
+	return conn.Wrap(nc), nil
 }
 
 // serve serves until the listener is closed; failed is called if it ends for another

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/node/config"
 )
 
 // TestLoopStandsStill: a loop that does not run fails only after the configured time, whether it is
 // asked often or seldom, and not for longer than it stands still.
 func TestLoopStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{config: &Config{StalledAfter: 30 * time.Second}}
+		n := &Node{config: &config.Config{StalledAfter: 30 * time.Second}}
 		n.live.timeout = time.Second
 		work, ended := make(chan func(), 100), make(chan struct{})
 		n.Loop("main loop", ended, func(f func()) { work <- f })

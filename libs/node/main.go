@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/setting"
 )
 
@@ -33,20 +35,20 @@ func signalled(signal os.Signal) int {
 // arguments, the environment and the file that they name, runs the service, and returns
 // the exit code. SIGTERM and SIGINT stop it gracefully, with code 0 if that succeeds; a
 // second signal ends the process at once with code 128 and the number of the signal.
-func Main(service string, config Configured, setup func(*Node) error) int {
+func Main(service string, cfg config.Configured, setup func(*Node) error) int {
 	program := "roost-" + service
-	settings, err := Load(config, os.Args[1:], os.Environ())
+	settings, err := config.Load(cfg, os.Args[1:], os.Environ())
 	if err != nil {
-		if settings != nil && settings.asked == "print_config" { // show where the wrong values come from
+		if settings != nil && settings.Asked == "print_config" { // show where the wrong values come from
 			settings.WriteEffective(os.Stdout)
 		}
 		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backendurl.RedactText(err.Error()))
 		return 2
 	}
-	switch settings.asked {
+	switch settings.Asked {
 	case "help", "help_expert":
 		settings.WriteHelp(os.Stdout, program)
-		if t, ok := config.(Tooled); ok {
+		if t, ok := cfg.(config.Tooled); ok {
 			fmt.Printf("\n%s", t.Tools())
 		}
 		return 0
@@ -57,12 +59,12 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		settings.WriteEffective(os.Stdout)
 		return 0
 	}
-	common := config.Common()
+	common := cfg.Common()
 	if common.ExitWithParent {
 		exitWithParent()
 	}
-	log := newLogger(stderr, common)
-	defer stderr.flush(logFlush)
+	log := telemetry.NewLogger(telemetry.Stderr, common.LogLevel, common.LogFormat)
+	defer telemetry.FlushLog()
 	// If the reader of the log or of the standard output ends, the process continues: without this, the Go runtime ends
 	// it at its next line.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -73,7 +75,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		log.Debug("memory limit", "limit", setting.Bytes(limit))
 	}
 	defer CollectFrom(common.CollectFrom)()
-	otel.SetTextMapPropagator(Propagator())
+	otel.SetTextMapPropagator(telemetry.Propagator())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("telemetry", "error", err) }))
 	otel.SetLogger(logr.FromSlogHandler(log.Handler())) // by default, it writes to the standard error itself
 
@@ -86,10 +88,10 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		stop()
 		second := <-signals
 		log.Error("second signal, leaving at once", "signal", second)
-		stderr.flush(logFlush)
+		telemetry.FlushLog()
 		os.Exit(signalled(second))
 	}()
-	err = Run(ctx, service, config, func(n *Node) error {
+	err = Run(ctx, service, cfg, func(n *Node) error {
 		otel.SetTracerProvider(n.TracerProvider())
 		otel.SetMeterProvider(n.MeterProvider())
 		n.sources = settings

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -21,7 +22,7 @@ const roleVariable = "TEST_NODE_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "service":
-		os.Exit(Main("region", newExample(), setupPrinting))
+		os.Exit(Main("region", newService(), setupPrinting))
 	case "parent":
 		os.Exit(parent())
 	}
@@ -35,7 +36,7 @@ func setupPrinting(n *Node) error {
 		Name: "printing",
 		Start: func(context.Context) error {
 			if os.Getenv(floodVariable) != "" {
-				flood(n.Log())
+				logMuch(n.Log())
 			}
 			fmt.Println("up")
 			return nil
@@ -199,5 +200,63 @@ func TestMainPrints(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(out.String(), test.want) {
 			t.Errorf("%q: code %d, want %d with %q:\n%s", test.args, code, test.code, test.want, out.String())
 		}
+	}
+}
+
+// floodVariable makes the service of this test binary log more than any pipe and the queue have room for.
+const floodVariable = "TEST_NODE_FLOOD"
+
+func logMuch(log *slog.Logger) {
+	for range 3 << 20 / 100 {
+		log.Info(strings.Repeat("x", 100))
+	}
+}
+
+// TestLogIsNotRead: a process whose log is not read starts, works and stops; when it is read again, it says how many
+// lines are missing.
+func TestLogIsNotRead(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	p := launch(t, "service", serviceArgs("--log.format=json"), []string{floodVariable + "=1"}, write)
+	write.Close()
+	p.expect(t, "up")
+	var reported bool
+	lines := bufio.NewScanner(read)
+	for !reported && lines.Scan() {
+		reported = strings.Contains(lines.Text(), `"msg":"log lines were dropped","lines":`)
+	}
+	if !reported {
+		t.Error("dropped lines are not reported")
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.expect(t, "draining")
+	p.expect(t, "drained")
+	var last string
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if err := p.Wait(); err != nil || !strings.Contains(last, `"msg":"stopped"`) {
+		t.Errorf("%v; the last line is %s", err, last)
+	}
+}
+
+// TestReaderOfLogEnds: a process does not end because the reader of its log has ended.
+func TestReaderOfLogEnds(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	p := launch(t, "service", serviceArgs(), []string{floodVariable + "=1"}, write)
+	write.Close()
+	p.expect(t, "up")
+	p.signal(t, syscall.SIGTERM)
+	p.expect(t, "draining")
+	p.expect(t, "drained")
+	if err := p.Wait(); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +12,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/errornumber"
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/security"
 )
 
 // access is the permission that a request to the management listener needs.
@@ -25,20 +25,11 @@ const (
 	unprotected               // nothing
 )
 
-// operatorKey is the key of the operator in the context of a request to the management listener.
-type operatorKey struct{}
-
-// operator is the sender of a request to the management listener.
-type operator struct {
-	auth.Operator
-	remote string // address
-}
-
 // HandleManagement serves a pattern on the management listener, for requests that change something.
 // They need a management token, if management.tokens is set, and each has lines in the audit.
 func (n *Node) HandleManagement(pattern string, handler http.Handler) {
 	n.handleManagement(pattern, needs(write), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		end, err := n.audit.begin(r.Context(), r.Method+" "+r.URL.Path, nil)
+		end, err := n.audit.Begin(r.Context(), r.Method+" "+r.URL.Path, nil)
 		if err != nil {
 			bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", errornumber.Unavailable, err.Error())
 			return
@@ -69,7 +60,7 @@ func (n *Node) HandleOperations(prefix string, reads []string, server func(optio
 		}
 		return write
 	}
-	n.handleManagement(prefix, need, server(twirp.WithServerInterceptors(n.audit.interceptor(reads))))
+	n.handleManagement(prefix, need, server(twirp.WithServerInterceptors(n.audit.Interceptor(reads))))
 }
 
 // CheckToken returns an error if management tokens are configured and a request has none of them.
@@ -110,7 +101,7 @@ func (n *Node) handleManagement(pattern string, need func(*http.Request) access,
 		who, err := n.operatorOf(r, need(r))
 		if err != nil {
 			n.intruder(r, err)
-			if errors.Is(err, auth.ErrUnauthenticated) {
+			if errors.Is(err, security.ErrUnauthenticated) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				bounded.Refuse(w, http.StatusUnauthorized, "unauthenticated", errornumber.Unauthenticated, err.Error())
 			} else {
@@ -118,14 +109,13 @@ func (n *Node) handleManagement(pattern string, need func(*http.Request) access,
 			}
 			return
 		}
-		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, who)))
+		handler.ServeHTTP(w, r.WithContext(security.WithOperator(r.Context(), who, r.RemoteAddr)))
 	}))
 }
 
 // operatorOf returns who sends a request, or an error if the request must not be served.
-func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
-	who := operator{remote: r.RemoteAddr}
-	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != tokenForAll {
+func (n *Node) operatorOf(r *http.Request, need access) (who security.Operator, err error) {
+	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != config.TokenForAll {
 		return who, nil
 	}
 	found, err := n.operators.Find(r)
@@ -135,15 +125,25 @@ func (n *Node) operatorOf(r *http.Request, need access) (operator, error) {
 	case need == write && found.ReadOnly:
 		return who, fmt.Errorf("the token of %s is for reading only", found.Name)
 	}
-	who.Operator = found
-	return who, nil
+	return found, nil
+}
+
+// hostNames returns the Host names that a listener on loopback accepts.
+func hostNames(config *config.Config) []string {
+	names := []string{"localhost"}
+	for _, name := range append([]string{config.Advertise}, config.AllowedHosts...) {
+		if name = security.HostName(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // managementHosts returns the host names that requests to the management listener may have.
 func (n *Node) managementHosts() []string {
-	names := append(hostNames(n.config), hostName(n.name))
+	names := append(hostNames(n.config), security.HostName(n.name))
 	if own, err := os.Hostname(); err == nil {
-		names = append(names, hostName(own))
+		names = append(names, security.HostName(own))
 	}
 	return names
 }
@@ -151,15 +151,15 @@ func (n *Node) managementHosts() []string {
 // protectManagement sets up tokens, the audit and TLS of the management listener.
 func (n *Node) protectManagement(badFile func(error)) (err error) {
 	c := n.config
-	if n.operators, err = auth.OpenOperators("management.tokens", c.Tokens, badFile); err != nil {
+	if n.operators, err = security.OpenOperators("management.tokens", c.Tokens, badFile); err != nil {
 		return err
 	}
-	if n.audit, err = openAudit(c.Audit, n.name, n.log); err != nil {
+	if n.audit, err = security.OpenAudit(c.Audit, n.name, n.log); err != nil {
 		return err
 	}
-	n.management.guard.hosts, n.management.guard.anyAddress = n.managementHosts(), true
+	n.management.guard.Hosts, n.management.guard.AnyAddress = n.managementHosts(), true
 	if c.ManagementCert != "" {
-		files, err := loadTLS("management", c.managementTLS(), badFile)
+		files, err := security.LoadFiles("management", c.ManagementTLS(), badFile)
 		if err != nil {
 			return err
 		}
@@ -169,11 +169,6 @@ func (n *Node) protectManagement(badFile func(error)) (err error) {
 		n.log.Warn("the management listener does not authenticate clients", "hint", "set management.tokens, or keep management.listen on loopback", "addr", n.ManagementAddr())
 	}
 	return nil
-}
-
-// managementTLS are the files of the management listener.
-func (c *Config) managementTLS() TLS {
-	return TLS{Cert: c.ManagementCert, Key: c.ManagementKey, CA: c.ManagementCA, ClientAuth: "require"}
 }
 
 // statusRecorder remembers the status of an answer.

@@ -20,8 +20,11 @@ import (
 
 	"github.com/roost-cluster/roost/libs/atomicfile"
 	"github.com/roost-cluster/roost/libs/backendurl"
-	"github.com/roost-cluster/roost/libs/node/auth"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -29,7 +32,7 @@ import (
 // that [Run] calls, and later from any goroutine; handlers, checks and stages must be
 // registered in setup.
 type Node struct {
-	config     *Config
+	config     *config.Config
 	version    Version
 	log        *slog.Logger
 	name       string
@@ -38,17 +41,17 @@ type Node struct {
 	service    *listener
 	management *listener
 	inner      *listener // where peers are served; nil: nowhere
-	peers      *Peers
-	telemetry  *telemetry
+	peers      *rpc.Peers
+	telemetry  *telemetry.Providers
 	live       health // of loops
 	ready      health
 	phase      phase
 	life       lifecycle
-	sources    *Sources        // of the configuration; nil unless started by Main
-	strangers  Repeated        // peers that were refused
-	intruders  Repeated        // requests of operators that were refused
-	operators  *auth.Operators // nil: no token is needed
-	audit      *audit
+	sources    *config.Sources     // of the configuration; nil unless started by Main
+	strangers  telemetry.Repeated  // peers that were refused
+	intruders  telemetry.Repeated  // requests of operators that were refused
+	operators  *security.Operators // nil: no token is needed
+	audit      *security.Audit
 }
 
 // Log returns the node's logger.
@@ -106,18 +109,18 @@ func (n *Node) Waits(err error) {
 }
 
 // Peers returns the node's connections to other nodes.
-func (n *Node) Peers() *Peers { return n.peers }
+func (n *Node) Peers() *rpc.Peers { return n.peers }
 
 // TracerProvider returns the provider of the node's tracers. They record nothing unless
 // the environment configures an exporter, but propagate a caller's trace.
-func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.tracers }
+func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.Tracers }
 
 // MeterProvider returns the provider of the node's meters, which /metrics shows.
-func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.meters }
+func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.Meters }
 
 // Histograms returns the registry for what is measured too often for a meter; /metrics
 // shows it too.
-func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms }
+func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.Histograms }
 
 // Handle serves a pattern, as of [http.ServeMux], on the service listener.
 // Bodies are bounded by service.max_body, all of them together by service.body_bytes,
@@ -149,11 +152,12 @@ func (n *Node) Stop() { n.life.fail(nil) }
 func (n *Node) Fail(err error) { n.life.fail(err) }
 
 // Run runs a service until ctx is done or something fails. The configuration must be
-// valid, for example filled by [Load]. It returns nil after an orderly stop; an error is
+// valid, for example filled by [config.Load]. It returns nil after an orderly stop; an error is
 // also logged.
-func Run(ctx context.Context, service string, config Configured, setup func(*Node) error) error {
-	log := newLogger(stderr, config.Common())
-	n, err := open(ctx, service, config.Common(), log)
+func Run(ctx context.Context, service string, config config.Configured, setup func(*Node) error) error {
+	common := config.Common()
+	log := telemetry.NewLogger(telemetry.Stderr, common.LogLevel, common.LogFormat)
+	n, err := open(ctx, service, common, log)
 	if err == nil {
 		err = n.run(ctx, setup)
 	}
@@ -166,7 +170,7 @@ func Run(ctx context.Context, service string, config Configured, setup func(*Nod
 }
 
 // open binds the listeners and sets up everything that needs no service.
-func open(ctx context.Context, service string, config *Config, log *slog.Logger) (n *Node, err error) {
+func open(ctx context.Context, service string, config *config.Config, log *slog.Logger) (n *Node, err error) {
 	n = &Node{config: config, version: BuildVersion("roost-" + service), name: config.Name}
 	if n.name == "" {
 		if n.name, err = os.Hostname(); err != nil {
@@ -180,7 +184,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	n.Ready("node", n.phase.check)
 
 	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, keeping the old", "error", err) }
-	if n.peers, err = NewPeers(config, badTLS); err != nil {
+	if n.peers, err = rpc.NewPeers(config, badTLS); err != nil {
 		return nil, err
 	}
 	if n.service, err = bind(ctx, "service.listen", config.Listen, config.Connections, config, n.log); err != nil {
@@ -198,12 +202,12 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		}
 		return nil, err
 	}
-	if n.inner, err = bindInner(ctx, n.service, config, n.peers.files, n.log); err != nil {
+	if n.inner, err = bindInner(ctx, n.service, config, n.peers.Files, n.log); err != nil {
 		return closeBoth(err)
 	}
 	// Allowed origins apply to the service listener only, never to the management
 	// listener.
-	if n.service.guard.origins, err = newOrigins(config.AllowedOrigins); err != nil {
+	if n.service.guard.Origins, err = security.NewOrigins(config.AllowedOrigins); err != nil {
 		return closeBoth(fmt.Errorf("http.allowed_origins: %w", err))
 	}
 	if n.advertise, err = advertised(config.Advertise, n.service.Addr()); err != nil {
@@ -214,7 +218,9 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	if err := errors.Join(n.secureService(badTLS), n.protectManagement(badFile)); err != nil {
 		return closeBoth(err)
 	}
-	if n.telemetry, err = newTelemetry(ctx, n.version, config.ClusterName, n.advertise, n.log); err != nil {
+	if n.telemetry, err = telemetry.New(ctx, telemetry.Process{
+		Service: n.version.Service, Version: n.version.Version, Revision: n.version.Revision, Instance: n.advertise, Cluster: config.ClusterName,
+	}, n.log); err != nil {
 		return closeBoth(err)
 	}
 	if err = errors.Join(n.observeListeners(), n.observeCertificate()); err != nil {
@@ -225,13 +231,13 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 
 // secureService adds TLS to the service listener, if it is configured.
 func (n *Node) secureService(badTLS func(error)) (err error) {
-	files, config := n.peers.files, n.config
-	switch own := config.ServiceTLS; {
+	files, cfg := n.peers.Files, n.config
+	switch own := cfg.ServiceTLS; {
 	case own != nil:
-		files, err = loadTLS(own.Section, own.TLS, badTLS)
-	case config.PublicClients && files != nil: // clients have the certificates of peers, but are none
-		files, err = loadTLS("tls", config.TLS, badTLS)
-	case files != nil && config.TLS.CA != "" && config.Roles != requireRoles:
+		files, err = security.LoadFiles(own.Section, own.TLS, badTLS)
+	case cfg.PublicClients && files != nil: // clients have the certificates of peers, but are none
+		files, err = security.LoadFiles("tls", cfg.TLS, badTLS)
+	case files != nil && cfg.TLS.CA != "" && cfg.Roles != config.RequireRoles:
 		n.log.Warn("accepting peers whose certificate names no role", "hint", "such a peer can act in any role; set tls.roles to require when all certificates name a role")
 	}
 	if files != nil {
@@ -244,11 +250,11 @@ func (n *Node) secureService(badTLS func(error)) (err error) {
 func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	reviewing, reviewed := context.WithCancel(context.WithoutCancel(ctx))
 	defer reviewed()
-	go n.peers.files.review(reviewing, n.log)
-	if n.service.files != n.peers.files {
-		go n.service.files.review(reviewing, n.log)
+	go n.peers.Files.Review(reviewing, n.log)
+	if n.service.files != n.peers.Files {
+		go n.service.files.Review(reviewing, n.log)
 	}
-	go n.management.files.review(reviewing, n.log)
+	go n.management.files.Review(reviewing, n.log)
 	inner := n.inner != nil && n.inner != n.service
 	n.serveManagement()
 	started := func() {
@@ -300,11 +306,11 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	// Undelivered telemetry is not a failure of the service.
-	if problem := n.telemetry.shutdown(flush); problem != nil {
+	if problem := n.telemetry.Shutdown(flush); problem != nil {
 		n.log.Warn("last telemetry lost", "error", problem)
 	}
 	n.management.close()
-	n.audit.close()
+	n.audit.Close()
 	return err
 }
 
@@ -322,7 +328,7 @@ func (n *Node) serveManagement() {
 	// Connections that fill the listener must not look like a process that has to be restarted.
 	n.management.clients.probes = func(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 	n.HandleManagementOpen("GET /readyz", &n.ready)
-	n.HandleManagementRead("GET /metrics", n.telemetry.metrics)
+	n.HandleManagementRead("GET /metrics", n.telemetry.Metrics)
 	n.HandleManagementOpen("GET /version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(n.version)

@@ -21,14 +21,42 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
+	_ "github.com/roost-cluster/roost/libs/node/telemetry/otlphttp"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
-func testConfig() *exampleConfig {
-	c := newExample()
+// serviceConfig is the configuration of a service with two keys of its own.
+type serviceConfig struct {
+	config.Config
+	Region struct {
+		PassivateAfter time.Duration `key:"passivate_after"`
+		Mailbox        int           `key:"mailbox"`
+	} `key:"region"`
+}
+
+// Validate implements [config.Configured].
+func (c *serviceConfig) Validate() error { return setting.Ranges(c) }
+
+func newService() *serviceConfig { return &serviceConfig{Config: config.Default("127.0.0.1:0")} }
+
+func testConfig() *serviceConfig {
+	c := newService()
 	c.Management = "127.0.0.1:0"
 	c.LogLevel = slog.LevelError + 1
 	return c
+}
+
+// fileOf returns a file with the content.
+func fileOf(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // get fetches a URL and returns status and body.
@@ -79,7 +107,7 @@ func TestNode(t *testing.T) {
 	}()
 	n := <-ready
 	management := "http://" + n.ManagementAddr()
-	client := n.Peers().Of(Members).Client()
+	client := n.Peers().Of(rpc.Members).Client()
 
 	waitFor(t, func() bool { status, _ := get(t, client, management+"/readyz"); return status == 200 })
 	if _, body := get(t, client, management+"/readyz?verbose"); body != "[+] node\n[+] table\nok\n" {
@@ -101,7 +129,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("address file %s, %v", content, err)
 	}
 	for body, want := range map[string]int{"short": 200, "longer than ten": 413} {
-		response, err := client.Post(n.Peers().Of(Members).URL(n.Advertise())+"/take", "", strings.NewReader(body))
+		response, err := client.Post(n.Peers().Of(rpc.Members).URL(n.Advertise())+"/take", "", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,59 +249,6 @@ func TestPushedMetrics(t *testing.T) {
 	for _, name := range []string{"roost.often", "roost.build.info"} {
 		if !bytes.Contains(pushed, []byte(name)) {
 			t.Errorf("%s was not pushed", name)
-		}
-	}
-}
-
-// TestWrongTelemetryVariables: what is wrong with the export of telemetry does not keep a process from starting; a
-// warning names the variable.
-func TestWrongTelemetryVariables(t *testing.T) {
-	for _, test := range []struct{ name, value, also string }{
-		{"OTEL_RESOURCE_ATTRIBUTES", "team=shop,", ""},
-		{"OTEL_TRACES_EXPORTER", "zipkin", ""},
-		{"OTEL_METRICS_EXPORTER", "carbon", ""},
-		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT"},
-		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT"},
-		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT"}, // not linked here
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Setenv(test.name, test.value)
-			if test.also != "" {
-				t.Setenv(test.also, "http://127.0.0.1:1")
-			}
-			var text strings.Builder
-			got, err := newTelemetry(t.Context(), Version{Service: "roost-region"}, "dev", "a:1", slog.New(slog.NewTextHandler(&text, nil)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			_ = got.shutdown(ended) // nothing listens
-			if !strings.Contains(text.String(), test.name) || !strings.Contains(text.String(), "level=WARN") {
-				t.Errorf("the warning is %q", text.String())
-			}
-		})
-	}
-}
-
-func TestExports(t *testing.T) {
-	for _, test := range []struct {
-		env             map[string]string
-		traces, metrics bool
-	}{
-		{nil, false, false},
-		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, true, true},
-		{map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, true, false},
-		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_METRICS_EXPORTER": "none"}, true, false},
-		{map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "prometheus"}, true, false},
-		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, false, false},
-	} {
-		for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-			"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_SDK_DISABLED"} {
-			t.Setenv(name, test.env[name])
-		}
-		if traces, metrics := exports("TRACES"), exports("METRICS"); traces != test.traces || metrics != test.metrics {
-			t.Errorf("%v: traces %v, metrics %v", test.env, traces, metrics)
 		}
 	}
 }

@@ -1,67 +1,26 @@
 package node
 
 import (
-	"bytes"
-	"log/slog"
-	"os"
-	"strings"
 	"testing"
-	"time"
+
+	"github.com/roost-cluster/roost/libs/node/config"
 )
 
-// TestReread: the keys that can change are applied when the file has changed, others are
-// named. A file that cannot be used changes nothing, and flags stay above it.
+// TestReread: a node that was started with a file has a stage that reads it again.
 func TestReread(t *testing.T) {
-	file := writeFile(t, "roost.yaml", "region: {passivate_after: 3m, mailbox: 3}\n")
-	started := newExample()
-	sources, err := Load(started, []string{"--config=" + file, "--region.small=5"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	n := &Node{log: slog.New(slog.NewTextHandler(&log, nil)), sources: sources}
-	var applied []time.Duration
-	n.Reread([]string{"region.passivate_after"}, func() Configured { return newExample() }, func(c Configured) error {
-		applied = append(applied, c.(*exampleConfig).Region.PassivateAfter)
-		return nil
-	})
-	if len(n.life.stages) != 1 {
-		t.Fatalf("%d stages", len(n.life.stages))
-	}
-	r := &rereader{
-		node: n, live: []string{"region.passivate_after"}, fresh: func() Configured { return newExample() },
-		apply: func(c Configured) error {
-			applied = append(applied, c.(*exampleConfig).Region.PassivateAfter)
-			return nil
-		},
-		first: sources, last: sources, seen: contentOf(file),
-	}
-	for _, step := range []struct {
-		content string
-		applied int
-		log     string // part of it; empty: nothing is logged
-	}{
-		{"region: {passivate_after: 3m, mailbox: 3}\n", 0, ""},
-		{"region: {passivate_after: 4m, mailbox: 3}  \n", 1, "applied=[region.passivate_after] need_restart=[]"},
-		{"region: {passivate_after: 4m, mailbox: 4, small: 6}\n", 2, "applied=[] need_restart=[region.mailbox]"},
-		{"region: {passivate_after: 4m, mailbox: 0}\n", 2, "region.mailbox is 0, must be at least 1"},
-		{"region: {passivate_af", 2, "keeping old settings"},
-		{"", 3, "applied=[region.passivate_after] need_restart=[region.mailbox]"},
-	} {
-		log.Reset()
-		if step.log != "" {
-			if err := os.WriteFile(file, []byte(step.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	file := fileOf(t, "region: {mailbox: 3}\n")
+	for _, c := range []struct {
+		args   []string
+		stages int
+	}{{[]string{"--config=" + file}, 1}, {nil, 0}} {
+		sources, err := config.Load(newService(), c.args, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if r.look(); len(applied) != step.applied {
-			t.Fatalf("after %q: applied %v\n%s", step.content, applied, &log)
+		n := &Node{sources: sources}
+		n.Reread(nil, func() config.Configured { return newService() }, func(config.Configured) error { return nil })
+		if len(n.life.stages) != c.stages {
+			t.Errorf("with %q: %d stages", c.args, len(n.life.stages))
 		}
-		if got := log.String(); step.log == "" && got != "" || !strings.Contains(got, step.log) {
-			t.Errorf("after %q: log %s, want %s", step.content, got, step.log)
-		}
-	}
-	if want := 4 * time.Minute; applied[0] != want || applied[2] != 2*time.Minute {
-		t.Errorf("applied %v", applied)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/security"
 )
 
 // Status is how a process is set up and how near to its limits it is, for operators.
@@ -20,7 +22,7 @@ type Status struct {
 	// AnyRole is true if peers with certificates that name no role are accepted, and Shared if the own certificate names
 	// its role, and not this node.
 	AnyRole, Shared bool
-	ExpiredPeers    []Expired // peers that were refused in the last hour, because their certificates had expired
+	ExpiredPeers    []security.Expired // peers that were refused in the last hour, because their certificates had expired
 	// Local and ManagementLocal say that the listeners are on loopback.
 	Local, ManagementLocal, Pprof bool
 	// ManagementGuarded is true if the management listener asks for tokens or certificates.
@@ -36,15 +38,15 @@ type Status struct {
 func (n *Node) Status() Status {
 	c := n.config
 	s := Status{
-		TLS: n.peers.files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementTLS: c.ManagementCert != "", ManagementGuarded: c.Tokens != "" || c.ManagementCA != "",
+		TLS: n.peers.Files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementTLS: c.ManagementCert != "", ManagementGuarded: c.Tokens != "" || c.ManagementCA != "",
 		Local: loopback(n.service.Addr()), ManagementLocal: loopback(n.management.Addr()), Pprof: c.Pprof,
 		Connections: int(n.service.clients.open.Load()), MostConnections: int(n.service.clients.limit), Host: machine(),
 	}
-	if n.peers.files != nil {
-		s.AnyRole, s.ExpiredPeers = s.Verifies && c.Roles != requireRoles, n.peers.files.expired.recent()
-		if now, err := n.peers.files.current(); err == nil {
-			s.Expires = now.expires
-			is, err := n.peers.files.identities.of(now.own.Leaf)
+	if n.peers.Files != nil {
+		s.AnyRole, s.ExpiredPeers = s.Verifies && c.Roles != config.RequireRoles, n.peers.Files.RecentlyExpired()
+		if leaf, expires, err := n.peers.Files.Own(); err == nil {
+			s.Expires = expires
+			is, err := n.peers.Files.Identify(leaf)
 			s.Shared = err == nil && is.Node == "" && is.Roles != control.Anybody
 		}
 	}

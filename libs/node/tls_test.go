@@ -3,98 +3,25 @@ package node
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 )
-
-// authority signs certificates for loopback.
-type authority struct {
-	t      *testing.T
-	dir    string
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
-	serial int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	a.key = a.newKey()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(50 * time.Minute), // sooner than what it issues
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	a.must(err)
-	a.cert, err = x509.ParseCertificate(der)
-	a.must(err)
-	a.write("ca.pem", "CERTIFICATE", der)
-	return a
-}
-
-func (a *authority) must(err error) {
-	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	a.must(err)
-	return key
-}
-
-func (a *authority) write(name, kind string, der []byte) {
-	a.t.Helper()
-	a.must(os.WriteFile(filepath.Join(a.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-}
-
-// issue writes a certificate with the given serial number and its key.
-func (a *authority) issue(serial int64) TLS {
-	a.t.Helper()
-	key := a.newKey()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	a.must(err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	a.must(err)
-	a.write("cert.pem", "CERTIFICATE", der)
-	a.write("key.pem", "EC PRIVATE KEY", keyDER)
-	// Timestamps of file systems may be too coarse to tell two writes apart.
-	a.serial++
-	stamp := time.Unix(a.serial, 0)
-	a.must(os.Chtimes(filepath.Join(a.dir, "cert.pem"), stamp, stamp))
-	return TLS{
-		Cert: filepath.Join(a.dir, "cert.pem"), Key: filepath.Join(a.dir, "key.pem"),
-		CA: filepath.Join(a.dir, "ca.pem"), ClientAuth: "require",
-	}
-}
 
 // serveTLS runs a node with TLS files until the test ends, and returns the
 // address of its service listener, which answers GET /who and upgrades /link.
-func serveTLS(t *testing.T, files TLS) string {
+func serveTLS(t *testing.T, files security.TLS) string {
 	t.Helper()
 	config := testConfig()
 	config.TLS = files
@@ -102,7 +29,7 @@ func serveTLS(t *testing.T, files TLS) string {
 }
 
 // serveNode is serveTLS with a whole configuration.
-func serveNode(t *testing.T, config *exampleConfig) string {
+func serveNode(t *testing.T, config *serviceConfig) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	addr, done := make(chan string, 1), make(chan error, 1)
@@ -138,15 +65,15 @@ func serveNode(t *testing.T, config *exampleConfig) string {
 }
 
 // peersConfig is a configuration with TLS files and a time to connect.
-func peersConfig(files TLS, timeout time.Duration) *Config {
-	c := DefaultConfig(":0")
+func peersConfig(files security.TLS, timeout time.Duration) *config.Config {
+	c := config.Default(":0")
 	c.TLS, c.DialTimeout, c.MaxAnswer = files, timeout, 1<<20
 	return &c
 }
 
-func newTestPeers(t *testing.T, files TLS) *Peers {
+func newTestPeers(t *testing.T, files security.TLS) *rpc.Peers {
 	t.Helper()
-	p, err := NewPeers(peersConfig(files, time.Minute), func(err error) { t.Log(err) })
+	p, err := rpc.NewPeers(peersConfig(files, time.Minute), func(err error) { t.Log(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,17 +82,17 @@ func newTestPeers(t *testing.T, files TLS) *Peers {
 }
 
 func TestMutualTLS(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issue(2)
+	a := securitytest.NewAuthority(t)
+	files := a.Issue(2)
 	addr := serveTLS(t, files)
 
 	p := newTestPeers(t, files)
-	if status, body := get(t, p.Of(Members).Client(), p.Of(Members).URL(addr)+"/who"); status != 200 || body != "1" {
+	if status, body := get(t, p.Of(rpc.Members).Client(), p.Of(rpc.Members).URL(addr)+"/who"); status != 200 || body != "1" {
 		t.Errorf("a peer gets %d %q, want its one certificate seen", status, body)
 	}
 
 	// A connection leaves HTTP by Upgrade, as links do.
-	conn, err := p.Of(Members).Dial(t.Context(), addr)
+	conn, err := p.Of(rpc.Members).Dial(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,14 +107,14 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("after the upgrade: %q, %v", hello, err)
 	}
 
-	stranger := newAuthority(t).issue(3)
+	stranger := securitytest.NewAuthority(t).Issue(3)
 	stranger.CA = files.CA
-	for name, peers := range map[string]*Peers{
-		"without TLS":            newTestPeers(t, TLS{}),
+	for name, peers := range map[string]*rpc.Peers{
+		"without TLS":            newTestPeers(t, security.TLS{}),
 		"of another authority":   newTestPeers(t, stranger),
-		"trusting other servers": newTestPeers(t, newAuthority(t).issue(4)),
+		"trusting other servers": newTestPeers(t, securitytest.NewAuthority(t).Issue(4)),
 	} {
-		response, err := peers.Of(Members).Client().Get(peers.Of(Members).URL(addr) + "/who")
+		response, err := peers.Of(rpc.Members).Client().Get(peers.Of(rpc.Members).URL(addr) + "/who")
 		if err == nil && response.StatusCode == 200 {
 			t.Errorf("a client %s is answered", name)
 		}
@@ -195,12 +122,12 @@ func TestMutualTLS(t *testing.T) {
 }
 
 func TestServerOnlyTLS(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issue(2)
+	a := securitytest.NewAuthority(t)
+	files := a.Issue(2)
 	open := files
 	open.ClientAuth = "none"
 	p := newTestPeers(t, files)
-	if status, body := get(t, p.Of(Members).Client(), p.Of(Members).URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
+	if status, body := get(t, p.Of(rpc.Members).Client(), p.Of(rpc.Members).URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
 		t.Errorf("client_auth none: %d %q, want no certificate asked for", status, body)
 	}
 }
@@ -208,22 +135,22 @@ func TestServerOnlyTLS(t *testing.T) {
 // TestServiceTLS: a service whose clients are no peers has other files for them than for its peers, or
 // none.
 func TestServiceTLS(t *testing.T) {
-	peers, public := newAuthority(t), newAuthority(t)
-	files := peers.issue(2)
+	peers, public := securitytest.NewAuthority(t), securitytest.NewAuthority(t)
+	files := peers.Issue(2)
 	config := testConfig()
 	config.TLS = files
-	config.ServiceTLS = &ServiceTLS{Section: "public", TLS: public.issue(3)}
+	config.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: public.Issue(3)}
 	config.ServiceTLS.ClientAuth = "request"
 	addr := serveNode(t, config)
-	outside := TLS{CA: config.ServiceTLS.CA}
+	outside := security.TLS{CA: config.ServiceTLS.CA}
 	for name, c := range map[string]struct {
-		files TLS
+		files security.TLS
 		want  string // empty: refused
 	}{
-		"with a certificate for clients": {public.issue(4), "1"},
+		"with a certificate for clients": {public.Issue(4), "1"},
 		"of a peer":                      {files, ""},
 	} {
-		client := newTestPeers(t, c.files).Of(Members).Client()
+		client := newTestPeers(t, c.files).Of(rpc.Members).Client()
 		response, err := client.Get("https://" + addr + "/who")
 		if err != nil {
 			if c.want != "" {
@@ -248,7 +175,7 @@ func TestServiceTLS(t *testing.T) {
 	}
 
 	config = testConfig()
-	config.TLS, config.ServiceTLS = files, &ServiceTLS{Section: "public", TLS: TLS{ClientAuth: "none"}}
+	config.TLS, config.ServiceTLS = files, &security.ServiceTLS{Section: "public", TLS: security.TLS{ClientAuth: "none"}}
 	if status, body := get(t, http.DefaultClient, "http://"+serveNode(t, config)+"/who"); status != 200 || body != "plain" {
 		t.Errorf("a plain listener answers %d %q", status, body)
 	}
@@ -258,90 +185,12 @@ func TestServiceTLS(t *testing.T) {
 	}
 }
 
-func TestTLSReload(t *testing.T) {
-	a := newAuthority(t)
-	files := a.issue(2)
-	var complaints []error
-	loaded, err := loadTLS("tls", files, func(err error) { complaints = append(complaints, err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect := func(serial int64) {
-		t.Helper()
-		now, err := loaded.current()
-		if err != nil || now.own.Leaf.SerialNumber.Int64() != serial {
-			t.Fatalf("got serial %v, %v; want %d", now.own.Leaf.SerialNumber, err, serial)
-		}
-	}
-	expect(2)
-	a.issue(3)
-	expect(3)
-	a.must(os.WriteFile(files.Cert, []byte("half writ"), 0o600))
-	expect(3)
-	expect(3)
-	if len(complaints) != 1 {
-		t.Errorf("complaints about a broken file: %v, want one", complaints)
-	}
-	a.issue(4)
-	expect(4)
-	a.must(os.Remove(files.Key))
-	expect(4)
-
-	// Other files with the same time stamps and sizes: text outside PEM blocks is ignored.
-	stamped := func(serial int64) {
-		a.issue(serial)
-		for _, path := range []string{files.Cert, files.Key, files.CA} {
-			text, err := os.ReadFile(path)
-			a.must(err)
-			a.must(os.WriteFile(path, append(text, strings.Repeat("\n", 8192-len(text))...), 0o600))
-			a.must(os.Chtimes(path, time.Unix(1_000_000_000, 0), time.Unix(1_000_000_000, 0)))
-		}
-	}
-	stamped(5)
-	expect(5)
-	stamped(6)
-	expect(6)
-}
-
-func TestTLSRefuses(t *testing.T) {
-	a := newAuthority(t)
-	good := a.issue(2)
-	absent, wrong, empty := good, good, good
-	absent.Cert = "/nonexistent"
-	wrong.Key = good.Cert
-	empty.CA = writeFile(t, "ca.pem", "nothing")
-	for name, test := range map[string]struct {
-		files TLS
-		want  string
-	}{"absent": {absent, "/nonexistent"}, "wrong key": {wrong, "tls.key"}, "empty authority": {empty, "no certificate"}} {
-		if _, err := NewPeers(peersConfig(test.files, time.Second), nil); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestDialTimeout(t *testing.T) {
-	// A listener that accepts and says nothing: the handshake never ends.
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mute.Close()
-	p, err := NewPeers(peersConfig(newAuthority(t).issue(2), 20*time.Millisecond), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Of(Members).Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-}
-
 // TestCertificateRemaining: the metric follows the files, and the certificate of the chain that
 // expires first counts.
 func TestCertificateRemaining(t *testing.T) {
-	a := newAuthority(t)
+	a := securitytest.NewAuthority(t)
 	config := testConfig()
-	config.TLS = a.issue(1)
+	config.TLS = a.Issue(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	err := Run(ctx, "region", config, func(n *Node) error {
@@ -359,10 +208,10 @@ func TestCertificateRemaining(t *testing.T) {
 				t.Errorf("%v seconds, want an hour", s)
 			}
 			own, err := os.ReadFile(config.TLS.Cert)
-			a.must(err)
+			a.Must(err)
 			ca, err := os.ReadFile(config.TLS.CA)
-			a.must(err)
-			a.must(os.WriteFile(config.TLS.Cert, append(own, ca...), 0o600))
+			a.Must(err)
+			a.Must(os.WriteFile(config.TLS.Cert, append(own, ca...), 0o600))
 			if s := remaining(); s < 2900 || s > 3000 {
 				t.Errorf("%v seconds, want 50 minutes, which the issuer is valid", s)
 			}
@@ -378,13 +227,13 @@ func TestCertificateRemaining(t *testing.T) {
 // TestCertificateHasExpired: /readyz says so, since nobody else can tell the process. It is only a warning: the
 // connections that are open may still be of a certificate from before.
 func TestCertificateHasExpired(t *testing.T) {
-	a := newAuthority(t)
+	a := securitytest.NewAuthority(t)
 	for _, test := range []struct {
 		left time.Duration
 		want string
 	}{{time.Hour, "[+] certificate\n"}, {-time.Minute, "[!] certificate: it has expired at "}} {
 		config := testConfig()
-		config.TLS = a.issueFor("spiffe://dev/region/r", time.Now().Add(test.left))
+		config.TLS = a.IssueFor("spiffe://dev/region/r", time.Now().Add(test.left))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		err := Run(ctx, "region", config, func(n *Node) error {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -29,7 +30,7 @@ func TestLatePage(t *testing.T) {
 			asked = time.Time{}
 		}
 		d = d.Clone() // which knows when it has asked
-		d.Step(now, outbox.Page{Number: r.Number, Now: asked}, &out)
+		d.Step(now, outbox.Page{Number: r.Number, SendsPage: journal.SendsPage{Now: asked}}, &out)
 		if state := string(d.AppendState(now, nil)); !strings.Contains(state, "clock true 0 slack 0") {
 			t.Errorf("after a page that took %s: %.80s", page.took, state)
 		}

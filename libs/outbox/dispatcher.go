@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -83,8 +84,8 @@ type shard struct {
 	sources map[sharding.Entity]*source
 	// complete is true if every entity of the shard that has pending sends is in sources.
 	complete bool
-	after    Position  // how far the sweep has come
-	sweepAt  time.Time // when the next page of it is read
+	after    journal.SendPosition // how far the sweep has come
+	sweepAt  time.Time            // when the next page of it is read
 	reading  bool
 	toRead   []*source // the sources that are to be read by themselves, apart from the sweep
 	// sweepNext gives the next read to the sweep, if both the sweep and toRead are due.
@@ -121,9 +122,15 @@ type source struct {
 	readQueued bool // the source is in shard.toRead
 }
 
+// pending is a send that has not ended.
+type pending struct {
+	Place uint16 // in the record
+	sharding.Send
+}
+
 // send is a send in memory.
 type send struct {
-	Pending
+	pending
 	source *source
 	seq    uint64
 	at     time.Time // when its record was stored
@@ -212,7 +219,7 @@ func (d *Dispatcher) shard(id sharding.ShardID, epoch sharding.Epoch) *shard {
 
 func (d *Dispatcher) open(in Open) {
 	d.close(in.Shard)
-	s := &shard{id: in.Shard, epoch: in.Epoch, sources: map[sharding.Entity]*source{}, after: Position{Shard: in.Shard}, sweepAt: d.now}
+	s := &shard{id: in.Shard, epoch: in.Epoch, sources: map[sharding.Entity]*source{}, after: journal.SendPosition{Shard: in.Shard}, sweepAt: d.now}
 	d.byID[in.Shard] = s
 	d.shards = append(d.shards, s)
 	d.scanBy(d.now)
@@ -306,11 +313,11 @@ func (d *Dispatcher) stored(e *turn.SendsStored) {
 		if len(r.Sends) == 0 || r.Seq <= src.upTo {
 			continue
 		}
-		in := Record{Shard: s.id, Entity: e.Entity, Seq: r.Seq, At: e.At}
+		sends := make([]pending, len(r.Sends))
 		for n := range r.Sends {
-			in.Sends = append(in.Sends, Pending{Place: uint16(n), Send: r.Sends[n]})
+			sends[n] = pending{Place: uint16(n), Send: r.Sends[n]}
 		}
-		if !d.add(src, &in, false) {
+		if !d.add(src, r.Seq, e.At, sends, false) {
 			d.queueRead(src)
 			return
 		}
@@ -342,7 +349,7 @@ func (d *Dispatcher) queueRead(src *source) {
 // it returns nil, and a sweep finds the entity later.
 func (d *Dispatcher) addSource(s *shard, e sharding.Entity) *source {
 	if d.sourceCount >= d.cfg.Sends {
-		s.complete, s.missed, s.after, s.sweepAt = false, true, Position{Shard: s.id}, d.now.Add(d.cfg.Refresh)
+		s.complete, s.missed, s.after, s.sweepAt = false, true, journal.SendPosition{Shard: s.id}, d.now.Add(d.cfg.Refresh)
 		d.scanBy(s.sweepAt)
 		return nil
 	}
@@ -354,19 +361,19 @@ func (d *Dispatcher) addSource(s *shard, e sharding.Entity) *source {
 
 // add puts the pending sends of a record into memory, if there is room. The parameter unsure is true
 // if the sends may have been delivered before.
-func (d *Dispatcher) add(src *source, in *Record, unsure bool) bool {
+func (d *Dispatcher) add(src *source, seq uint64, at time.Time, sends []pending, unsure bool) bool {
 	size := 0
-	for i := range in.Sends {
-		size += in.Sends[i].bytes()
+	for i := range sends {
+		size += sends[i].bytes()
 	}
-	if d.sends > 0 && (d.sends+len(in.Sends) > d.cfg.Sends || d.bytes+size > d.cfg.Bytes) {
+	if d.sends > 0 && (d.sends+len(sends) > d.cfg.Sends || d.bytes+size > d.cfg.Bytes) {
 		d.noRoom = true
 		d.scanBy(d.now.Add(d.cfg.RetryMin))
 		return false
 	}
-	src.upTo = in.Seq
-	for i := range in.Sends {
-		x := &send{Pending: in.Sends[i], source: src, seq: in.Seq, at: in.At, size: in.Sends[i].bytes(), unsure: unsure}
+	src.upTo = seq
+	for i := range sends {
+		x := &send{pending: sends[i], source: src, seq: seq, at: at, size: sends[i].bytes(), unsure: unsure}
 		d.sends++
 		d.bytes += x.size
 		src.held++
@@ -376,7 +383,7 @@ func (d *Dispatcher) add(src *source, in *Record, unsure bool) bool {
 }
 
 // bytes is the size of a send as limits in bytes count it.
-func (p *Pending) bytes() int {
+func (p *pending) bytes() int {
 	return 232 + len(p.To.Type) + len(p.To.ID) + len(p.Input.Command) + len(p.Input.Payload) + len(p.ReplyTo)
 }
 

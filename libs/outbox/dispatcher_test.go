@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
@@ -161,7 +163,7 @@ func (m *model) tell(e turn.ShardEvent) {
 }
 
 func (m *model) page(r outbox.Read) outbox.Page {
-	p := outbox.Page{Number: r.Number, Now: m.now}
+	p := outbox.Page{Number: r.Number, SendsPage: journal.SendsPage{Now: m.now}}
 	room := 1 << 20
 	if m.tight {
 		room = 1 + m.rng.IntN(5)
@@ -172,39 +174,39 @@ func (m *model) page(r outbox.Read) outbox.Page {
 			continue
 		}
 		if after.Shard == m.torn {
-			if p.Failed = append(p.Failed, m.torn); len(r.Shards) == 1 {
+			if p.Damaged = append(p.Damaged, journal.Damaged{Shard: m.torn}); len(r.Shards) == 1 {
 				p.Now = time.Time{}
 			}
 			continue
 		}
-		var rows []outbox.Record
+		var rows []journal.SendRow
 		for e, records := range m.rows { // order-free: sorted below
 			if shardOf(e) != after.Shard {
 				continue
 			}
 			for _, rec := range records {
-				row := outbox.Record{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
+				row := journal.SendRow{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
+				row.Sends, row.States = rec.sends, make(journal.SendStates, (len(rec.sends)+3)/4)
+				wanted := false
 				for i, s := range rec.states {
-					if s == sharding.SendPending {
-						row.Sends = append(row.Sends, outbox.Pending{Place: uint16(i), Send: rec.sends[i]})
-					}
+					row.States.Deliver(len(rec.sends), &sharding.Delivered{Sends: []uint16{uint16(i)}, As: s})
+					wanted = wanted || s == sharding.SendPending
 				}
-				wanted := len(row.Sends) > 0
 				if m.unreadable != nil && m.unreadable(rec) {
-					row.Sends, row.Err = nil, "it is damaged"
+					row.Sends, row.Err = nil, errors.New("it is damaged")
 				}
 				if wanted && cmp.Or(e.Compare(after.Entity), cmp.Compare(rec.seq, after.Seq)) > 0 {
 					rows = append(rows, row)
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b outbox.Record) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		slices.SortFunc(rows, func(a, b journal.SendRow) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
 		if limit := min(r.Limit, room); len(rows) > limit {
 			rows = rows[:limit]
 			p.More = append(p.More, after.Shard)
 		}
 		room -= len(rows)
-		p.Records = append(p.Records, rows...)
+		p.Rows = append(p.Rows, rows...)
 	}
 	return p
 }
@@ -860,12 +862,12 @@ func meanwhile(t testing.TB) {
 		}
 	}
 	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
-	row := func(seq uint64) outbox.Record {
+	row := func(seq uint64) journal.SendRow {
 		s := sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
-		return outbox.Record{Shard: first, Entity: from, Seq: seq, At: now, Sends: []outbox.Pending{{Send: s}}}
+		return journal.SendRow{Shard: first, Entity: from, Seq: seq, At: now, States: make(journal.SendStates, 1), Sends: []sharding.Send{s}}
 	}
 	store := func(seq uint64) {
-		r := sharding.Record{Seq: seq, Sends: []sharding.Send{row(seq).Sends[0].Send}}
+		r := sharding.Record{Seq: seq, Sends: []sharding.Send{row(seq).Sends[0]}}
 		step(func() {
 			d.Observe(now, turn.SendsStored{Shard: first, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{r}}, &out)
 		})
@@ -873,12 +875,12 @@ func meanwhile(t testing.TB) {
 	in(outbox.Open{Shard: sharding.ShardID{Type: "A", Index: 2}, Epoch: 1})
 	in(outbox.Open{Shard: first, Epoch: 1})
 	in(outbox.Open{Shard: second, Epoch: 1})
-	in(outbox.Page{Number: 1, Now: now})
-	store(2)                                                               // while the first shard is read
-	in(outbox.Page{Number: 2, Now: now, Records: []outbox.Record{row(1)}}) // then the second one is
-	store(3)                                                               // behind 2, which is not known yet
-	in(outbox.Page{Number: 3, Now: now})                                   // now the sender is read
-	in(outbox.Page{Number: 4, Now: now, Records: []outbox.Record{row(2), row(3)}})
+	in(outbox.Page{Number: 1, SendsPage: journal.SendsPage{Now: now}})
+	store(2)                                                                                            // while the first shard is read
+	in(outbox.Page{Number: 2, SendsPage: journal.SendsPage{Now: now, Rows: []journal.SendRow{row(1)}}}) // then the second one is
+	store(3)                                                                                            // behind 2, which is not known yet
+	in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: now}})                                  // now the sender is read
+	in(outbox.Page{Number: 4, SendsPage: journal.SendsPage{Now: now, Rows: []journal.SendRow{row(2), row(3)}}})
 	for range 3 {
 		in(outbox.Answered{Number: last, Reply: sharding.Reply{Outcome: sharding.OK}})
 	}
@@ -1035,7 +1037,7 @@ func tooOldToWait(t testing.TB) {
 			from := entity(typ, 1)
 			shard := shardOf(from)
 			d.Step(now, outbox.Open{Shard: shard, Epoch: 1}, &out)
-			d.Step(now, outbox.Page{Number: out.Reads[len(out.Reads)-1].Number, Now: now}, &out)
+			d.Step(now, outbox.Page{Number: out.Reads[len(out.Reads)-1].Number, SendsPage: journal.SendsPage{Now: now}}, &out)
 			d.Observe(now, turn.SendsStored{Shard: shard, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{{Seq: 1, Sends: []sharding.Send{command(from, entity(typ, 2), 1, "")}}}}, &out)
 		}
 		out = outbox.Outputs{}
@@ -1059,7 +1061,7 @@ func TestAckSends(t *testing.T) {
 	shard, from := sharding.ShardID{Type: "A"}, entity("A", 1)
 	var out outbox.Outputs
 	d.Step(now, outbox.Open{Shard: shard, Epoch: 1}, &out)
-	d.Step(now, outbox.Page{Number: out.Reads[0].Number, Now: now}, &out)
+	d.Step(now, outbox.Page{Number: out.Reads[0].Number, SendsPage: journal.SendsPage{Now: now}}, &out)
 	var sends []sharding.Send
 	for n := range 10 {
 		sends = append(sends, command(from, entity("C", n), 1, ""))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -19,7 +20,7 @@ func givenUp(t testing.TB) {
 		shard: sharding.ShardID{Type: "A"}, from: entity("A", 1), to: entity("C", 1),
 	}
 	s.in(outbox.Open{Shard: s.shard, Epoch: 1})
-	s.in(outbox.Page{Number: 1, Now: s.now})
+	s.in(outbox.Page{Number: 1, SendsPage: journal.SendsPage{Now: s.now}})
 	givenUpUnderWay(s)
 	givenUpWhileAnswerIsTaken(s)
 	givenUpWhileRead(s)
@@ -111,8 +112,8 @@ func (s *sender) stored() {
 	s.in(outbox.Acked{Number: s.out.Acks[0].Number, Verdict: sharding.Durable})
 }
 
-func (s *sender) row(seq uint64) outbox.Record {
-	return outbox.Record{Shard: s.shard, Entity: s.from, Seq: seq, At: s.now, Sends: []outbox.Pending{{Send: s.send(seq)}}}
+func (s *sender) row(seq uint64) journal.SendRow {
+	return journal.SendRow{Shard: s.shard, Entity: s.from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{s.send(seq)}}
 }
 
 func givenUpUnderWay(s *sender) {
@@ -156,12 +157,12 @@ func givenUpWhileAnswerIsTaken(s *sender) {
 func givenUpWhileRead(s *sender) {
 	s.later(s.cfg.Refresh)
 	s.drop(7)
-	s.in(outbox.Page{Number: 2, Now: s.now, Records: []outbox.Record{s.row(7), s.row(8)}})
+	s.in(outbox.Page{Number: 2, SendsPage: journal.SendsPage{Now: s.now, Rows: []journal.SendRow{s.row(7), s.row(8)}}})
 	s.want("while it is read", "134568", 1, 6)
 	s.done()
 	s.later(s.cfg.Refresh)
 	s.drop(9)
-	s.in(outbox.Page{Number: 3, Now: s.now, Records: []outbox.Record{s.row(9)}})
+	s.in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: s.now, Rows: []journal.SendRow{s.row(9)}}})
 	s.want("while it alone is read", "134568", 1, 6)
 }
 

@@ -1,8 +1,7 @@
 package outbox
 
 import (
-	"time"
-
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -37,15 +36,9 @@ type (
 	// Page is the answer to a Read.
 	Page struct {
 		Number uint64 // the Number of the Read
-		// Now is the time of the store's clock; zero: not known, because no shard could be read.
-		Now time.Time
-		// Records are in the order of Read.Shards. The records of one shard are in the order of
-		// their positions.
-		Records []Record
-		More    []sharding.ShardID // shards that may have more records
-		Failed  []sharding.ShardID // shards whose records could not be read; they have none in Records
-		// Err is the reason why nothing could be read. If it is empty, the other fields are valid.
-		Err string
+		journal.SendsPage
+		// Err is the reason why nothing could be read. If it is nil, the page is valid.
+		Err error
 	}
 	// Answered answers Deliver.
 	Answered struct {
@@ -80,39 +73,10 @@ type Type struct {
 	Rule   sharding.ShardRule
 }
 
-// Read asks the journal for records with pending sends. For each shard, it names the position behind
-// which at most Limit records are read. A Read is answered by one Page.
+// Read asks the journal for records with pending sends. A Read is answered by one Page.
 type Read struct {
 	Number uint64
-	Shards []Position // each shard once
-	Limit  int
-}
-
-// Position is a place among the records of a shard. Records are ordered by entity, in the store's own
-// order, and then by sequence number. A position without Entity is before all records.
-type Position struct {
-	Shard  sharding.ShardID
-	Entity sharding.Entity
-	Seq    uint64
-}
-
-// Record is a record with pending sends, as the journal has it.
-type Record struct {
-	Shard  sharding.ShardID
-	Entity sharding.Entity
-	Seq    uint64
-	At     time.Time // when it was stored
-	Sends  []Pending // in the order of their places
-	// Epoch is the highest epoch that was claimed for the shard when the record was read.
-	Epoch sharding.Epoch
-	// Err is the reason why the record cannot be read; empty: it can.
-	Err string
-}
-
-// Pending is a send that has not ended.
-type Pending struct {
-	Place uint16 // in the record
-	sharding.Send
+	journal.SendsRequest
 }
 
 // Deliver sends a command to its target. It is answered by one Answered, at the latest a while

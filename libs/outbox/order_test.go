@@ -1,10 +1,12 @@
 package outbox_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -57,24 +59,24 @@ func (s *script) in(i outbox.Input) {
 }
 
 // row is a record of an entity with one send.
-func (s *script) row(from sharding.Entity, seq uint64) outbox.Record {
+func (s *script) row(from sharding.Entity, seq uint64) journal.SendRow {
 	x := sharding.Send{To: entity("C", 1), Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
-	return outbox.Record{Shard: s.shard, Entity: from, Seq: seq, At: s.now, Sends: []outbox.Pending{{Send: x}}}
+	return journal.SendRow{Shard: s.shard, Entity: from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{x}}
 }
 
 // stored says that a record is durable.
 func (s *script) stored(from sharding.Entity, seq uint64) {
 	s.t.Helper()
-	r := sharding.Record{Seq: seq, Sends: []sharding.Send{s.row(from, seq).Sends[0].Send}}
+	r := sharding.Record{Seq: seq, Sends: []sharding.Send{s.row(from, seq).Sends[0]}}
 	s.step(func(out *outbox.Outputs) {
 		s.d.Observe(s.now, turn.SendsStored{Shard: s.shard, Epoch: 1, Entity: from, At: s.now, Records: []sharding.Record{r}}, out)
 	})
 }
 
 // page answers the newest read.
-func (s *script) page(more bool, rows ...outbox.Record) {
+func (s *script) page(more bool, rows ...journal.SendRow) {
 	s.t.Helper()
-	p := outbox.Page{Number: s.reads[len(s.reads)-1].Number, Now: s.now, Records: rows}
+	p := outbox.Page{Number: s.reads[len(s.reads)-1].Number, SendsPage: journal.SendsPage{Now: s.now, Rows: rows}}
 	if more {
 		p.More = []sharding.ShardID{s.shard}
 	}
@@ -85,6 +87,21 @@ func (s *script) page(more bool, rows ...outbox.Record) {
 func (s *script) answer(r sharding.Reply) {
 	s.t.Helper()
 	s.in(outbox.Answered{Number: s.last, Reply: r})
+}
+
+// TestPendingSends: only what is pending is delivered, also of a record of which some has ended.
+func TestPendingSends(t *testing.T) {
+	s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
+	row := journal.SendRow{Shard: s.shard, Entity: from, Seq: 7, At: s.now, States: make(journal.SendStates, 1)}
+	for i := range 3 {
+		row.Sends = append(row.Sends, sharding.Send{To: entity("C", 1+i), Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, i)}})
+	}
+	row.States.Deliver(3, &sharding.Delivered{Seq: 7, Sends: []uint16{0}, As: sharding.SendRefused})
+	row.States.Deliver(3, &sharding.Delivered{Seq: 7, Sends: []uint16{2}, As: sharding.SendDone})
+	s.page(false, row)
+	if s.delivered != "1" || s.d.Stats().Sends != 1 {
+		t.Errorf("delivered %q, %+v", s.delivered, s.d.Stats())
+	}
 }
 
 // fullPage: a page without room for rows of a shard does not say that there are none.
@@ -108,10 +125,10 @@ func TestFullPage(t *testing.T) { fullPage(t) }
 func behindDamage(t testing.TB) {
 	for _, behind := range [][]uint64{{4}, nil} {
 		s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
-		torn := outbox.Record{Shard: s.shard, Entity: from, Seq: 2, Err: "it is damaged"}
+		torn := journal.SendRow{Shard: s.shard, Entity: from, Seq: 2, Err: errors.New("it is damaged")}
 		s.page(true, s.row(from, 1), torn, s.row(from, 3))
 		s.answer(sharding.Reply{Outcome: sharding.OK})
-		var rows []outbox.Record
+		var rows []journal.SendRow
 		for _, seq := range behind {
 			rows = append(rows, s.row(from, seq))
 		}
@@ -120,7 +137,7 @@ func behindDamage(t testing.TB) {
 		if s.delivered != "1" {
 			t.Errorf("with %d on the next page, %s are delivered before the damage is repaired", behind, s.delivered)
 		}
-		rows = []outbox.Record{s.row(from, 2), s.row(from, 3)}
+		rows = []journal.SendRow{s.row(from, 2), s.row(from, 3)}
 		for _, seq := range behind {
 			rows = append(rows, s.row(from, seq))
 		}

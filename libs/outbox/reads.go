@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
@@ -16,7 +17,7 @@ type reading struct {
 // part is one shard's part of a read: from a position on, for a sweep or for one source.
 type part struct {
 	shard  *shard
-	from   Position
+	from   journal.SendPosition
 	source *source // nil: a sweep
 }
 
@@ -59,9 +60,9 @@ func (d *Dispatcher) scan() {
 			if len(s.toRead) > 0 && !(s.sweepNext && !s.sweepAt.After(d.now)) {
 				p.source = s.toRead[0]
 				s.toRead, p.source.readQueued = s.toRead[1:], false
-				p.from = Position{Shard: s.id, Entity: p.source.entity, Seq: p.source.upTo}
+				p.from = journal.SendPosition{Shard: s.id, Entity: p.source.entity, Seq: p.source.upTo}
 			}
-			if p.source == nil && p.from == (Position{Shard: s.id}) {
+			if p.source == nil && p.from == (journal.SendPosition{Shard: s.id}) {
 				s.missed = false
 			}
 			s.reading, s.sweepNext = true, p.source != nil
@@ -122,7 +123,7 @@ func (d *Dispatcher) page(in *Page) {
 	}
 	delete(d.reads, in.Number)
 	d.scanBy(d.now) // the next read may begin
-	if in.Err == "" {
+	if in.Err == nil {
 		d.readPause = 0
 		if !in.Now.IsZero() || mutant.On("send-no-clock") {
 			d.clock.Read(rd.asked, d.now, in.Now)
@@ -133,14 +134,14 @@ func (d *Dispatcher) page(in *Page) {
 		d.readsAfter = d.now.Add(d.pause(d.readPause))
 		d.scanBy(d.readsAfter)
 	}
-	records := in.Records
+	records := in.Rows
 	for i := range rd.parts {
 		p := &rd.parts[i]
 		n := 0
 		for n < len(records) && records[n].Shard == p.shard.id {
 			n++
 		}
-		failed := in.Err != "" || slices.Contains(in.Failed, p.shard.id)
+		failed := in.Err != nil || in.Unreadable(p.shard.id)
 		if n > 0 && records[0].Epoch > p.shard.epoch && !p.shard.closed && !mutant.On("page-deposed") {
 			d.close(p.shard.id) // another owner has claimed the shard, see journal.SendRow.Epoch
 		}
@@ -148,7 +149,7 @@ func (d *Dispatcher) page(in *Page) {
 			p.shard.reading = false
 			switch {
 			case failed:
-				d.notRead(p, failed && in.Err == "")
+				d.notRead(p, failed && in.Err == nil)
 			case p.source != nil:
 				d.pageOfSource(p, records[:n], slices.Contains(in.More, p.shard.id))
 			default:
@@ -183,7 +184,7 @@ func (d *Dispatcher) endRead(s *shard) {
 }
 
 // pageOfSource takes in what was read of one source.
-func (d *Dispatcher) pageOfSource(p *part, records []Record, more bool) {
+func (d *Dispatcher) pageOfSource(p *part, records []journal.SendRow, more bool) {
 	n := 0
 	for n < len(records) && records[n].Entity == p.source.entity {
 		n++
@@ -194,31 +195,30 @@ func (d *Dispatcher) pageOfSource(p *part, records []Record, more bool) {
 	}
 }
 
-// notDropped returns the sends of a record except those that operators have dropped since the read of
+// notDropped returns the pending sends of a record except those that operators have dropped since the read of
 // the record began.
-func (src *source) notDropped(r *Record) []Pending {
-	if len(src.shard.dropped) == 0 {
-		return r.Sends
+func (src *source) notDropped(r *journal.SendRow) (sends []pending) {
+	for place, s := range r.Pending() {
+		if !slices.Contains(src.shard.dropped, sendName{src.entity, r.Seq, uint16(place)}) {
+			sends = append(sends, pending{Place: uint16(place), Send: *s})
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(r.Sends), func(p Pending) bool {
-		return slices.Contains(src.shard.dropped, sendName{src.entity, r.Seq, p.Place})
-	})
+	return sends
 }
 
 // addRecords takes in the next records of a source. The parameter more is true if others may follow.
 // addRecords reports whether all records had room.
-func (d *Dispatcher) addRecords(src *source, records []Record, more bool) (all bool) {
+func (d *Dispatcher) addRecords(src *source, records []journal.SendRow, more bool) (all bool) {
 	for i := range records {
-		r := records[i]
-		r.Sends = src.notDropped(&r)
+		r := &records[i]
 		switch {
 		case r.Seq <= src.upTo:
-		case r.Err != "":
+		case r.Err != nil:
 			// Later records may have sends to the same targets. They must wait for this one.
 			d.stats.ReadsFailed++
 			src.more = true
 			return true // the next sweep tries again
-		case !d.add(src, &r, true):
+		case !d.add(src, r.Seq, r.At, src.notDropped(r), true):
 			d.queueRead(src)
 			return false
 		}
@@ -237,7 +237,7 @@ func (d *Dispatcher) addRecords(src *source, records []Record, more bool) (all b
 func (src *source) lacks(seq uint64) bool { return src.upTo < seq && !mutant.On("page-behind") }
 
 // pageOfSweep takes in a page of a sweep.
-func (d *Dispatcher) pageOfSweep(p *part, records []Record, more bool) {
+func (d *Dispatcher) pageOfSweep(p *part, records []journal.SendRow, more bool) {
 	s := p.shard
 	src := s.sources[p.from.Entity]
 	full := more && len(records) == 0 && !mutant.On("page-full") // the page had no room for records of this shard
@@ -269,7 +269,7 @@ func (d *Dispatcher) pageOfSweep(p *part, records []Record, more bool) {
 		if more && n == len(records) {
 			src.more = true // the next page may have others
 		}
-		s.after = Position{Shard: s.id, Entity: e, Seq: records[n-1].Seq}
+		s.after = journal.SendPosition{Shard: s.id, Entity: e, Seq: records[n-1].Seq}
 		d.removeIfIdle(src) // operators may have dropped all that was read of it
 		records = records[n:]
 	}
@@ -278,7 +278,7 @@ func (d *Dispatcher) pageOfSweep(p *part, records []Record, more bool) {
 		d.scanBy(d.now)
 		return
 	}
-	s.after, s.sweepAt = Position{Shard: s.id}, d.now.Add(d.cfg.Refresh)
+	s.after, s.sweepAt = journal.SendPosition{Shard: s.id}, d.now.Add(d.cfg.Refresh)
 	s.complete = !s.missed
 	d.scanBy(s.sweepAt)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 type op struct {

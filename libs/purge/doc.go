@@ -3,14 +3,14 @@
 //
 // The records of a life that has ended stay in the journal until their idempotency keys are old
 // enough to be forgotten. For each deleted entity the journal has a wake-up of the kind
-// [sharding.PurgeWake], which holds the due time of the entity's next [Purge].
+// [sharding.PurgeWake], which holds the due time of the entity's next [journal.Purge].
 //
 // Several purges are due before the keys are old. These purges remove nothing. They are needed because
 // the age of keys grows only when something is written: a write adds the time since the last write of
 // the same process to the age (see journal.Stamp.Next). A deleted entity writes nothing itself, and
 // each purge is a write.
 //
-// The Purger reads the wake-ups of its open shards that are due, a page at a time, and returns a Purge
+// The Purger reads the wake-ups of its open shards that are due, a page at a time, and returns a [journal.Purge]
 // for each of them. It does so at a constant rate, with a few purges in progress, so that they never
 // compete with commands for long. Each shard is read once per [Config.Interval]; after a full page
 // it is read again without a pause.
@@ -28,7 +28,7 @@
 // # Duties of the driver
 //
 //  1. Step is never called by two goroutines at a time, and a [Tick] comes every 20 ms or so.
-//  2. Every [Read] is answered by one [Page], every [Purge] by one [Purged], however late.
+//  2. Every [Read] is answered by one [Page], every [journal.Purge] by one [Purged], however late.
 //  3. A Purge goes to the journal as it is.
 //
 // The loop to write:

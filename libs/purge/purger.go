@@ -2,10 +2,12 @@ package purge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/storeclock"
@@ -20,8 +22,9 @@ type Purger struct {
 	reading  []*shard
 	asked    time.Time // when that read was
 	lastRead uint64
-	wakes    []Wake // wake-ups that were read, and whose purges have not begun
-	underWay int    // purges that are not answered
+	wakes    []wake // wake-ups that were read, and whose purges have not begun
+	// inFlight has the purges that are not answered, with the due times of their wake-ups.
+	inFlight map[journal.Purge]int64
 	// The next purge begins at nextAt at the earliest.
 	nextAt     time.Time
 	failures   int       // how many reads and purges have failed since the last success
@@ -41,11 +44,22 @@ type shard struct {
 	// the wake-ups whose purges were accepted since then. If such a wake-up is still due at the next look,
 	// unchanged, its life has more records than one purge removes.
 	more   bool
-	purged []Wake
+	purged []wake
+}
+
+// wake is a wake-up of the kind PurgeWake: a life has ended, and something of it is left that a purge may remove.
+type wake struct {
+	shard  sharding.ShardID
+	entity sharding.Entity
+	life   uint64 // the sequence number of the record that has ended the life
+	// due is as the journal says. If a purge could not remove all records that may be removed, it does not change due.
+	due int64
 }
 
 // New returns a purger. The configuration must be valid.
-func New(cfg Config) *Purger { return &Purger{cfg: cfg, jitter: backoff.Jitter(cfg.Seed)} }
+func New(cfg Config) *Purger {
+	return &Purger{cfg: cfg, inFlight: map[journal.Purge]int64{}, jitter: backoff.Jitter(cfg.Seed)}
+}
 
 // Stats returns the current counts.
 func (p *Purger) Stats() Stats {
@@ -89,7 +103,7 @@ func (p *Purger) close(id sharding.ShardID) {
 	}
 	s.closed = true
 	p.shards = slices.DeleteFunc(p.shards, func(o *shard) bool { return o == s })
-	p.wakes = slices.DeleteFunc(p.wakes, func(w Wake) bool { return w.Shard == id })
+	p.wakes = slices.DeleteFunc(p.wakes, func(w wake) bool { return w.shard == id })
 }
 
 // page takes in the answer to a read.
@@ -99,25 +113,27 @@ func (p *Purger) page(now time.Time, in *Page) {
 	}
 	read := p.reading
 	p.reading = nil
-	if in.Err != "" {
+	if in.Err != nil {
 		p.fail(now)
 		return
 	}
-	if len(in.Wakes) == 0 { // otherwise the purges will show whether the journal works again
+	if len(in.Rows) == 0 { // otherwise the purges will show whether the journal works again
 		p.failures = 0
 	}
 	if !in.Now.IsZero() {
 		p.clock.Read(p.asked, now, in.Now)
 	}
-	for _, r := range in.Wakes {
-		s := p.find(r.Shard)
+	for i := range in.Rows {
+		w := &in.Rows[i]
+		r := wake{shard: w.Shard, entity: w.Entity, life: w.Seq, due: w.Due}
+		s := p.find(r.shard)
 		if s == nil || !slices.Contains(read, s) || len(s.purged) > 0 && !slices.Contains(s.purged, r) {
 			continue // this look is only for the wake-ups in purged; others that have become due wait for the next look
 		}
 		p.wakes = append(p.wakes, r)
 	}
 	for _, s := range read {
-		if slices.Contains(in.Failed, s.id) {
+		if in.Unreadable(s.id) {
 			p.stats.Failed++
 			s.failures++
 			if s.lookAt = now.Add(p.pause(s.failures)); mutant.On("purge-failed-shard") {
@@ -149,13 +165,14 @@ func (p *Purger) pause(failures int) time.Duration {
 }
 
 func (p *Purger) purged(now time.Time, in *Purged) {
-	p.underWay--
+	due := p.inFlight[in.Purge]
+	delete(p.inFlight, in.Purge)
 	switch in.Verdict {
 	case sharding.Durable:
 		p.stats.Purges++
 		p.failures = 0
 		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more && !mutant.On("purge-full") {
-			s.purged, s.lookAt = append(s.purged, in.Purge.Wake), now
+			s.purged, s.lookAt = append(s.purged, wake{shard: in.Purge.Shard, entity: in.Purge.Entity, life: in.Purge.Life, due: due}), now
 		}
 	case sharding.RefusedWake: // the life was purged before, or the entity was deleted once more
 	case sharding.RefusedEpoch: // the region is deposed, and will learn that from another answer
@@ -176,18 +193,19 @@ func (p *Purger) advance(now time.Time, out *Outputs) {
 		p.nextAt = early // what was not used before that is not made up for
 	}
 	pace := time.Second / time.Duration(p.cfg.Rate)
-	for len(p.wakes) > 0 && p.underWay < p.cfg.UnderWay && (!p.nextAt.After(now) || mutant.On("purge-rate")) {
+	for len(p.wakes) > 0 && len(p.inFlight) < p.cfg.UnderWay && (!p.nextAt.After(now) || mutant.On("purge-rate")) {
 		r := p.wakes[0]
 		p.wakes = p.wakes[1:]
-		s := p.find(r.Shard)
+		s := p.find(r.shard)
 		if s == nil {
 			continue
 		}
 		p.nextAt = p.nextAt.Add(pace)
-		p.underWay++
-		out.Purges = append(out.Purges, Purge{Wake: r, Epoch: s.epoch})
+		purge := journal.Purge{Shard: r.shard, Epoch: s.epoch, Entity: r.entity, Life: r.life}
+		p.inFlight[purge] = r.due
+		out.Purges = append(out.Purges, purge)
 	}
-	if len(p.wakes) > 0 || p.underWay > 0 || p.reading != nil {
+	if len(p.wakes) > 0 || len(p.inFlight) > 0 || p.reading != nil {
 		return
 	}
 	p.look(now, out)
@@ -206,9 +224,9 @@ func (p *Purger) look(now time.Time, out *Outputs) {
 	}
 	p.lastRead++
 	p.reading, p.asked = slices.Clone(p.shards[:n]), now
-	r := Read{Number: p.lastRead, Until: p.clock.Now(now).UnixMilli(), Limit: p.cfg.Page}
+	r := Read{Number: p.lastRead, WakesRequest: journal.WakesRequest{Until: journal.PurgeFrom + p.clock.Now(now).UnixMilli(), Limit: p.cfg.Page}}
 	for _, s := range p.reading {
-		r.Shards = append(r.Shards, s.id)
+		r.Shards = append(r.Shards, journal.ShardPosition{Shard: s.id, After: journal.WakePosition{Due: journal.PurgeFrom}})
 	}
 	out.Reads = append(out.Reads, r)
 }
@@ -216,14 +234,14 @@ func (p *Purger) look(now time.Time, out *Outputs) {
 // Check verifies the invariants of the purger. An error means a bug.
 func (p *Purger) Check() error {
 	switch {
-	case p.underWay < 0 || p.underWay > p.cfg.UnderWay:
-		return fmt.Errorf("purge: %d purges are in progress, at most %d may be", p.underWay, p.cfg.UnderWay)
+	case len(p.inFlight) > p.cfg.UnderWay:
+		return fmt.Errorf("purge: %d purges are in progress, at most %d may be", len(p.inFlight), p.cfg.UnderWay)
 	case len(p.wakes) > p.cfg.Page*p.cfg.ReadShards:
 		return fmt.Errorf("purge: %d wake-ups are in memory, at most %d may be", len(p.wakes), p.cfg.Page*p.cfg.ReadShards)
 	}
 	for _, r := range p.wakes {
-		if p.find(r.Shard) == nil {
-			return fmt.Errorf("purge: a wake-up of %s, which is not open", r.Shard)
+		if p.find(r.shard) == nil {
+			return fmt.Errorf("purge: a wake-up of %s, which is not open", r.shard)
 		}
 	}
 	return nil
@@ -232,7 +250,7 @@ func (p *Purger) Check() error {
 // Clone returns a copy of the purger that shares no mutable state with it.
 func (p *Purger) Clone() *Purger {
 	c := *p
-	c.shards, c.reading, c.wakes = nil, nil, slices.Clone(p.wakes)
+	c.shards, c.reading, c.wakes, c.inFlight = nil, nil, slices.Clone(p.wakes), maps.Clone(p.inFlight)
 	copies := map[*shard]*shard{}
 	clone := func(s *shard) *shard {
 		if copies[s] == nil {
@@ -253,7 +271,7 @@ func (p *Purger) Clone() *Purger {
 
 // AppendState appends a canonical description of the state, with times relative to now.
 func (p *Purger) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "purge read %d %d in progress %d next %d failures %d pause %d random %x\n", p.lastRead, len(p.reading), p.underWay,
+	b = fmt.Appendf(b, "purge read %d %d in progress %d next %d failures %d pause %d random %x\n", p.lastRead, len(p.reading), len(p.inFlight),
 		max(0, p.nextAt.Sub(now)), p.failures, max(0, p.pauseUntil.Sub(now)), p.jitter)
 	for _, s := range p.shards {
 		b = fmt.Appendf(b, " %s %s look %d failures %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.failures, s.more, s.purged)
@@ -261,5 +279,5 @@ func (p *Purger) AppendState(now time.Time, b []byte) []byte {
 	for _, r := range p.wakes {
 		b = fmt.Appendf(b, " %+v\n", r)
 	}
-	return b
+	return fmt.Appendf(b, " in progress %v\n", p.inFlight) // printed in the order of the keys
 }

@@ -1,10 +1,12 @@
 package purge_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -17,7 +19,7 @@ type world struct {
 	left map[sharding.ShardID]int
 	// begun are the times at which purges began; hold keeps their answers back.
 	begun   []time.Time
-	held    []purge.Purge
+	held    []journal.Purge
 	hold    bool
 	verdict sharding.Verdict
 	fails   bool // reads fail
@@ -61,18 +63,22 @@ func (w *world) step(in purge.Input) {
 		w.reads++
 		page := purge.Page{Number: r.Number}
 		if w.fails {
-			page.Err = "silent"
+			page.Err = errors.New("silent")
 		}
-		for _, s := range r.Shards {
+		for _, at := range r.Shards {
+			s := at.Shard
+			if at.After.Due != journal.PurgeFrom {
+				w.t.Errorf("the read begins at %+v, and not with the deleted entities", at)
+			}
 			w.readsOf[s]++
 			if w.damaged[s] {
-				page.Failed = append(page.Failed, s)
+				page.Damaged = append(page.Damaged, journal.Damaged{Shard: s})
 				continue
 			}
 			page.Now = w.now
 			n := min(w.left[s], r.Limit)
 			for k := range n {
-				page.Wakes = append(page.Wakes, purge.Wake{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, Life: 3, Due: w.due[s]})
+				page.Rows = append(page.Rows, journal.WakeRow{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: 3}, Due: w.due[s]})
 			}
 			if n < w.left[s] {
 				page.More = append(page.More, s)
@@ -93,7 +99,7 @@ func (w *world) step(in purge.Input) {
 	}
 }
 
-func (w *world) answer(p purge.Purge) {
+func (w *world) answer(p journal.Purge) {
 	switch {
 	case w.verdict != sharding.Durable:
 	case w.more[p.Shard] > 0:
@@ -293,7 +299,7 @@ func TestLatePage(t *testing.T) {
 			p.Step(now, purge.Tick{}, &out)
 		}
 		r, asked := out.Reads[0], now
-		if until := now.UnixMilli(); r.Until != until {
+		if until := journal.PurgeFrom + now.UnixMilli(); r.Until != until {
 			t.Errorf("after the page before that, what is due by %d is read, want %d", r.Until, until)
 		}
 		out = purge.Outputs{}
@@ -301,6 +307,6 @@ func TestLatePage(t *testing.T) {
 		if page.zero {
 			asked = time.Time{}
 		}
-		p.Step(now, purge.Page{Number: r.Number, Now: asked}, &out)
+		p.Step(now, purge.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: asked}}, &out)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/mutant"
-	"github.com/roost-cluster/roost/libs/scenariotest"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 )
 
 // TestMutants: of two keyed commands for one entity, the region refuses the first. If it

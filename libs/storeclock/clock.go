@@ -59,6 +59,12 @@ func (c *Clock) Now(now time.Time) time.Time {
 // Latest returns the latest time by the clock of the store at a time of this process, as Now returns the earliest one.
 func (c *Clock) Latest(now time.Time) time.Time { return c.Now(now).Add(c.slack) }
 
+// Ahead returns the least offset of the store's clock from a clock that shows now; positive: the store's clock is ahead.
+// It is 0 if the readings do not tell the two clocks apart: a slow reading alone does not show an offset.
+func (c *Clock) Ahead(now time.Time) time.Duration {
+	return max(c.Now(now).Sub(now), min(0, c.Latest(now).Sub(now)))
+}
+
 // When returns the time of this process at which Now will return store.
 func (c *Clock) When(store time.Time) time.Time {
 	if !c.Known() {

@@ -70,3 +70,30 @@ func TestTheTimeIsBetween(t *testing.T) {
 		}
 	}
 }
+
+// TestAhead: an offset is what a reading proves, and a reading proves none by being slow.
+func TestAhead(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Unix(1000, 0)
+	for _, c := range []struct{ took, store, want time.Duration }{
+		{2 * ms, 0, 0},
+		{2 * ms, -1 * ms, 0},
+		{1200 * ms, -1200 * ms, 0}, // read at once, and then a long way
+		{1200 * ms, 0, 0},
+		{1200 * ms, -1500 * ms, -300 * ms},
+		{1200 * ms, 700 * ms, 700 * ms},
+	} {
+		var clock Clock
+		clock.Read(now.Add(-c.took), now, now.Add(c.store))
+		if got := clock.Ahead(now); got != c.want {
+			t.Errorf("%+v: ahead by %s", c, got)
+		}
+		if got := clock.Ahead(now.Add(time.Hour)); got != c.want {
+			t.Errorf("%+v: ahead by %s an hour later", c, got)
+		}
+	}
+	var none Clock
+	if got := none.Ahead(now); got != 0 {
+		t.Errorf("without a reading: %s", got)
+	}
+}

@@ -140,10 +140,10 @@ type Config struct {
 	// TurnSends is the largest number of sends that a turn may stage: delivering them must not let
 	// a whole shard wait. Default 1,000, which is also the most that the journal takes.
 	TurnSends int `range:"1.."`
-	// KeyAge is the age from which the journal may have forgotten an idempotency key, less a margin for clocks. It
-	// is the largest MaxAge that a send may have of its own ([sharding.SendOptions]): a turn with an older one is
-	// undone and refused. A command that was in doubt for this time stays in doubt if the journal does not know its
-	// key. 0: not limited. Default 0.
+	// KeyAge is the age at which the journal may forget an idempotency key, less a margin for clocks. It is the
+	// largest MaxAge that a send may have of its own ([sharding.SendOptions]): a turn with an older one is undone and
+	// refused. A command that was in doubt for this time stays in doubt if the journal does not know its key. 0: not
+	// limited. Default 0.
 	KeyAge time.Duration
 	// PendingSends is the largest number of pending sends of one entity. A turn that would exceed
 	// it is undone and refused: the targets do not keep up. Default 10,000.

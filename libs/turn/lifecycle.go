@@ -3,6 +3,7 @@ package turn
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -46,9 +47,11 @@ func (m *Machine) emitLoad(e *entity) {
 	}
 	m.loads.start(e.inc, e.address())
 	o := Load{
-		Entity: e.address(), Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-		Volatile: e.volatile(), LookupOnly: e.state == lookup, Kept: e.keptState(),
-		Wakes: !e.volatile() && e.state != lookup, Background: e.starting && len(e.cmds) == 0,
+		LoadRequest: journal.LoadRequest{
+			Entity: e.address(), Shard: e.shard.id, LookupOnly: e.state == lookup,
+			Wakes: !e.volatile() && e.state != lookup, Background: e.starting && len(e.cmds) == 0,
+		},
+		Epoch: e.shard.epoch, Incarnation: e.inc, Volatile: e.volatile(), Kept: e.keptState(),
 		Bare: e.bare && e.state == loading, Suspect: e.suspect(),
 	}
 	if !o.Volatile {

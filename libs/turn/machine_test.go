@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -69,7 +70,7 @@ type (
 		Epoch  sharding.Epoch
 		Entity sharding.Entity
 	}
-	// Loaded answers Load. If Err is empty, the driver has an instance of the entity. The instance has
+	// Loaded answers Load, with [Loaded.Found] or [Loaded.NotFound]. If Err is empty, the driver has an instance of the entity. The instance has
 	// replayed its snapshot and its events up to LastSeq.
 	Loaded struct {
 		Entity      sharding.Entity
@@ -323,24 +324,17 @@ type (
 	// must answer every Load once, even if no command waits for the entity any more. Until the answer,
 	// the Load counts towards Config.EntityLoads and Config.TotalLoads.
 	Load struct {
-		Entity      sharding.Entity
-		Shard       sharding.ShardID
+		// LoadRequest is the request to the journal. With LookupOnly, the region has lost the shard. The driver makes
+		// no instance. It only looks up the commands in Lookup, whose outcomes are in doubt. With Wakes, the
+		// driver sets Loaded.RememberedActivity and Loaded.Reminders.
+		journal.LoadRequest
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
-		Lookup      []sharding.CommandID
 		// Volatile: the journal has no data of the entity. The driver makes a new instance.
 		Volatile bool
 		// Kept is the state of the entity that the previous owner of the shard has kept; nil: none. If
 		// the type cannot read this state, the instance begins empty.
 		Kept *Kept
-		// LookupOnly: the region has lost the shard. The driver makes no instance. It only looks up
-		// the commands in Lookup, whose outcomes are in doubt.
-		LookupOnly bool
-		// Wakes is true if the driver must also read the wake-ups of the entity, to set
-		// Loaded.RememberedActivity and Loaded.Reminders.
-		Wakes bool
-		// Background is true if no command waits for the entity.
-		Background bool
 		// Bare: built-in commands wait for an entity that could not be brought to life. These
 		// commands need no instance, so the driver makes none. No code of the author runs.
 		Bare bool

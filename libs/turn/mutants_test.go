@@ -9,8 +9,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
-	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -27,6 +27,24 @@ func TestMutants(t *testing.T) {
 		if caught == 0 {
 			t.Errorf("mutant %s: no scenario differs", name)
 		}
+	}
+}
+
+// noted only remembers that a test has failed.
+type noted struct {
+	testing.TB
+	failed bool
+}
+
+func (n *noted) Errorf(string, ...any) { n.failed = true }
+
+// TestMutantsOfLoads checks that an entity that is damaged, and is loaded forever, is noticed.
+func TestMutantsOfLoads(t *testing.T) {
+	mutant.Activate("damaged-load")
+	t.Cleanup(func() { mutant.Activate("") })
+	n := noted{TB: t}
+	if notLoaded(&n); !n.failed {
+		t.Error("mutant damaged-load: no test fails")
 	}
 }
 

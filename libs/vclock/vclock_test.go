@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/archtest"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 func fromMap(m map[string]uint64) Clock[string] {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -115,7 +116,7 @@ func oneClock(t testing.TB) {
 func TestLatePage(t *testing.T) {
 	now, shard, cfg := time.UnixMilli(1_000_000), sharding.ShardID{Type: "T"}, wakeup.DefaultConfig()
 	k, out := wakeup.New(cfg), wakeup.Outputs{}
-	later := wakeup.Stored{Shard: shard, Entity: sharding.Entity{Type: "T", ID: "a"}, Due: now.Add(time.Hour).UnixMilli(), WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "n", Seq: 1}}
+	later := journal.WakeRow{Shard: shard, Entity: sharding.Entity{Type: "T", ID: "a"}, Due: now.Add(time.Hour).UnixMilli(), WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "n", Seq: 1}}
 	k.Step(now, wakeup.Open{Shard: shard, Epoch: 1}, &out)
 	for _, page := range []struct {
 		took time.Duration
@@ -136,7 +137,7 @@ func TestLatePage(t *testing.T) {
 		}
 		k = k.Clone() // which knows when it has asked
 		// An empty shard is not read again.
-		k.Step(now, wakeup.Page{Number: r.Number, Now: asked, Wakes: []wakeup.Stored{later}}, &out)
+		k.Step(now, wakeup.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: asked, Rows: []journal.WakeRow{later}}}, &out)
 		if store, at, known := k.Clock(); !known || !store.Equal(at) {
 			t.Errorf("after a page that took %s, the clock is %s behind, known %t", page.took, at.Sub(store), known)
 		}

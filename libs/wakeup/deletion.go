@@ -3,6 +3,7 @@ package wakeup
 import (
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -19,7 +20,7 @@ func (k *Keeper) drop(s *shard, of sharding.Entity) {
 	if !s.reading || mutant.On("deleted-in-page") {
 		return
 	}
-	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w Stored) bool { return w.Entity == of })
+	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return w.Entity == of })
 	if len(s.ignored) >= k.cfg.Wakes {
 		s.outdated = !mutant.On("page-outdated")
 		return

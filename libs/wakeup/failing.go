@@ -43,7 +43,7 @@ func (k *Keeper) Failing(of sharding.Entity, limit int) []Failing {
 			}
 		}
 	}, limit, func(a, b *wake) int {
-		return cmp.Or(a.failingSince.Compare(b.failingSince), a.key().compare(b.key()))
+		return cmp.Or(a.failingSince.Compare(b.failingSince), keyOf(&a.WakeRow).compare(keyOf(&b.WakeRow)))
 	})
 	list := make([]Failing, len(first))
 	for i, w := range first {

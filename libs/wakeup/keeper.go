@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -57,11 +58,11 @@ type shard struct {
 	typ     *typeQueue
 	closed  bool
 	wakes   map[key]*wake
-	sweep   uint64    // the number of the present sweep; between two sweeps, the number of the next sweep
-	horizon int64     // earlier sweeps have read all wake-ups that are due before this time
-	after   Position  // how far the present sweep has come
-	readAt  time.Time // when the next read begins at the earliest; zero: the shard is quiet
-	reading bool      // a read is in progress
+	sweep   uint64               // the number of the present sweep; between two sweeps, the number of the next sweep
+	horizon int64                // earlier sweeps have read all wake-ups that are due before this time
+	after   journal.WakePosition // how far the present sweep has come
+	readAt  time.Time            // when the next read begins at the earliest; zero: the shard is quiet
+	reading bool                 // a read is in progress
 	// empty is true if the last sweep found nothing that is due soon. The next read then asks
 	// whether the shard has any reminder at all. If it has none, the shard is quiet: it is not read
 	// until a reminder is set. While the shard is open here, only this process can set one.
@@ -72,7 +73,7 @@ type shard struct {
 	// changed has the wake-ups that have changed while the read was in progress. The page of the
 	// read may be older than these changes.
 	changed      map[key]struct{}
-	changedWakes []Stored // the wake-ups in changed that still exist, as they are now
+	changedWakes []journal.WakeRow // the wake-ups in changed that still exist, as they are now
 	// ignored has the entities whose wake-ups in the page of the read are ignored. While the read was
 	// in progress, these entities were deleted, or it became unknown which wake-ups they have.
 	ignored map[sharding.Entity]struct{}
@@ -91,7 +92,7 @@ type key struct {
 
 // wake is a wake-up in memory: what the journal has stored, and the state of this Keeper.
 type wake struct {
-	Stored
+	journal.WakeRow
 	shard *shard
 	state wakeState
 	sweep uint64 // shard.sweep when the wake-up was last read or set
@@ -199,7 +200,7 @@ func (k *Keeper) open(in Open) {
 		i = len(k.types)
 		k.types = append(k.types, &typeQueue{name: in.Shard.Type})
 	}
-	s := &shard{id: in.Shard, epoch: in.Epoch, typ: k.types[i], wakes: map[key]*wake{}, after: Position{Shard: in.Shard}, readAt: k.now}
+	s := &shard{id: in.Shard, epoch: in.Epoch, typ: k.types[i], wakes: map[key]*wake{}, readAt: k.now}
 	k.byID[in.Shard] = s
 	k.shards = append(k.shards, s)
 	k.scanBy(k.now)
@@ -247,22 +248,22 @@ func (k *Keeper) Clock() (store, at time.Time, known bool) {
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }
 
 // add puts a wake-up into memory. If there is no room for it, a later sweep reads it again.
-func (k *Keeper) add(s *shard, in *Stored) {
+func (k *Keeper) add(s *shard, in *journal.WakeRow) {
 	if k.wakes >= k.cfg.Wakes {
 		k.restartSweep(s)
 		return
 	}
-	w := &wake{Stored: *in, shard: s, sweep: s.sweep}
-	s.wakes[in.key()] = w
+	w := &wake{WakeRow: *in, shard: s, sweep: s.sweep}
+	s.wakes[keyOf(in)] = w
 	k.wakes++
-	if w.Err != "" {
-		k.fail(w, damaged, sharding.DataLoss, w.Err)
+	if w.Err != nil {
+		k.fail(w, damaged, sharding.DataLoss, w.Err.Error())
 		return
 	}
 	k.wait(w)
 }
 
-func (w *Stored) key() key { return key{entity: w.Entity, kind: w.Kind, name: w.Name} }
+func keyOf(w *journal.WakeRow) key { return key{entity: w.Entity, kind: w.Kind, name: w.Name} }
 
 // wait queues a wake-up until it is due.
 func (k *Keeper) wait(w *wake) {
@@ -302,7 +303,7 @@ func (k *Keeper) remove(w *wake) {
 	delete(k.failing, w)
 	k.madeRoom()
 	w.state = 0
-	delete(w.shard.wakes, w.key())
+	delete(w.shard.wakes, keyOf(&w.WakeRow))
 	k.wakes--
 }
 
@@ -325,7 +326,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 			k.replace(s, id, nil)
 			k.restartSweep(s)
 		default:
-			next := w.Stored
+			next := w.WakeRow
 			next.Number, next.Due = f.Number+1, f.Next
 			k.replace(s, id, &next)
 		}
@@ -344,7 +345,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 				k.replace(s, id, nil)
 				continue
 			}
-			k.replace(s, id, &Stored{
+			k.replace(s, id, &journal.WakeRow{
 				Shard: s.id, Entity: e.Entity, Due: set.Due, Period: set.Period, Input: set.Input,
 				WakeRef: sharding.WakeRef{Kind: set.Kind, Name: set.Name, Seq: e.Records[i].Seq, Number: set.Number},
 			})
@@ -356,7 +357,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 // is the wake-up that the journal has now; nil: the wake-up was removed. Memory has all wake-ups of
 // the shard that are due before a certain time (method covered). If newest is due later, it is not
 // added to memory: a later sweep reads it.
-func (k *Keeper) replace(s *shard, id key, newest *Stored) {
+func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 	if old := s.wakes[id]; old != nil {
 		k.remove(old)
 	}
@@ -365,7 +366,7 @@ func (k *Keeper) replace(s *shard, id key, newest *Stored) {
 			s.outdated = !mutant.On("page-outdated")
 		} else {
 			s.changed[id] = struct{}{}
-			s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w Stored) bool { return w.key() == id })
+			s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return keyOf(&w) == id })
 			if newest != nil {
 				s.changedWakes = append(s.changedWakes, *newest)
 			}

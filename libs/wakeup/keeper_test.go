@@ -3,6 +3,7 @@ package wakeup_test
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -25,8 +27,8 @@ type model struct {
 	rng    *rand.Rand
 	k      *wakeup.Keeper
 	now    time.Time
-	ahead  time.Duration             // by how much the store's clock is ahead of now
-	rows   map[string]*wakeup.Stored // what the journal has, by entity and name
+	ahead  time.Duration               // by how much the store's clock is ahead of now
+	rows   map[string]*journal.WakeRow // what the journal has, by entity and name
 	seq    uint64
 	open   map[sharding.ShardID]sharding.Epoch
 	epochs uint32
@@ -36,11 +38,11 @@ type model struct {
 	fails func(turn.Fire) turn.FiringEnd
 	// effects counts, for each setting and number, the firings that took effect.
 	effects map[string]int
-	fired   []string         // the wake-ups that took effect, in their order
-	latest  time.Duration    // how late a wake-up took effect, at most
-	missed  map[string]int64 // how many due times each wake-up has missed
-	asked   int              // reads so far
-	purges  []wakeup.Stored  // what is left of deleted entities
+	fired   []string          // the wake-ups that took effect, in their order
+	latest  time.Duration     // how late a wake-up took effect, at most
+	missed  map[string]int64  // how many due times each wake-up has missed
+	asked   int               // reads so far
+	purges  []journal.WakeRow // what is left of deleted entities
 	// hangs says that a firing does not end; nil: every firing does.
 	hangs   func(turn.Fire) bool
 	damaged sharding.ShardID // cannot be read
@@ -65,7 +67,7 @@ func newModel(t testing.TB, seed uint64, change func(*wakeup.Config)) *model {
 		t.Fatal(err)
 	}
 	m := &model{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*wakeup.Stored{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*journal.WakeRow{},
 		open: map[sharding.ShardID]sharding.Epoch{}, effects: map[string]int{}, missed: map[string]int64{},
 	}
 	return m
@@ -113,17 +115,17 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 	if r.Until == 0 { // all reminders
 		until = purgeFrom - 1
 	}
-	p := wakeup.Page{Number: r.Number, Now: time.UnixMilli(m.wall())}
+	p := wakeup.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: time.UnixMilli(m.wall())}}
 	for _, after := range r.Shards {
 		if after.Shard == m.damaged {
-			if p.Failed = append(p.Failed, m.damaged); len(r.Shards) == 1 {
+			if p.Damaged = append(p.Damaged, journal.Damaged{Shard: m.damaged}); len(r.Shards) == 1 {
 				p.Now = time.Time{}
 			}
 			continue
 		}
-		var rows []wakeup.Stored
+		var rows []journal.WakeRow
 		for _, w := range m.rows { // order-free: sorted below
-			if w.Shard == after.Shard && w.Due <= until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.Due, string(after.Entity.ID), after.Name) {
+			if w.Shard == after.Shard && w.Due <= until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.After.Due, string(after.After.Entity.ID), after.After.Name) {
 				rows = append(rows, *w)
 			}
 		}
@@ -132,22 +134,22 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 				rows = append(rows, w)
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Stored) int {
+		slices.SortFunc(rows, func(a, b journal.WakeRow) int {
 			return cmp.Compare(place(a.Due, string(a.Entity.ID), a.Name), place(b.Due, string(b.Entity.ID), b.Name))
 		})
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Wakes = append(p.Wakes, rows...)
+		p.Rows = append(p.Rows, rows...)
 	}
-	if m.room > 0 && len(p.Wakes) > m.room {
-		for _, w := range p.Wakes[m.room:] {
+	if m.room > 0 && len(p.Rows) > m.room {
+		for _, w := range p.Rows[m.room:] {
 			if !slices.Contains(p.More, w.Shard) {
 				p.More = append(p.More, w.Shard)
 			}
 		}
-		p.Wakes = p.Wakes[:m.room]
+		p.Rows = p.Rows[:m.room]
 	}
 	return p
 }
@@ -164,7 +166,7 @@ func (m *model) set(id, name string, due, period int64, silent bool) {
 	if due == 0 {
 		delete(m.rows, key)
 	} else {
-		m.rows[key] = &wakeup.Stored{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
+		m.rows[key] = &journal.WakeRow{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
 			WakeRef: sharding.WakeRef{Kind: w.Kind, Name: name, Seq: m.seq}}
 	}
 	s := shardOf(id)
@@ -187,7 +189,7 @@ func (m *model) deletes(id string, silent bool) {
 			delete(m.rows, key)
 		}
 	}
-	m.purges = append(m.purges, wakeup.Stored{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
+	m.purges = append(m.purges, journal.WakeRow{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
 	switch epoch := m.open[s]; {
 	case epoch == 0:
 	case silent:
@@ -283,7 +285,7 @@ func (m *model) deliver() {
 		case a.at.After(m.now):
 			m.reads = append(m.reads, a)
 		case m.fails != nil && m.rng.IntN(10) == 0:
-			m.step(wakeup.Page{Number: a.page.Number, Err: "unreachable"})
+			m.step(wakeup.Page{Number: a.page.Number, Err: errors.New("unreachable")})
 		default:
 			m.step(a.page)
 		}

@@ -3,6 +3,7 @@ package wakeup
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -35,15 +36,9 @@ type (
 		Number uint64 // the Number of the Read
 		// Remembered is the same as in the Read.
 		Remembered bool
-		// Now is the time of the store's clock; zero: not known, because no shard could be read.
-		Now time.Time
-		// Wakes are in the order of Read.Shards. The wake-ups of one shard are in the order of
-		// their positions.
-		Wakes  []Stored
-		More   []sharding.ShardID // shards that may have more wake-ups
-		Failed []sharding.ShardID // shards whose wake-ups could not be read; they have none in Wakes
-		// Err is the reason why nothing could be read. If it is empty, the other fields are valid.
-		Err string
+		journal.WakesPage
+		// Err is the reason why nothing could be read. If it is nil, the page is valid.
+		Err error
 	}
 	// Tick lets time pass.
 	Tick struct{}
@@ -55,34 +50,7 @@ type Read struct {
 	// Remembered is true if a [Starter] requests the wake-ups of remembered entities. Otherwise a
 	// [Keeper] requests reminders.
 	Remembered bool
-	Shards     []Position // for each shard, the position after which wake-ups are read
-	Until      int64      // only wake-ups that are due before this time are read, in Unix milliseconds; 0: all reminders
-	Limit      int        // the largest number of wake-ups per shard
-}
-
-// Position is a place among the reminders of a shard, which are in the order of their due times. A
-// position that has only a Shard is before all reminders of the shard.
-type Position struct {
-	Shard  sharding.ShardID
-	Due    int64
-	Entity sharding.Entity
-	Kind   sharding.WakeKind
-	Name   string
-}
-
-// Stored is a wake-up as the journal has it.
-type Stored struct {
-	Shard  sharding.ShardID
-	Entity sharding.Entity
-	sharding.WakeRef
-	Due, Period int64
-	Input       sharding.Input
-	// Err is the reason why the input cannot be read; empty: it can.
-	Err string
-}
-
-func (w *Stored) position() Position {
-	return Position{Shard: w.Shard, Due: w.Due, Entity: w.Entity, Kind: w.Kind, Name: w.Name}
+	journal.WakesRequest
 }
 
 // Stats describes what the keeper holds, and counts since its start.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -59,9 +60,9 @@ type startShard struct {
 	epoch   sharding.Epoch
 	typ     *startType
 	closed  bool
-	page    []Stored  // the wake-ups whose entities are not started yet, in order
-	after   Position  // how far the present sweep has come
-	readAt  time.Time // when the next read begins at the earliest; zero: all wake-ups were read
+	page    []journal.WakeRow    // the wake-ups whose entities are not started yet, in order
+	after   journal.WakePosition // how far the present sweep has come
+	readAt  time.Time            // when the next read begins at the earliest; zero: all wake-ups were read
 	reading bool
 	again   bool // another sweep is needed, because too many failed entities were to be held in memory
 	place   int  // in startType.ready
@@ -185,7 +186,7 @@ func (s *Starter) open(in Open) {
 
 // sweep begins a new sweep of a shard: its wake-ups are read from the first one on.
 func (s *Starter) sweep(sh *startShard, at time.Time) {
-	sh.after, sh.readAt = Position{Shard: sh.id, Due: math.MinInt64}, at
+	sh.after, sh.readAt = journal.WakePosition{Due: math.MinInt64}, at
 	s.scanBy(at)
 }
 

@@ -2,6 +2,7 @@ package wakeup_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -100,21 +102,21 @@ func (m *startModel) page(r wakeup.Read) wakeup.Page {
 	if !r.Remembered || r.Until != 1 {
 		m.t.Errorf("read %+v is not about remembered entities", r)
 	}
-	p := wakeup.Page{Number: r.Number, Remembered: true, Now: m.now}
+	p := wakeup.Page{Number: r.Number, Remembered: true, WakesPage: journal.WakesPage{Now: m.now}}
 	for _, after := range r.Shards {
-		var rows []wakeup.Stored
+		var rows []journal.WakeRow
 		for id, at := range m.rows { // order-free: sorted below
-			row := wakeup.Stored{Shard: shardOf(id), Entity: sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}, Due: -at}
-			if row.Shard == after.Shard && (row.Due > after.Due || row.Due == after.Due && id > string(after.Entity.ID)) {
+			row := journal.WakeRow{Shard: shardOf(id), Entity: sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}, Due: -at}
+			if row.Shard == after.Shard && (row.Due > after.After.Due || row.Due == after.After.Due && id > string(after.After.Entity.ID)) {
 				rows = append(rows, row)
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Stored) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
+		slices.SortFunc(rows, func(a, b journal.WakeRow) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Wakes = append(p.Wakes, rows...)
+		p.Rows = append(p.Rows, rows...)
 	}
 	return p
 }
@@ -248,7 +250,7 @@ func startRandom(t testing.TB, seed uint64) {
 		case 3: // the answer to a read is an error
 			for i := range m.reads {
 				p := &m.reads[i].page
-				*p = wakeup.Page{Number: p.Number, Remembered: true, Err: "lost"}
+				*p = wakeup.Page{Number: p.Number, Remembered: true, Err: errors.New("lost")}
 			}
 		case 4:
 			if c := m.s.Clone(); string(c.AppendState(m.now, nil)) != string(m.s.AppendState(m.now, nil)) || c.Check() != nil {

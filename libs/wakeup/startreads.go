@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
@@ -28,7 +29,7 @@ func (s *Starter) scan() {
 		return
 	}
 	s.scanAt = time.Time{}
-	r := Read{Remembered: true, Until: 1, Limit: s.cfg.Page}
+	r := Read{Remembered: true, WakesRequest: journal.WakesRequest{Until: 1, Limit: s.cfg.Page}}
 	var shards []*startShard
 	for n := range s.shards {
 		sh := s.shards[(s.scanFrom+n)%len(s.shards)]
@@ -46,7 +47,7 @@ func (s *Starter) scan() {
 		sh.reading = true
 		s.reserved += s.cfg.Page
 		shards = append(shards, sh)
-		r.Shards = append(r.Shards, sh.after)
+		r.Shards = append(r.Shards, journal.ShardPosition{Shard: sh.id, After: sh.after})
 	}
 	if len(shards) == 0 {
 		return
@@ -66,11 +67,11 @@ func (s *Starter) page(in *Page) {
 	}
 	delete(s.reads, in.Number)
 	s.scanBy(s.now) // the next read may begin
-	if in.Err != "" {
+	if in.Err != nil {
 		s.stats.ReadsFailed++
 		s.readsAfter = s.now.Add(s.cfg.ReadRetry)
 	}
-	wakes := in.Wakes
+	wakes := in.Rows
 	for _, sh := range shards {
 		n := 0
 		for n < len(wakes) && wakes[n].Shard == sh.id {
@@ -80,9 +81,9 @@ func (s *Starter) page(in *Page) {
 		sh.reading = false
 		switch {
 		case sh.closed:
-		case in.Err != "":
+		case in.Err != nil:
 			s.readLater(sh, s.readsAfter)
-		case slices.Contains(in.Failed, sh.id):
+		case in.Unreadable(sh.id):
 			s.readLater(sh, s.now.Add(s.cfg.BackOffMax))
 		default:
 			s.pageOf(sh, wakes[:n], slices.Contains(in.More, sh.id))
@@ -97,7 +98,7 @@ func (s *Starter) readLater(sh *startShard, at time.Time) {
 }
 
 // pageOf handles the wake-ups of one shard in a page.
-func (s *Starter) pageOf(sh *startShard, wakes []Stored, more bool) {
+func (s *Starter) pageOf(sh *startShard, wakes []journal.WakeRow, more bool) {
 	sh.readAt = time.Time{}
 	if more && !mutant.On("next-page") {
 		sh.readAt = s.now
@@ -107,7 +108,7 @@ func (s *Starter) pageOf(sh *startShard, wakes []Stored, more bool) {
 		return
 	}
 	if more {
-		sh.after = wakes[len(wakes)-1].position()
+		sh.after = wakes[len(wakes)-1].Position()
 	}
 	sh.page = slices.Clone(wakes)
 	s.wakes += len(wakes)

@@ -32,7 +32,7 @@ func (k *Keeper) Check() error {
 			case w.state == waiting:
 				waitingWakes++
 			}
-			if w.key() != id || w.shard != s {
+			if keyOf(&w.WakeRow) != id || w.shard != s {
 				return fmt.Errorf("wakeup: %q of %s is in the wrong place", w.Name, w.Entity)
 			}
 			f := k.firings[w.Entity]
@@ -49,7 +49,7 @@ func (k *Keeper) Check() error {
 			case blocked:
 				ok = f != nil && slices.Contains(f.blocked, w)
 			case damaged:
-				ok = w.Err != ""
+				ok = w.Err != nil
 			default:
 				ok = false
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -26,7 +27,7 @@ func (k *Keeper) beginSweep(s *shard, at time.Time) {
 	if !mutant.On("coverage-lost") {
 		s.horizon = s.covered()
 	}
-	s.after, s.readAt = Position{Shard: s.id}, at
+	s.after, s.readAt = journal.WakePosition{}, at
 	k.scanBy(at)
 }
 
@@ -81,7 +82,7 @@ func (k *Keeper) scan() {
 		s.reading, s.changed, s.changedWakes, s.ignored = true, map[key]struct{}{}, nil, map[sharding.Entity]struct{}{}
 		k.reserved += k.cfg.Page
 		rd.shards = append(rd.shards, s)
-		r.Shards = append(r.Shards, s.after)
+		r.Shards = append(r.Shards, journal.ShardPosition{Shard: s.id, After: s.after})
 	}
 	if len(rd.shards) == 0 {
 		return
@@ -122,7 +123,7 @@ func (k *Keeper) page(in *Page) {
 	}
 	delete(k.reads, in.Number)
 	k.scanBy(k.now) // the next read may begin
-	if in.Err == "" {
+	if in.Err == nil {
 		k.failedReads = 0
 		if !in.Now.IsZero() || mutant.On("no-clock") {
 			k.clock.Read(rd.asked, k.now, in.Now)
@@ -133,7 +134,7 @@ func (k *Keeper) page(in *Page) {
 		k.readsAfter = k.now.Add(k.pause(k.failedReads))
 		k.scanBy(k.readsAfter)
 	}
-	wakes := in.Wakes
+	wakes := in.Rows
 	for _, s := range rd.shards {
 		n := 0
 		for n < len(wakes) && wakes[n].Shard == s.id {
@@ -142,9 +143,9 @@ func (k *Keeper) page(in *Page) {
 		k.reserved -= k.cfg.Page
 		switch {
 		case s.closed:
-		case in.Err != "":
+		case in.Err != nil:
 			k.notRead(s, k.readsAfter)
-		case slices.Contains(in.Failed, s.id):
+		case in.Unreadable(s.id):
 			k.notRead(s, k.now.Add(k.cfg.RetryMax))
 		case rd.any:
 			// A page without room for the wake-ups of a shard does not say that it has none.
@@ -170,20 +171,20 @@ func (s *shard) endRead() {
 
 // pageOf handles the wake-ups of one shard in a page. All of them are due before until. The flag more
 // is true if the shard may have more such wake-ups than the page.
-func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
+func (k *Keeper) pageOf(s *shard, wakes []journal.WakeRow, until int64, more bool) {
 	if s.outdated {
 		s.endRead()
 		s.sweepAgain = false
 		k.restartSweep(s)
 		return
 	}
-	first := s.after == Position{Shard: s.id}
+	first := s.after == journal.WakePosition{}
 	none := first && len(wakes)+len(s.wakes)+len(s.changed) == 0
 	switch {
 	case !more:
 		s.horizon = until
 	case len(wakes) > 0:
-		s.after = wakes[len(wakes)-1].position()
+		s.after = wakes[len(wakes)-1].Position()
 	default: // the page had no room for wake-ups of this shard
 	}
 	for i := range wakes {
@@ -191,11 +192,11 @@ func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 		if _, ignored := s.ignored[w.Entity]; ignored {
 			continue
 		}
-		if _, newer := s.changed[w.key()]; newer {
+		if _, newer := s.changed[keyOf(w)]; newer {
 			continue
 		}
-		if old := s.wakes[w.key()]; old != nil {
-			if old.state == underWay || old.WakeRef == w.WakeRef && old.Err == w.Err {
+		if old := s.wakes[keyOf(w)]; old != nil {
+			if old.state == underWay || old.WakeRef == w.WakeRef && sameError(old.Err, w.Err) {
 				old.sweep = s.sweep
 				continue // if the firing in progress belongs to an older setting, the journal refuses it
 			}
@@ -204,7 +205,7 @@ func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 		k.add(s, w)
 	}
 	for i := range s.changedWakes {
-		if w := &s.changedWakes[i]; w.Due <= s.covered() && s.wakes[w.key()] == nil {
+		if w := &s.changedWakes[i]; w.Due <= s.covered() && s.wakes[keyOf(w)] == nil {
 			k.add(s, w)
 		}
 	}
@@ -227,6 +228,11 @@ func (k *Keeper) pageOf(s *shard, wakes []Stored, until int64, more bool) {
 		s.empty = none
 		k.beginSweep(s, at)
 	}
+}
+
+// sameError reports whether two reads of a wake-up have met the same damage, or none.
+func sameError(a, b error) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
 }
 
 // removeGone is called at the end of a sweep that has read all wake-ups that are due before until. It

@@ -9,6 +9,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 )
 
 // hedgeAfter is the time after which Explain also asks the next process. It is longer than a process takes
@@ -20,7 +21,7 @@ const hedgeAfter = 250 * time.Millisecond
 type Diagnosis struct {
 	urls    []string
 	options Options
-	clients []adminv1.Diagnosis
+	clients []diagnosisv1.Diagnosis
 }
 
 // NewDiagnosis makes a client of the coordinators and gateways with these management URLs.
@@ -30,14 +31,14 @@ func NewDiagnosis(addresses ...string) *Diagnosis { return NewDiagnosisWith(Opti
 func NewDiagnosisWith(o Options, addresses ...string) *Diagnosis {
 	d, client := &Diagnosis{urls: addresses, options: o}, NewHTTP(o, askTimeout)
 	for _, u := range addresses {
-		d.clients = append(d.clients, adminv1.NewDiagnosisProtobufClient(u, client))
+		d.clients = append(d.clients, diagnosisv1.NewDiagnosisProtobufClient(u, client))
 	}
 	return d
 }
 
 // explained is the answer of one process.
 type explained struct {
-	res *adminv1.ExplainResponse
+	res *diagnosisv1.ExplainResponse
 	err error
 	url string
 }
@@ -46,7 +47,7 @@ type explained struct {
 // URLs. If a process does not answer within 250 ms, Explain also asks the next one, because in a cluster that
 // stalls any process may be silent. It returns the first answer. If there is none, the error wraps
 // [ErrUnreachable], [ErrWrongAddress] or the error of the context.
-func (d *Diagnosis) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+func (d *Diagnosis) Explain(ctx context.Context, req *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	got := make(chan explained, len(d.clients))

@@ -9,14 +9,14 @@ import (
 
 	"github.com/twitchtv/twirp"
 
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
 // diagnosed answers as one process does.
-type diagnosed func(context.Context, *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error)
+type diagnosed func(context.Context, *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error)
 
-func (d diagnosed) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+func (d diagnosed) Explain(ctx context.Context, req *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 	return d(ctx, req)
 }
 
@@ -24,12 +24,12 @@ func (d diagnosed) Explain(ctx context.Context, req *adminv1.ExplainRequest) (*a
 // the others would refuse too.
 func TestExplainAsksAnybody(t *testing.T) {
 	serve := func(d diagnosed) string {
-		s := httptest.NewServer(adminv1.NewDiagnosisServer(d))
+		s := httptest.NewServer(diagnosisv1.NewDiagnosisServer(d))
 		t.Cleanup(s.Close)
 		return s.URL
 	}
 	over := make(chan struct{})
-	silent := serve(func(ctx context.Context, _ *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+	silent := serve(func(ctx context.Context, _ *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 		select {
 		case <-ctx.Done():
 		case <-over:
@@ -37,16 +37,16 @@ func TestExplainAsksAnybody(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	t.Cleanup(func() { close(over) })
-	good := serve(func(_ context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
-		return &adminv1.ExplainResponse{Id: req.Id}, nil
+	good := serve(func(_ context.Context, req *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
+		return &diagnosisv1.ExplainResponse{Id: req.Id}, nil
 	})
-	busy := serve(func(context.Context, *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+	busy := serve(func(context.Context, *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 		return nil, twirp.NewError(twirp.Unavailable, "stopping")
 	})
-	full := serve(func(context.Context, *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+	full := serve(func(context.Context, *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 		return nil, twirp.NewError(twirp.ResourceExhausted, "4 already")
 	})
-	refuses := serve(func(context.Context, *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+	refuses := serve(func(context.Context, *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 		return nil, twirp.NewError(twirp.InvalidArgument, "no entity")
 	})
 	stranger := httptest.NewServer(http.NotFoundHandler())
@@ -66,7 +66,7 @@ func TestExplainAsksAnybody(t *testing.T) {
 		{urls: []string{stranger.URL}, want: adminclient.ErrWrongAddress},
 		{want: adminclient.ErrUnreachable},
 	} {
-		res, err := adminclient.NewDiagnosis(c.urls...).Explain(t.Context(), &adminv1.ExplainRequest{Type: "Cart", Id: "anna"})
+		res, err := adminclient.NewDiagnosis(c.urls...).Explain(t.Context(), &diagnosisv1.ExplainRequest{Type: "Cart", Id: "anna"})
 		var e twirp.Error
 		switch {
 		case c.code != "":

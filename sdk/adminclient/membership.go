@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // Membership is a client of the membership: it changes the status of members, and reads the membership's events.
@@ -17,7 +17,7 @@ import (
 type Membership struct {
 	urls    []string
 	options Options
-	clients []adminv1.Membership
+	clients []membershipv1.Membership
 	last    int // index of the member that has answered last
 }
 
@@ -30,7 +30,7 @@ func NewMembership(addresses ...string) *Membership {
 func NewMembershipWith(o Options, addresses ...string) *Membership {
 	m, client := &Membership{urls: addresses, options: o}, NewHTTP(o, askTimeout)
 	for _, u := range addresses {
-		m.clients = append(m.clients, adminv1.NewMembershipProtobufClient(u, client))
+		m.clients = append(m.clients, membershipv1.NewMembershipProtobufClient(u, client))
 	}
 	return m
 }
@@ -40,8 +40,8 @@ func NewMembershipWith(o Options, addresses ...string) *Membership {
 // name of the process.
 func (m *Membership) Join(ctx context.Context, addr string) (self string, err error) {
 	res, err := anyOf(ctx, &Membership{urls: m.urls[:min(1, len(m.urls))], options: m.options, clients: m.clients[:min(1, len(m.clients))]},
-		func(ctx context.Context, c adminv1.Membership) (*adminv1.JoinResponse, error) {
-			return c.Join(ctx, &adminv1.JoinRequest{Addr: addr})
+		func(ctx context.Context, c membershipv1.Membership) (*membershipv1.JoinResponse, error) {
+			return c.Join(ctx, &membershipv1.JoinRequest{Addr: addr})
 		})
 	return res.GetSelf(), err
 }
@@ -49,26 +49,26 @@ func (m *Membership) Join(ctx context.Context, addr string) (self string, err er
 // Leave asks a node to stop gracefully: a region first hands off its shards. A node is given by its name, its
 // host:port, or host:port#uid. Leave returns the node as it was before. The request may be lost: repeat it until
 // the node is no longer a member.
-func (m *Membership) Leave(ctx context.Context, node string) (*adminv1.Member, error) {
-	res, err := anyOf(ctx, m, func(ctx context.Context, c adminv1.Membership) (*adminv1.NodeResponse, error) {
-		return c.Leave(ctx, &adminv1.NodeRequest{Node: node})
+func (m *Membership) Leave(ctx context.Context, node string) (*membershipv1.ClusterMember, error) {
+	res, err := anyOf(ctx, m, func(ctx context.Context, c membershipv1.Membership) (*membershipv1.NodeResponse, error) {
+		return c.Leave(ctx, &membershipv1.NodeRequest{Node: node})
 	})
 	return res.GetMember(), err
 }
 
 // Down declares a node gone permanently. The node is given as in [Membership.Leave].
-func (m *Membership) Down(ctx context.Context, node string) (*adminv1.Member, error) {
-	res, err := anyOf(ctx, m, func(ctx context.Context, c adminv1.Membership) (*adminv1.NodeResponse, error) {
-		return c.Down(ctx, &adminv1.NodeRequest{Node: node})
+func (m *Membership) Down(ctx context.Context, node string) (*membershipv1.ClusterMember, error) {
+	res, err := anyOf(ctx, m, func(ctx context.Context, c membershipv1.Membership) (*membershipv1.NodeResponse, error) {
+		return c.Down(ctx, &membershipv1.NodeRequest{Node: node})
 	})
 	return res.GetMember(), err
 }
 
 // Remove removes a node at once, without waiting until all members have seen that it is down. The node is given
 // as in [Membership.Leave].
-func (m *Membership) Remove(ctx context.Context, node string) (*adminv1.Member, error) {
-	res, err := anyOf(ctx, m, func(ctx context.Context, c adminv1.Membership) (*adminv1.NodeResponse, error) {
-		return c.Remove(ctx, &adminv1.NodeRequest{Node: node})
+func (m *Membership) Remove(ctx context.Context, node string) (*membershipv1.ClusterMember, error) {
+	res, err := anyOf(ctx, m, func(ctx context.Context, c membershipv1.Membership) (*membershipv1.NodeResponse, error) {
+		return c.Remove(ctx, &membershipv1.NodeRequest{Node: node})
 	})
 	return res.GetMember(), err
 }
@@ -76,14 +76,14 @@ func (m *Membership) Remove(ctx context.Context, node string) (*adminv1.Member, 
 // Events returns the events after the last answer (nil: there is none yet) as soon as there are some, and after a
 // second in any case. The first answer, and the first one of another member, has Resync set: it lists all
 // members, and events before it are missing.
-func (m *Membership) Events(ctx context.Context, last *adminv1.EventsResponse) (*adminv1.EventsResponse, error) {
-	return anyOf(ctx, m, func(ctx context.Context, c adminv1.Membership) (*adminv1.EventsResponse, error) {
-		return c.Events(ctx, &adminv1.EventsRequest{Stream: last.GetStream(), Next: last.GetNext()})
+func (m *Membership) Events(ctx context.Context, last *membershipv1.EventsResponse) (*membershipv1.EventsResponse, error) {
+	return anyOf(ctx, m, func(ctx context.Context, c membershipv1.Membership) (*membershipv1.EventsResponse, error) {
+		return c.Events(ctx, &membershipv1.EventsRequest{Stream: last.GetStream(), Next: last.GetNext()})
 	})
 }
 
 // anyOf asks the member that has answered last, and then the others, until one answers.
-func anyOf[T any](ctx context.Context, m *Membership, call func(context.Context, adminv1.Membership) (*T, error)) (*T, error) {
+func anyOf[T any](ctx context.Context, m *Membership, call func(context.Context, membershipv1.Membership) (*T, error)) (*T, error) {
 	var last error
 	for i := range m.clients {
 		at := (m.last + i) % len(m.clients)

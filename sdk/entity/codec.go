@@ -37,7 +37,7 @@ func (h *Handle[In, Out]) encode(in In) ([]byte, sharding.Encoding, error) {
 	if err == nil && enc == sharding.JSON && !h.input.layout.open && replaced(payload) {
 		err = errors.New("a string in it is not in UTF-8")
 	}
-	return payload, enc, err
+	return payload, enc, settled(err)
 }
 
 // replaced reports whether package json replaced something that is not UTF-8: it writes an escape then. U+FFFD

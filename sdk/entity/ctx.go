@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/foreign"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -104,7 +105,6 @@ func (c *Ctx) Log() *slog.Logger {
 // ErrUnknownEvent, or an event that cannot be encoded or decoded. Then the turn fails, and so it does if
 // Apply panics, even if the handler ignores the error or recovers: otherwise the caller would receive a
 // success that is not stored, or an event would be stored that no replay can apply.
-// event would be stored that no replay can apply.
 func (c *Ctx) Persist(events ...any) error {
 	if c.calls.ended() {
 		return ErrTurnOver
@@ -162,7 +162,7 @@ func (c *Ctx) apply(name string, ev any) {
 		}
 		if r := recover(); r != nil {
 			e := c.change()
-			e.broken = cmp.Or[error](e.broken, &Panic{Value: fmt.Sprintf("Apply of event %s: %v", name, r), Stack: string(debug.Stack())})
+			e.broken = cmp.Or[error](e.broken, &Panic{Value: "Apply of event " + name + ": " + foreign.Text(r), Stack: string(debug.Stack())})
 			panic(r)
 		}
 	}()

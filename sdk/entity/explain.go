@@ -24,7 +24,11 @@ func explain(into any, err error) error {
 		if mismatch.Field != "" {
 			what = fmt.Sprintf("field %q", fieldPath(reflect.TypeOf(into), mismatch.Field))
 		}
-		return fmt.Errorf("%s is %s; it must be %s", what, found(mismatch.Value), wanted(mismatch.Type))
+		must := wanted(mismatch.Type)
+		if literal, number := strings.CutPrefix(mismatch.Value, "number "); number && strings.ContainsAny(literal, ".eE") && strings.HasPrefix(must, "a whole number") {
+			must += ", written without point or exponent" // package json does not take 1.0 for 1
+		}
+		return fmt.Errorf("%s is %s; it must be %s", what, found(mismatch.Value), must)
 	case errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input":
 		return errors.New("it is not valid JSON: it ends too early")
 	case errors.As(err, &syntax):

@@ -42,7 +42,9 @@ func TestExplain(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"inner":{"amount":"x"}}`: `field "inner.amount" is a string; it must be a whole number from -128 to 127`,
 		`{"inner":{"amount":300}}`: `field "inner.amount" is 300; it must be a whole number from -128 to 127`,
-		`{"inner":{"amount":1.5}}`: `field "inner.amount" is 1.5; it must be a whole number from -128 to 127`,
+		`{"inner":{"amount":1.5}}`: `field "inner.amount" is 1.5; it must be a whole number from -128 to 127, written without point or exponent`,
+		`{"inner":{"amount":1.0}}`: `field "inner.amount" is 1.0; it must be a whole number from -128 to 127, written without point or exponent`,
+		`{"inner":{"amount":1e1}}`: `field "inner.amount" is 1e1; it must be a whole number from -128 to 127, written without point or exponent`,
 		`{"inner":{"List":[-1]}}`:  `field "inner.List" is -1; it must be a whole number from 0 to 65535`,
 		`{"inner":{"List":{}}}`:    `field "inner.List" is an object; it must be an array`,
 		`{"inner":[]}`:             `field "inner" is an array; it must be an object`,

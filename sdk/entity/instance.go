@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/foreign"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -78,7 +79,7 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 	}
 	if s, ok := i.state.(Snapshotter); ok {
 		if err := s.Restore(snapshot); err != nil {
-			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", err), fixSnapshot)
+			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", settled(err)), fixSnapshot)
 		}
 		return nil
 	}
@@ -91,6 +92,7 @@ func (i *Instance) unreadable(what string, err error, fix string) error {
 	if err == nil {
 		return nil
 	}
+	err = settled(err) // a decoder or a step may be the author's
 	if damaged(err) {
 		fix = fixDamage
 	}
@@ -262,10 +264,14 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 		if !returned {
 			c.calls.close()
 		}
-		if r := recover(); r != nil {
-			done, failed = i.brokenOff(run), &Panic{Value: r, Stack: string(debug.Stack())}
-		} else if !over {
-			c.change().broken = &Panic{Value: ErrGoexit, Stack: string(debug.Stack())}
+		if over {
+			return
+		}
+		r, stack := recover(), string(debug.Stack())
+		// For Exited: this goroutine ends by now, or a method of r ends it.
+		c.change().broken = &Panic{Value: ErrGoexit.Error(), Stack: stack}
+		if r != nil {
+			done, failed = i.brokenOff(run), &Panic{Value: foreign.Text(r), Stack: stack}
 		}
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)
@@ -276,11 +282,11 @@ func (i *Instance) RunIn(ctx context.Context, c *Ctx, now time.Time, run *turn.R
 		err = wants.broken
 	}
 	if err != nil {
-		done.Reply, failed = failure(ctx, env, bad, err)
+		done.Reply, failed = failure(ctx, env, bad, settled(err))
 		done.Spoiled = len(wants.staged) > 0
 		if i.def.volatile && !readOnly && failed != nil {
 			// Nothing undoes it, and the entity lives on: to run it again would do it again.
-			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(err)}
+			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(failed)}
 		}
 		over = true
 		return done, failed
@@ -310,14 +316,14 @@ func (i *Instance) brokenOff(run *turn.Run) turn.TurnDone {
 	return done
 }
 
-// Panic is a panic of a handler, or the end of its goroutine: then Value is [ErrGoexit].
+// Panic is a panic of a handler, or the end of its goroutine: then Value is the text of [ErrGoexit].
 type Panic struct {
-	Value any
+	Value string // the text of the value that it panicked with
 	Stack string
 }
 
 // Error returns the value without the stack.
-func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+func (p *Panic) Error() string { return "panic: " + p.Value }
 
 func undone(env *sharding.Envelope) string { return env.Command + undoneText }
 
@@ -392,7 +398,8 @@ func CheckInput(t Definition, env *sharding.Envelope, apart func(func())) (in De
 	var err error
 	check := func() {
 		defer func() { _ = recover() }()
-		value, err = b.check(env)
+		v, bad := b.check(env)
+		value, err = v, settled(bad)
 	}
 	if b.input.layout.ownDecoder {
 		apart(check)
@@ -406,10 +413,12 @@ func CheckInput(t Definition, env *sharding.Envelope, apart func(func())) (in De
 	return Decoded{value}, nil
 }
 
-// recovered turns a panic of user code into an error.
+// recovered turns a panic of user code into an error, and leaves nothing of user code in the error.
 func (i *Instance) recovered(where string, err *error) {
 	if r := recover(); r != nil {
-		slog.Error("an entity panicked", "entity.type", i.def.name, "entity.id", i.id, "in", where, "panic", r, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("%s of type %s panicked: %v", where, i.def.name, r)
+		why := foreign.Text(r)
+		slog.Error("an entity panicked", "entity.type", i.def.name, "entity.id", i.id, "in", where, "panic", why, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s of type %s panicked: %s", where, i.def.name, why)
 	}
+	*err = settled(*err)
 }

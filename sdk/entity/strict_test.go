@@ -17,8 +17,8 @@ import (
 	"testing/quick"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 

@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -77,9 +78,9 @@ type stored struct {
 	form    sharding.SnapshotForm
 	snap    []byte
 	// reminders are those that stand, by name.
-	reminders map[string]wakeup.Stored
+	reminders map[string]journal.WakeRow
 	// remembered is the wake-up of a remembered entity; nil: it has none.
-	remembered *wakeup.Stored
+	remembered *journal.WakeRow
 	// sends has the states of each record's sends, sentAt the time at which it was stored.
 	sends  map[uint64][]sharding.SendState
 	sentAt map[uint64]time.Time
@@ -379,7 +380,7 @@ func (k *Kit) journal(ent sharding.Entity) *stored {
 		if k.types[ent.Type] == nil {
 			k.t.Fatalf("entitytest: no type %s in this kit", ent.Type)
 		}
-		s = &stored{reminders: map[string]wakeup.Stored{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
+		s = &stored{reminders: map[string]journal.WakeRow{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
 		k.store[ent] = s
 	}
 	return s

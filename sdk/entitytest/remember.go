@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
@@ -15,26 +16,26 @@ func (k *Kit) Remembered(typ, id string) bool { return k.journal(address(typ, id
 // remember does what an append does to the wake-up of a remembered entity.
 func (s *stored) remember(a *sharding.Append, due int64) {
 	if s.remembered = nil; due != 0 {
-		s.remembered = &wakeup.Stored{Shard: a.Shard, Entity: a.Entity, Due: due, WakeRef: sharding.WakeRef{Kind: sharding.RememberWake}}
+		s.remembered = &journal.WakeRow{Shard: a.Shard, Entity: a.Entity, Due: due, WakeRef: sharding.WakeRef{Kind: sharding.RememberWake}}
 	}
 }
 
 // rememberedPage answers a read of remembered entities.
 func (k *Kit) rememberedPage(r wakeup.Read) wakeup.Page {
-	p := wakeup.Page{Number: r.Number, Remembered: true, Now: k.now}
+	p := wakeup.Page{Number: r.Number, Remembered: true, WakesPage: journal.WakesPage{Now: k.now}}
 	for _, after := range r.Shards {
-		var rows []wakeup.Stored
+		var rows []journal.WakeRow
 		for _, s := range k.store { // order-free: sorted below
-			if row := s.remembered; row != nil && row.Shard == after.Shard && comparePlaces(row, after) > 0 {
+			if row := s.remembered; row != nil && row.Shard == after.Shard && comparePlaces(row, after.After) > 0 {
 				rows = append(rows, *row)
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Stored) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
+		slices.SortFunc(rows, func(a, b journal.WakeRow) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Wakes = append(p.Wakes, rows...)
+		p.Rows = append(p.Rows, rows...)
 	}
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -119,29 +120,29 @@ func (k *Kit) openShards() {
 
 // page answers a read of reminders.
 func (k *Kit) page(r wakeup.Read) wakeup.Page {
-	p := wakeup.Page{Number: r.Number, Now: k.now}
+	p := wakeup.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: k.now}}
 	for _, after := range r.Shards {
-		var rows []wakeup.Stored
+		var rows []journal.WakeRow
 		for _, s := range k.store { // order-free: sorted below
 			for _, row := range s.reminders { // order-free: sorted below
-				if row.Shard == after.Shard && row.Due < r.Until && comparePlaces(&row, after) > 0 {
+				if row.Shard == after.Shard && row.Due < r.Until && comparePlaces(&row, after.After) > 0 {
 					rows = append(rows, row)
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b wakeup.Stored) int {
-			return comparePlaces(&a, wakeup.Position{Due: b.Due, Entity: b.Entity, Name: b.Name})
+		slices.SortFunc(rows, func(a, b journal.WakeRow) int {
+			return comparePlaces(&a, b.Position())
 		})
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Wakes = append(p.Wakes, rows...)
+		p.Rows = append(p.Rows, rows...)
 	}
 	return p
 }
 
-func comparePlaces(r *wakeup.Stored, p wakeup.Position) int {
+func comparePlaces(r *journal.WakeRow, p journal.WakePosition) int {
 	return cmp.Or(cmp.Compare(r.Due, p.Due), r.Entity.Compare(p.Entity), cmp.Compare(r.Name, p.Name))
 }
 
@@ -180,7 +181,7 @@ func (s *stored) change(a *sharding.Append) {
 				delete(s.reminders, w.Name)
 				continue
 			}
-			s.reminders[w.Name] = wakeup.Stored{
+			s.reminders[w.Name] = journal.WakeRow{
 				Shard: a.Shard, Entity: a.Entity, Due: w.Due, Period: w.Period, Input: w.Input,
 				WakeRef: sharding.WakeRef{Kind: w.Kind, Name: w.Name, Seq: rec.Seq},
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -102,32 +103,33 @@ func (k *Kit) sendAnswered(number uint64, r sharding.Reply) {
 
 // sendPage answers a read of sends.
 func (k *Kit) sendPage(r outbox.Read) outbox.Page {
-	p := outbox.Page{Number: r.Number, Now: k.now}
+	p := outbox.Page{Number: r.Number, SendsPage: journal.SendsPage{Now: k.now}}
 	for _, after := range r.Shards {
-		var records []outbox.Record
+		var records []journal.SendRow
 		for ent, s := range k.store { // order-free: sorted below
 			d := k.descs[ent.Type].Desc
 			if d.ShardOf(ent.ID) != after.Shard {
 				continue
 			}
 			for seq, states := range s.sends { // order-free: sorted below
-				rec := outbox.Record{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
+				rec := journal.SendRow{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
+				rec.Sends, rec.States = s.records[seq-1].Sends, journal.NewSends(&s.records[seq-1])
 				for place, state := range states {
-					if state == sharding.SendPending {
-						rec.Sends = append(rec.Sends, outbox.Pending{Place: uint16(place), Send: s.records[seq-1].Sends[place]})
+					if state != sharding.SendPending {
+						rec.States.Deliver(len(states), &sharding.Delivered{Seq: seq, Sends: []uint16{uint16(place)}, As: state})
 					}
 				}
-				if len(rec.Sends) > 0 && cmp.Or(ent.Compare(after.Entity), cmp.Compare(seq, after.Seq)) > 0 {
+				if slices.Contains(states, sharding.SendPending) && cmp.Or(ent.Compare(after.Entity), cmp.Compare(seq, after.Seq)) > 0 {
 					records = append(records, rec)
 				}
 			}
 		}
-		slices.SortFunc(records, func(a, b outbox.Record) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		slices.SortFunc(records, func(a, b journal.SendRow) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
 		if len(records) > r.Limit {
 			records = records[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Records = append(p.Records, records...)
+		p.Rows = append(p.Rows, records...)
 	}
 	return p
 }

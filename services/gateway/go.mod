@@ -60,7 +60,8 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/roost-cluster/roost/libs/journal v0.0.0 // indirect
+	github.com/roost-cluster/roost/libs/journal/postgres v0.0.0 // indirect
+	github.com/roost-cluster/roost/libs/journal/sqlite v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/lease v0.0.0 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
@@ -99,7 +100,8 @@ replace (
 	github.com/roost-cluster/roost/libs => ../../libs
 	github.com/roost-cluster/roost/libs/backends => ../../libs/backends
 	github.com/roost-cluster/roost/libs/discovery => ../../libs/discovery
-	github.com/roost-cluster/roost/libs/journal => ../../libs/journal
+	github.com/roost-cluster/roost/libs/journal/postgres => ../../libs/journal/postgres
+	github.com/roost-cluster/roost/libs/journal/sqlite => ../../libs/journal/sqlite
 	github.com/roost-cluster/roost/libs/lease => ../../libs/lease
 	github.com/roost-cluster/roost/libs/node => ../../libs/node
 	github.com/roost-cluster/roost/proto => ../../proto

@@ -66,11 +66,11 @@ func (d *bench) ask(cmd *region.Command) {
 			d.done.Incarnation, d.done.Request = o.Incarnation, o.Request
 			d.m.TurnDone(d.now, &d.done, &d.out)
 		case turn.Append:
-			d.m.Step(d.now, region.Turn{Input: turn.Appended{
+			d.m.Step(d.now, turn.Appended{
 				Incarnation: o.Incarnation, Seq: o.Append.Records[0].Seq, Verdict: sharding.Durable,
-			}}, &d.out)
+			}, &d.out)
 		case turn.Stop:
-			d.m.Step(d.now, region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}, &d.out)
+			d.m.Step(d.now, turn.Stopped{Incarnation: o.Incarnation}, &d.out)
 		}
 	}
 	d.out.Reset()

@@ -112,7 +112,7 @@
 //  4. The driver performs the outputs of a step before the outputs of the core's next step. It
 //     performs each list of [Outputs] in its order, and the events last. While the driver performs
 //     outputs, it never waits. For Outputs.Turn, the driver also has the duties that the comment of
-//     package turn lists. Each answer goes back to the same shard core, in a [Turn].
+//     package turn lists. Each answer goes back to the same shard core.
 //  5. The driver sends each [Claim] to the journal, and answers each Claim with [Claimed], however
 //     late. If the result of the Claim is not known, Claimed has the verdict UnknownOutcome.
 //     The driver performs [TestJournal] and [ReadJournalHeartbeat] outside the loop. Their answers may

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/passivation"
-	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/services/region"
@@ -163,17 +164,17 @@ func (s *scenario) check() (findings []string) {
 // wakes answers the oldest ReadWakes.
 func (s *scenario) wakes(rows []string) []string {
 	r := pop(&s.reads)
-	page := wakeup.Page{Number: r.o.Number, Now: s.now}
+	page := wakeup.Page{Number: r.o.Number, WakesPage: journal.WakesPage{Now: s.now}}
 	for _, text := range rows {
 		name, due, _ := strings.Cut(text, "=")
 		typ, id, _ := strings.Cut(name, "/")
 		e := sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
-		page.Wakes = append(page.Wakes, wakeup.Stored{
+		page.Rows = append(page.Rows, journal.WakeRow{
 			Shard: s.shardOf(e), Entity: e, WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "w", Seq: 1},
 			Due: s.now.UnixMilli() + int64(number(due)), Input: sharding.Input{Command: "Add"},
 		})
 	}
-	return s.stepShard(r.core, region.WakesRead{Page: page})
+	return s.stepShard(r.core, page)
 }
 
 func pop[T any](q *[]T) T {
@@ -214,18 +215,19 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Replied{From: s.reports.To, Asked: s.reports.Msg})
 	case "sends": // T/a=U/b: the journal answers the oldest ReadSends: T/a has sent a command to U/b
 		r := pop(&s.sends)
-		page := outbox.Page{Number: r.o.Number, Now: s.now}
+		page := outbox.Page{Number: r.o.Number, SendsPage: journal.SendsPage{Now: s.now}}
 		for i, text := range f[1:] {
 			from, to, _ := strings.Cut(text, "=")
 			sender := entityNamed(from)
-			page.Records = append(page.Records, outbox.Record{Shard: s.shardOf(sender), Entity: sender, Seq: uint64(i + 1), At: s.now, Sends: []outbox.Pending{
-				{Send: sharding.Send{To: entityNamed(to), Input: sharding.Input{Command: "Add"}}},
-			}})
+			page.Rows = append(page.Rows, journal.SendRow{
+				Shard: s.shardOf(sender), Entity: sender, Seq: uint64(i + 1), At: s.now, States: make(journal.SendStates, 1),
+				Sends: []sharding.Send{{To: entityNamed(to), Input: sharding.Input{Command: "Add"}}},
+			})
 		}
-		return s.stepShard(r.core, region.SendsRead{Page: page})
+		return s.stepShard(r.core, page)
 	case "routed": // unavailable: the answer to the oldest Route
 		r := pop(&s.routes)
-		return s.stepShard(r.core, region.Routed{Answer: outbox.Answered{Number: r.o.Number, Reply: sharding.Reject(sharding.Code(f[1]), "by the test")}})
+		return s.stepShard(r.core, outbox.Answered{Number: r.o.Number, Reply: sharding.Reject(sharding.Code(f[1]), "by the test")})
 	case "feed-router":
 		return s.step(region.FeedRouter{})
 	case "hold":
@@ -387,7 +389,7 @@ func (s *scenario) command(f []string) []string {
 
 // entity are the answers of the driver to the entity core.
 func (s *scenario) entity(f []string, opt map[string]string, arg func(int) string) []string {
-	back := func(core int, in turn.Input) []string { return s.stepShard(core, region.Turn{Input: in}) }
+	back := func(core int, in turn.Input) []string { return s.stepShard(core, in) }
 	fence := sharding.Fence{Epoch: epoch(arg(2))}
 	switch f[0] {
 	case "loaded":
@@ -582,11 +584,12 @@ func (s *scenario) performShard(core int, o region.ShardOutput) string {
 		s.reads = append(s.reads, of[wakeup.Read]{core, o.Read})
 		line := "ReadWakes"
 		for _, p := range o.Read.Shards {
-			line += fmt.Sprintf(" %s after %d", p.Shard, p.Due)
+			line += fmt.Sprintf(" %s after %d", p.Shard, p.After.Due)
 		}
 		return line
 	case region.ReadSends:
 		s.sends = append(s.sends, of[outbox.Read]{core, o.Read})
+		return fmt.Sprintf("ReadSends {Read:{Number:%d Shards:%+v Limit:%d}}", o.Read.Number, o.Read.Shards, o.Read.Limit)
 	case region.Route:
 		s.routes = append(s.routes, of[outbox.Deliver]{core, o.Deliver})
 		return fmt.Sprintf("Route %s of %s to %s", o.Deliver.Env.Command, o.Deliver.From, o.Deliver.Env.Entity)

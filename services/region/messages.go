@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -20,18 +21,17 @@ type ControlInput interface{ controlInput() }
 // package defines outputs.
 type ControlOutput interface{ controlOutput() }
 
-// ShardInput is an input of a shard core. Only this package defines inputs.
-type ShardInput interface{ shardInput() }
+// ShardInput is an input of a shard core: an [Order], another one of the inputs below, or an input of a part of the core
+// as that part defines it: a [turn.Input], [wakeup.Page], [purge.Page], [purge.Purged], [outbox.Page],
+// [outbox.Answered] or [outbox.Acked]. [ShardCore.Step] panics if it gets anything else.
+type ShardInput any
 
 // ShardOutput is an output of a shard core. The outputs of its entity core are a list of their own, see
 // [Outputs]. Only this package defines outputs.
 type ShardOutput interface{ shardOutput() }
 
 // Order is an input of a shard core that comes from the control core.
-type Order interface {
-	ShardInput
-	order()
-}
+type Order interface{ order() }
 
 // Event is a message from a shard core to the control core.
 type Event interface{ event() }
@@ -213,24 +213,14 @@ type (
 	// KeptSent follows each Kept that has states: the states have been sent, or sending them has
 	// failed. Bytes is the field of that Kept.
 	KeptSent struct{ Bytes int }
-	// WakesRead answers ReadWakes.
-	WakesRead struct{ Page wakeup.Page }
 	// StoreClock has the readings so far of the journal store's clock. The driver sends it to every core before
 	// the first command: see [ShardCore.StoreClock].
 	StoreClock struct{ Clock storeclock.Clock }
-	// PurgesRead answers ReadPurges.
-	PurgesRead struct{ Page purge.Page }
-	// Purged answers Purge.
-	Purged struct{ purge.Purged }
 	// SetPassivation gives a type another strategy. The limit in the strategy is for the whole region.
 	SetPassivation struct {
 		Type     sharding.EntityType
 		Strategy passivation.Strategy
 	}
-	// Collected is turn.Collected.
-	Collected struct{ Cycle, Live uint64 }
-	// Turn carries an answer of the driver to the entity core.
-	Turn struct{ Input turn.Input }
 )
 
 // Outputs of a shard core.
@@ -257,13 +247,13 @@ type (
 		States []turn.Kept
 		Bytes  int // of the states
 	}
-	// ReadWakes reads wake-ups of the shards. Answered by WakesRead.
+	// ReadWakes reads wake-ups of the shards. Answered by wakeup.Page.
 	ReadWakes struct{ Read wakeup.Read }
 	// ReadPurges reads the purges that are due: which lives of the shards' entities have ended.
-	// Answered by PurgesRead.
+	// Answered by purge.Page.
 	ReadPurges struct{ Read purge.Read }
-	// Purge purges a life. Answered by Purged.
-	Purge struct{ purge.Purge }
+	// Purge purges a life. Answered by purge.Purged.
+	Purge struct{ journal.Purge }
 	// NotMine refuses a command, which was definitely not applied here.
 	NotMine struct {
 		Request turn.RequestID
@@ -367,25 +357,6 @@ func (Leave) order()    {}
 func (DrainAll) order() {}
 func (Grant) order()    {}
 func (Reclaim) order()  {}
-
-func (Host) shardInput()        {}
-func (HandOff) shardInput()     {}
-func (Rows) shardInput()        {}
-func (Leave) shardInput()       {}
-func (DrainAll) shardInput()    {}
-func (Grant) shardInput()       {}
-func (Reclaim) shardInput()     {}
-func (Command) shardInput()     {}
-func (Claimed) shardInput()     {}
-func (WakesRead) shardInput()   {}
-func (StoreClock) shardInput()  {}
-func (KeptFetched) shardInput() {}
-func (GiveKept) shardInput()    {}
-func (KeptSent) shardInput()    {}
-func (PurgesRead) shardInput()  {}
-func (Purged) shardInput()      {}
-func (Turn) shardInput()        {}
-func (Tick) shardInput()        {}
 
 func (Claim) shardOutput()      {}
 func (ReadWakes) shardOutput()  {}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/mutant"
-	"github.com/roost-cluster/roost/libs/scenariotest"
+	"github.com/roost-cluster/roost/libs/test/scenariotest"
 )
 
 // TestMutants shows that the scenarios notice when a guard is off.

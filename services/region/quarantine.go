@@ -16,8 +16,7 @@ type Quarantine struct {
 	List []sharding.Quarantined
 }
 
-func (Quarantine) shardInput() {}
-func (Quarantine) order()      {}
+func (Quarantine) order() {}
 
 // quarantine passes the suspects and the quarantined entities of types that have changed on to the shard
 // cores, before any order to host a shard. It returns the entities of any type that were released.

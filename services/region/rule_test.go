@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -38,5 +39,19 @@ func TestShardRule(t *testing.T) {
 		if refused == want {
 			t.Errorf("%s: refused %t: %+v", id, refused, out)
 		}
+	}
+}
+
+// TestUnknownInput: an input of the control core, or one of a part that the driver never has, is a mistake of the driver.
+func TestUnknownInput(t *testing.T) {
+	for _, in := range []region.ShardInput{region.FeedRouter{}, outbox.Tick{}, nil} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%T is taken", in)
+				}
+			}()
+			region.NewShardCore(cfg(1, 4), 0).Step(time.Unix(1, 0), in, &region.Outputs{})
+		}()
 	}
 }

@@ -15,18 +15,12 @@ import (
 
 // Inputs and outputs of a shard core about sends.
 type (
-	// ReadSends reads records with pending sends. Answered by SendsRead.
+	// ReadSends reads records with pending sends. Answered by outbox.Page.
 	ReadSends struct{ Read outbox.Read }
-	// SendsRead answers ReadSends.
-	SendsRead struct{ Page outbox.Page }
-	// Route brings a send to its target. Answered by Routed.
+	// Route brings a send to its target. Answered by outbox.Answered.
 	Route struct{ Deliver outbox.Deliver }
-	// Routed answers Route.
-	Routed struct{ Answer outbox.Answered }
-	// StoreEnds stores how sends have ended. Answered by EndsStored.
+	// StoreEnds stores how sends have ended. Answered by outbox.Acked.
 	StoreEnds struct{ Ack outbox.Ack }
-	// EndsStored answers StoreEnds.
-	EndsStored struct{ Acked outbox.Acked }
 	// Ready names shards that are served anew, and entities that are no longer quarantined, of all types. The
 	// sends to them that fail are retried at once. It is an order: only the control core has the rows of types that
 	// the region does not host.
@@ -39,13 +33,9 @@ type (
 )
 
 func (ReadSends) shardOutput() {}
-func (SendsRead) shardInput()  {}
 func (Route) shardOutput()     {}
-func (Routed) shardInput()     {}
 func (StoreEnds) shardOutput() {}
-func (EndsStored) shardInput() {}
 func (SendDied) shardOutput()  {}
-func (Ready) shardInput()      {}
 func (Ready) order()           {}
 
 // newlyHosted returns the types of a delta that the table lacks, or has as unhosted, although they are hosted.
@@ -97,23 +87,16 @@ func typeOfSends(t *sharding.TypeDesc) outbox.Type {
 	return outbox.Type{Type: t.Type, Shards: t.Shards, Rule: t.Rule}
 }
 
-// stepSends steps the dispatcher of sends, if the input is for it.
-func (m *ShardCore) stepSends(in ShardInput) {
-	switch in := in.(type) {
-	case SendsRead:
-		m.sends.Step(m.now, in.Page, &m.sendOutputs)
-	case Routed:
-		m.sends.Step(m.now, in.Answer, &m.sendOutputs)
-	case Ready:
-		for _, s := range in.Served {
-			m.sends.Step(m.now, s, &m.sendOutputs)
-		}
-		for _, r := range in.Released {
-			m.sends.Step(m.now, r, &m.sendOutputs)
-		}
-	case EndsStored:
-		m.noteJournalVerdict(Commits, in.Acked.Verdict)
-		m.sends.Step(m.now, in.Acked, &m.sendOutputs)
+// stepSends steps the dispatcher of sends.
+func (m *ShardCore) stepSends(in outbox.Input) { m.sends.Step(m.now, in, &m.sendOutputs) }
+
+// ready retries the sends that fail to what is served anew, or is no longer quarantined.
+func (m *ShardCore) ready(in Ready) {
+	for _, s := range in.Served {
+		m.stepSends(s)
+	}
+	for _, r := range in.Released {
+		m.stepSends(r)
 	}
 }
 

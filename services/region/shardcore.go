@@ -2,6 +2,7 @@ package region
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -263,9 +264,9 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	switch in := in.(type) {
 	case Command:
 		m.command(&in)
-	case Turn:
-		m.noteJournalAnswer(in.Input)
-		m.stepTurn(in.Input)
+	case turn.Input:
+		m.noteJournalAnswer(in)
+		m.stepTurn(in)
 	case Claimed:
 		m.noteJournalVerdict(Commits, in.Verdict)
 		m.claimed(in)
@@ -288,8 +289,6 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.limit()
 	case SetPassivation:
 		m.stepTurn(turn.SetPassivation{Type: in.Type, Strategy: m.cfg.passivationOfCore(in.Strategy)})
-	case Collected:
-		m.stepTurn(turn.Collected(in))
 	case Quarantine:
 		m.quarantine(in)
 	case KeptFetched:
@@ -299,18 +298,27 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	case KeptSent:
 		m.giving--
 		m.givingBytes -= in.Bytes
-	case WakesRead:
-		m.wakesRead(in.Page)
+	case wakeup.Page:
+		m.wakesRead(in)
 	case StoreClock:
 		m.wakeups.SetClock(in.Clock)
-	case PurgesRead:
-		m.stepPurger(in.Page)
-	case Purged:
-		m.stepPurger(in.Purged)
+	case purge.Page:
+		m.stepPurger(in)
+	case purge.Purged:
+		m.stepPurger(in)
+	case outbox.Page:
+		m.stepSends(in)
+	case outbox.Answered:
+		m.stepSends(in)
+	case outbox.Acked:
+		m.noteJournalVerdict(Commits, in.Verdict)
+		m.stepSends(in)
+	case Ready:
+		m.ready(in)
 	case Tick:
 		m.tick()
-	default: // the inputs about sends: SendsRead, Routed, EndsStored, Ready
-		m.stepSends(in)
+	default:
+		panic(fmt.Sprintf("region: %T is not an input of a shard core", in))
 	}
 	m.end()
 }
@@ -323,14 +331,14 @@ func (m *ShardCore) Command(now time.Time, in *Command, out *Outputs) {
 	m.end()
 }
 
-// TurnDone does what Step does for a [Turn] with a [turn.TurnDone], but allocates no memory.
+// TurnDone does what Step does for a [turn.TurnDone], but allocates no memory.
 func (m *ShardCore) TurnDone(now time.Time, in *turn.TurnDone, out *Outputs) {
 	m.begin(now, out)
 	m.take(m.turn.TurnDone(now, in, out.Turn))
 	m.end()
 }
 
-// Loaded does what Step does for a [Turn] with a [turn.Loaded], but allocates no memory.
+// Loaded does what Step does for a [turn.Loaded], but allocates no memory.
 func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
 	m.begin(now, out)
 	m.noteJournalLoaded(in)

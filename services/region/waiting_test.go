@@ -40,10 +40,10 @@ func waitingTurns(t testing.TB, cores, limit int) (waiting int) {
 			step(region.Claimed{Shard: shard, Epoch: epoch, Verdict: sharding.Durable})
 			out := step(region.Command{Request: turn.RequestID(n + 1), Epoch: epoch, Env: &sharding.Envelope{Entity: id, Command: "Do", ID: "k", Chain: chain}})
 			load := out.Turn[len(out.Turn)-1].(turn.Load)
-			run := step(region.Turn{Input: turn.Loaded{Entity: id, Incarnation: load.Incarnation}}).Turn[0].(*turn.Run)
-			out = step(region.Turn{Input: turn.Ask{
+			run := step(turn.Loaded{Entity: id, Incarnation: load.Incarnation}).Turn[0].(*turn.Run)
+			out = step(turn.Ask{
 				Incarnation: run.Incarnation, Turn: run.Turn, Number: uint64(n), Target: sharding.Entity{Type: "Other", ID: "x"}, Command: "Get", ReadOnly: true,
-			}})
+			})
 			switch o := out.Turn[0].(type) {
 			case turn.SendAsk:
 				waiting++

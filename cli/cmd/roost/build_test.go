@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/internal/dev"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // The root of the repository.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/cli/internal/app"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // TestJournalCheck: beside a running cluster, a program whose author has renamed a field

@@ -11,7 +11,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/cli/internal/app"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // fakeMember has one other member, which leaves when it was asked three times.
@@ -21,18 +21,18 @@ type fakeMember struct {
 	stream string
 }
 
-func (f *fakeMember) find(node string) (*adminv1.NodeResponse, error) {
+func (f *fakeMember) find(node string) (*membershipv1.NodeResponse, error) {
 	if node != "region-1" && node != "10.0.0.2:25520#2a" {
 		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost cluster status", node)
 	}
-	return &adminv1.NodeResponse{Member: &adminv1.Member{Name: "region-1", Addr: "10.0.0.2:25520", Uid: "2a", Status: "up", Reachable: true}}, nil
+	return &membershipv1.NodeResponse{Member: &membershipv1.ClusterMember{Name: "region-1", Addr: "10.0.0.2:25520", Uid: "2a", Status: "up", Reachable: true}}, nil
 }
 
-func (f *fakeMember) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinResponse, error) {
-	return &adminv1.JoinResponse{Self: "10.0.0.9:1#1"}, nil
+func (f *fakeMember) Join(_ context.Context, req *membershipv1.JoinRequest) (*membershipv1.JoinResponse, error) {
+	return &membershipv1.JoinResponse{Self: "10.0.0.9:1#1"}, nil
 }
 
-func (f *fakeMember) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+func (f *fakeMember) Leave(_ context.Context, req *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
 	switch n := f.asked.Add(1); {
 	case n > 3 && f.stays == nil:
 		return nil, twirp.NewError(twirp.NotFound, "no such member")
@@ -42,19 +42,19 @@ func (f *fakeMember) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv
 	return f.find(req.Node)
 }
 
-func (f *fakeMember) Down(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+func (f *fakeMember) Down(_ context.Context, req *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
 	return f.find(req.Node)
 }
 
-func (f *fakeMember) Remove(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+func (f *fakeMember) Remove(_ context.Context, req *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
 	return f.find(req.Node)
 }
 
-func (f *fakeMember) Events(_ context.Context, req *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
+func (f *fakeMember) Events(_ context.Context, req *membershipv1.EventsRequest) (*membershipv1.EventsResponse, error) {
 	if req.Next >= 3 && req.Stream == f.stream { // nothing continues forever
 		return nil, twirp.NewError(twirp.InvalidArgument, "the end")
 	}
-	return &adminv1.EventsResponse{Stream: f.stream, Next: req.Next + 1, Resync: req.Stream != f.stream, Events: []*adminv1.Event{
+	return &membershipv1.EventsResponse{Stream: f.stream, Next: req.Next + 1, Resync: req.Stream != f.stream, Events: []*membershipv1.Event{
 		{Seq: 1, Kind: "up", Name: "region-1", Node: "10.0.0.2:25520#2a"},
 		{Seq: 2, Kind: "unreachable", Node: "10.0.0.3:25520#2b", ByMe: true},
 		{Seq: 3, Kind: "replaced", Node: "10.0.0.3:25520#2b", Text: "now 10.0.0.3:25520#2c"},
@@ -64,7 +64,7 @@ func (f *fakeMember) Events(_ context.Context, req *adminv1.EventsRequest) (*adm
 
 func serveMember(t *testing.T, f *fakeMember) string {
 	t.Helper()
-	s := httptest.NewServer(adminv1.NewMembershipServer(f))
+	s := httptest.NewServer(membershipv1.NewMembershipServer(f))
 	t.Cleanup(s.Close)
 	return s.URL
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // TestRollingOut does what docs/running/rolling-out.md says, with real processes. Every command

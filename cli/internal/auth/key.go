@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/cli/internal/app"
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/security"
 )
 
 const keyNewHelp = `Makes an API key, or a management token. Its first line of output is the key: give it to
@@ -29,7 +29,7 @@ func (a *group) keyCommand() *cobra.Command {
 		Use: "new NAME", Short: "Make an API key", Long: keyNewHelp, Args: app.OneName,
 		Example: "  roost auth key new billing",
 		RunE: func(_ *cobra.Command, args []string) error {
-			key, line, err := auth.NewAPIKey(args[0])
+			key, line, err := security.NewAPIKey(args[0])
 			if err != nil {
 				return app.Usage(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
@@ -38,7 +39,7 @@ the present members follow.`,
 }
 
 func (a *group) events(ctx context.Context, client *adminclient.Membership, follow, all bool) error {
-	var last *adminv1.EventsResponse
+	var last *membershipv1.EventsResponse
 	for {
 		res, err := client.Events(ctx, last)
 		switch {
@@ -76,7 +77,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // resync prints that events are missing, and the current members.
-func (a *group) resync(last, res *adminv1.EventsResponse) error {
+func (a *group) resync(last, res *membershipv1.EventsResponse) error {
 	if a.JSON() {
 		return a.PrintMessage(res)
 	}
@@ -88,14 +89,14 @@ func (a *group) resync(last, res *adminv1.EventsResponse) error {
 		return err
 	}
 	for _, m := range res.Members {
-		if _, err := fmt.Fprintf(a.Out, "--   %s  %s  %s\n", name(m), phrase.MemberState(m), m.Addr); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "--   %s  %s  %s\n", name(m), phrase.MemberState(&adminv1.Member{Status: m.Status, Reachable: m.Reachable}), m.Addr); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *group) printEvents(events []*adminv1.Event, all bool) error {
+func (a *group) printEvents(events []*membershipv1.Event, all bool) error {
 	for _, e := range events {
 		if e.ByMe && !all {
 			continue
@@ -114,7 +115,7 @@ func (a *group) printEvents(events []*adminv1.Event, all bool) error {
 }
 
 // eventLine returns an event as text.
-func eventLine(e *adminv1.Event) string {
+func eventLine(e *membershipv1.Event) string {
 	who, addr := e.Name, e.Node
 	if who == "" {
 		who, addr = e.Node, ""

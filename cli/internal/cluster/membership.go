@@ -11,7 +11,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
@@ -158,7 +158,7 @@ type ordered struct {
 }
 
 // done prints the outcome of a request about a member.
-func (a *group) done(m *adminv1.Member, outcome, text string) error {
+func (a *group) done(m *membershipv1.ClusterMember, outcome, text string) error {
 	if a.JSON() {
 		return a.PrintJSON(ordered{m.GetName(), m.GetAddr(), m.GetUid(), outcome})
 	}
@@ -167,7 +167,7 @@ func (a *group) done(m *adminv1.Member, outcome, text string) error {
 }
 
 // name returns the name of a member for people.
-func name(m *adminv1.Member) string {
+func name(m *membershipv1.ClusterMember) string {
 	if m.GetName() != "" {
 		return m.GetName()
 	}

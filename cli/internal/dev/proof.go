@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 	controlplane "github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/errornumber"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
@@ -92,7 +92,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error
 		if process.Role != cluster.Region || process.PID == 0 {
 			continue
 		}
-		client := controlrpc.Client{Cluster: "dev", Reach: controlrpc.Via(asker, url), Timeout: proveTimeout}
+		client := rpc.Client{Cluster: "dev", Reach: rpc.Via(asker, url), Timeout: proveTimeout}
 		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{Copy: true})
 		table, _ := answer.(controlplane.TableChanged)
 		switch {

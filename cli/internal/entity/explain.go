@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 
@@ -37,7 +37,7 @@ is active.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Explain(cmd.Context(), &adminv1.ExplainRequest{Type: typ, Id: id, Stack: stack})
+			res, err := client.Explain(cmd.Context(), &diagnosisv1.ExplainRequest{Type: typ, Id: id, Stack: stack})
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func (a *group) diagnosisClient() (*adminclient.Diagnosis, error) {
 	return adminclient.NewDiagnosisWith(options, urls...), nil
 }
 
-func describeExplain(res *adminv1.ExplainResponse) (lines []string) {
+func describeExplain(res *diagnosisv1.ExplainResponse) (lines []string) {
 	name := phrase.Named(res.Type + "/" + res.Id)
 	if res.Index != nil {
 		name += fmt.Sprintf("  shard %d", *res.Index)

@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 )
 
 func TestDescribeExplain(t *testing.T) {
 	index := uint32(7)
-	got := strings.Join(describeExplain(&adminv1.ExplainResponse{
+	got := strings.Join(describeExplain(&diagnosisv1.ExplainResponse{
 		Type: "Cart", Id: "anna", Index: &index, By: "coordinator-1", TookUs: 1500, Stack: "goroutine 7\n",
-		Findings: []*adminv1.Finding{{Cause: "handler-stuck", Text: "it hangs", Next: "look"}, {Cause: "mailbox-full", Text: "no\nroom"}},
-		Parties: []*adminv1.Party{
+		Findings: []*diagnosisv1.Finding{{Cause: "handler-stuck", Text: "it hangs", Next: "look"}, {Cause: "mailbox-full", Text: "no\nroom"}},
+		Parties: []*diagnosisv1.Party{
 			{Role: "gateway", Name: "g:1", Addr: "g:1", Result: "answered", TookUs: 200, Facts: []string{"a fact"}},
 			{Role: "region", Name: "region-1", Addr: "r:1", Result: "error", Error: "why", TookUs: 300},
 		},

@@ -7,6 +7,7 @@ import (
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 )
 
 // followEntities is the most entities that roost entity explain follows: a chain of asks is shorter, and an entity whose
@@ -15,7 +16,7 @@ const followEntities, followSends = 8, 3
 
 // explains answers what keeps a command for an entity from being executed.
 type explains interface {
-	Explain(context.Context, *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error)
+	Explain(context.Context, *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error)
 }
 
 // listsSends lists the sends of an entity.
@@ -25,7 +26,7 @@ type listsSends interface {
 
 // followExplain adds to an explanation the explanations of the entities that the entity waits for, and of the
 // entities that these wait for.
-func (a *group) followExplain(ctx context.Context, client explains, res *adminv1.ExplainResponse) {
+func (a *group) followExplain(ctx context.Context, client explains, res *diagnosisv1.ExplainResponse) {
 	var sends listsSends
 	if admin, err := a.AdminClient(); err == nil {
 		sends = admin
@@ -33,17 +34,17 @@ func (a *group) followExplain(ctx context.Context, client explains, res *adminv1
 	follow(ctx, client, sends, res)
 }
 
-func follow(ctx context.Context, client explains, sends listsSends, res *adminv1.ExplainResponse) {
+func follow(ctx context.Context, client explains, sends listsSends, res *diagnosisv1.ExplainResponse) {
 	type name struct{ typ, id string }
 	seen := map[name]bool{{res.Type, res.Id}: true}
-	for queue := []*adminv1.ExplainResponse{res}; len(queue) > 0; queue = queue[1:] {
+	for queue := []*diagnosisv1.ExplainResponse{res}; len(queue) > 0; queue = queue[1:] {
 		for _, w := range waitsFor(ctx, sends, queue[0]) {
 			if seen[name{w.typ, w.id}] || len(res.Followed) >= followEntities {
 				continue
 			}
 			seen[name{w.typ, w.id}] = true
-			f := &adminv1.Followed{Because: w.because}
-			if explained, err := client.Explain(ctx, &adminv1.ExplainRequest{Type: w.typ, Id: w.id}); err != nil {
+			f := &diagnosisv1.Followed{Because: w.because}
+			if explained, err := client.Explain(ctx, &diagnosisv1.ExplainRequest{Type: w.typ, Id: w.id}); err != nil {
 				f.Error = app.Message(err)
 			} else {
 				f.Explained = explained
@@ -59,7 +60,7 @@ type awaited struct{ typ, id, because string }
 
 // waitsFor returns the entities that an entity waits for. Its sends are known only while a coordinator is active;
 // without one, waitsFor still returns the rest.
-func waitsFor(ctx context.Context, sends listsSends, of *adminv1.ExplainResponse) (list []awaited) {
+func waitsFor(ctx context.Context, sends listsSends, of *diagnosisv1.ExplainResponse) (list []awaited) {
 	who := phrase.Named(of.Type + "/" + of.Id)
 	for _, f := range of.Findings {
 		if f.FollowType != "" {

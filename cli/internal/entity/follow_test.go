@@ -7,20 +7,21 @@ import (
 	"testing"
 
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 )
 
 // waiting has the findings and the failing sends of entities, by their names.
 type waiting struct {
-	findings map[string]*adminv1.Finding
+	findings map[string]*diagnosisv1.Finding
 	sends    map[string][]*adminv1.Send
 }
 
-func (w waiting) Explain(_ context.Context, req *adminv1.ExplainRequest) (*adminv1.ExplainResponse, error) {
+func (w waiting) Explain(_ context.Context, req *diagnosisv1.ExplainRequest) (*diagnosisv1.ExplainResponse, error) {
 	f := w.findings[req.Type+"/"+req.Id]
 	if f == nil {
 		return nil, errors.New("no entity type " + req.Type)
 	}
-	return &adminv1.ExplainResponse{Type: req.Type, Id: req.Id, Findings: []*adminv1.Finding{f}}, nil
+	return &diagnosisv1.ExplainResponse{Type: req.Type, Id: req.Id, Findings: []*diagnosisv1.Finding{f}}, nil
 }
 
 func (w waiting) Sends(_ context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
@@ -36,7 +37,7 @@ func TestFollowExplain(t *testing.T) {
 		return &adminv1.Send{TargetType: "Item", TargetId: id, Command: "Reserve", Answer: answer, Failure: &adminv1.Failure{Times: 3, Code: "internal", Message: "no shelf"}}
 	}
 	w := waiting{
-		findings: map[string]*adminv1.Finding{
+		findings: map[string]*diagnosisv1.Finding{
 			"Cart/dora": {Cause: "waits-for-entity", Text: "it waits", FollowType: "Item", FollowId: "pen"},
 			"Item/pen":  {Cause: "active", Text: "it is active"},
 			"Item/ink":  {Cause: "waits-for-entity", Text: "it waits", FollowType: "Cart", FollowId: "dora"},
@@ -47,7 +48,7 @@ func TestFollowExplain(t *testing.T) {
 			"Item/pen":  {send("cap", false), send("ink", false)},
 		},
 	}
-	res, err := w.Explain(t.Context(), &adminv1.ExplainRequest{Type: "Cart", Id: "dora"})
+	res, err := w.Explain(t.Context(), &diagnosisv1.ExplainRequest{Type: "Cart", Id: "dora"})
 	if err != nil {
 		t.Fatal(err)
 	}

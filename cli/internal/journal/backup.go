@@ -27,6 +27,9 @@ const backupHelp = `Writes a backup of the journal to FILE, beside the cluster: 
 one moment. FILE "-" is standard output, for a pipe that compresses or encrypts. A file
 that exists is not overwritten, and FILE appears only when it is complete.
 
+If an older copy was put over an SQLite file, it is refused: what was acknowledged would not
+be in it. See docs/running/repair.md.
+
 The lease and what is in memory are not part of it. A user of PostgreSQL needs no more
 than the role roost_reader. While it runs, the log of an SQLite file grows by what is
 written, and PostgreSQL keeps old versions of rows.
@@ -187,6 +190,9 @@ func writeNew(standard io.Writer, file string, write func(io.Writer) error) (siz
 	f, err := os.OpenFile(file+".partial", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return 0, app.Usage(fmt.Errorf("%s.partial exists already: another command is writing %s, or one was killed; in that case, remove %s.partial", file, file, file))
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return 0, fmt.Errorf("%s cannot be written: %w", file, path.Err) // the user has not named the other file
 	}
 	if err != nil {
 		return 0, err

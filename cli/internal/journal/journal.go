@@ -20,7 +20,8 @@ It also says what of the coordinators' facts is damaged. With --facts it does on
 needs no region binary; "roost journal repair facts" puts that right.
 
 If the journal is in SQLite, it reads every page of the file besides, and names those that do
-not match their checksums: also free pages, and those of indexes.
+not match their checksums: also free pages, and those of indexes. An older copy that was put
+over the file is not read: every region refuses it, too.
 
 The report names the events, versions and entities that cannot be read, and what to
 do; it is bounded, and counts the rest. A snapshot of a form that the binary does not
@@ -28,7 +29,8 @@ read is no mistake: it is ignored, the entity is rebuilt from its events, and th
 report counts it.
 
 Exit codes: 0 the code reads everything, 1 it does not: it cannot read something that is
-stored, would not be given a shard, or lacks a type (--type leaves types out), or facts or pages are damaged, 2 the check
+stored, would not be given a shard, or lacks a type (--type leaves types out), or facts or pages are damaged, or the
+file is an older copy, 2 the check
 could not be done, or not to its end, or the binary is no region.`
 
 func (a *group) checkCommand() *cobra.Command {

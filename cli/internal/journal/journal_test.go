@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,15 @@ func TestFileIsWrittenOnce(t *testing.T) {
 	}
 	if err := write("third", func() {}); app.ExitCode(t.Context(), err) != app.ExitUsage {
 		t.Errorf("a file that exists is written: %v", err)
+	}
+}
+
+// TestNoFolderForFile: an error names the file that the user has named.
+func TestNoFolderForFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "missing", "a.backup")
+	_, err := writeNew(io.Discard, file, func(io.Writer) error { t.Error("it is written"); return nil })
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file+" cannot be written") || strings.Contains(err.Error(), ".partial") {
+		t.Errorf("into a folder that is missing: %v", err)
 	}
 }
 
@@ -212,5 +222,51 @@ func TestJournalPages(t *testing.T) {
 	}
 	if named == 0 {
 		t.Error("no file with a damaged page could be opened")
+	}
+}
+
+// TestOlderJournal: a journal that lacks what was acknowledged, because a copy was put over its file, is neither backed up
+// nor checked nor examined for a repair. Each command names the remedy.
+func TestOlderJournal(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "j.db")
+	url := "sqlite:" + file
+	t.Setenv("ROOST_JOURNAL_URL", "")
+	carttest.Store(t, url)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "Cart"}, Epoch: sharding.MakeEpoch(4, 1), Owner: 6}}})
+	if err := errors.Join(err, d.Close(), os.WriteFile(file, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	at := journalopen.At{URL: url}
+	for name, run := range map[string]func(a *group) error{
+		"backup": func(a *group) error { return a.backUp(t.Context(), at, filepath.Join(dir, "backup")) },
+		"check, after a region that approves": func(a *group) error {
+			return a.withPages(t.Context(), toolFlags{journal: journalFlags{url: url}}, nil)
+		},
+		"check --facts": func(a *group) error { return a.journalCheckFacts(t.Context(), &journalFlags{url: url}) },
+		"repair record": func(a *group) error {
+			return a.runRepair(t.Context(), &repair{journal: journalFlags{url: url}, shard: noShard, entity: sharding.Entity{Type: "Cart", ID: "dora"}})
+		},
+		"repair ls": func(a *group) error { return a.listRepairs(t.Context(), at, 1) },
+	} {
+		var says strings.Builder
+		err := run(&group{&app.App{Out: &says, Err: &says}})
+		if err != nil {
+			fmt.Fprintln(&says, err)
+		}
+		if app.ExitCode(t.Context(), err) == app.ExitOK || !strings.Contains(says.String(), `docs/running/repair.md, "An older copy over the file"`) {
+			t.Errorf("%s: exit code %d, %s", name, app.ExitCode(t.Context(), err), says.String())
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "backup*")); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
 	}
 }

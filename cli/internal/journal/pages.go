@@ -9,12 +9,12 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/journal"
-	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/journal/stores"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/progress"
 )
 
-// withPages adds to the result of a check of the journal which pages of its SQLite files are damaged. What keeps the pages from
+// withPages adds to the result of a check of the journal which pages of its SQLite files are damaged, and which file is an
+// older copy. What keeps the pages from
 // being read keeps the region binary from its check, too, which has said so.
 func (a *group) withPages(ctx context.Context, f toolFlags, result error) error {
 	var status app.ToolStatus
@@ -26,13 +26,13 @@ func (a *group) withPages(ctx context.Context, f toolFlags, result error) error 
 		return result
 	}
 	bar := progress.New(a.Err, "pages read", progress.Bytes)
-	checked, err := journalopen.CheckPages(ctx, at, journal.DefaultConfig(), bar.Show)
+	checked, err := open.CheckPages(ctx, at, journal.DefaultConfig(), bar.Show)
 	bar.End()
 	lines := pageLines(checked)
 	switch {
 	case ctx.Err() != nil:
 		return app.ErrInterrupted
-	case errors.Is(err, journal.ErrCorrupt): // the file cannot even be opened
+	case errors.Is(err, journal.ErrCorrupt), errors.Is(err, journal.ErrReplaced): // the file cannot even be opened, or is an older copy
 		lines = append(lines, err.Error())
 	case err != nil:
 		return max(status, app.ExitUnchecked)
@@ -47,7 +47,7 @@ func (a *group) withPages(ctx context.Context, f toolFlags, result error) error 
 }
 
 // pageLines names the damaged pages; nil: none is damaged.
-func pageLines(checked []stores.CheckedPages) (lines []string) {
+func pageLines(checked []open.CheckedPages) (lines []string) {
 	for _, c := range checked {
 		if c.Damaged == 0 {
 			continue

@@ -27,7 +27,7 @@ const goVersion = "1.26.7"
 // roostModules are the directories of Roost's modules that a region is made of, or a coordinator with a
 // custom strategy.
 var roostModules = []string{
-	"libs", "libs/backends", "libs/discovery", "libs/journal", "libs/lease", "libs/node", "proto", "sdk", "services/coordinator", "services/region",
+	"libs", "libs/backends", "libs/discovery", "libs/journal/postgres", "libs/journal/sqlite", "libs/lease", "libs/node", "proto", "sdk", "services/coordinator", "services/region",
 }
 
 //go:embed all:newregion

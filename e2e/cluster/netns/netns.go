@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 const (

@@ -19,5 +19,7 @@ import (
 	_ "github.com/roost-cluster/roost/libs/lease/kubernetes"
 	_ "github.com/roost-cluster/roost/libs/lease/memory"
 	_ "github.com/roost-cluster/roost/libs/lease/sqlstore"
-	_ "github.com/roost-cluster/roost/libs/node/otlpgrpc"
+	_ "github.com/roost-cluster/roost/libs/node/telemetry/console"
+	_ "github.com/roost-cluster/roost/libs/node/telemetry/otlpgrpc"
+	_ "github.com/roost-cluster/roost/libs/node/telemetry/otlphttp"
 )

@@ -18,7 +18,7 @@ var (
 	DecisionsEntity = sharding.Entity{Type: FactsEntity.Type, ID: "decisions"}
 )
 
-// Names of facts, and of an explanation. They are stored.
+// Names of facts, of an explanation, and of a count of explanations that were dropped. They are stored.
 const (
 	RowFactName        = "row"
 	TypeFactName       = "type"
@@ -32,6 +32,7 @@ const (
 	MoveFactName       = "move"
 	QuarantineFactName = "quarantine"
 	ExplanationName    = "explanation"
+	DroppedName        = "dropped"
 )
 
 // RowFact: the shard's row is now Row. The sets have indexes into the forms of its type.

@@ -17,7 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/consul"
 	"github.com/roost-cluster/roost/libs/discovery/discoverytest"
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 func open(t *testing.T, url string) *consul.Driver {

@@ -18,7 +18,7 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/discoverytest"
 	"github.com/roost-cluster/roost/libs/discovery/etcd"
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 const prefix = "/roost/test/"

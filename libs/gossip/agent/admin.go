@@ -11,11 +11,11 @@ import (
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 // AdminPathPrefix is the path below which [Agent.AdminHandler] serves.
-const AdminPathPrefix = adminv1.MembershipPathPrefix
+const AdminPathPrefix = membershipv1.MembershipPathPrefix
 
 // AdminReads are the methods of the service at [AdminPathPrefix] that change nothing.
 var AdminReads = []string{"Events"}
@@ -23,7 +23,7 @@ var AdminReads = []string{"Events"}
 // AdminHandler serves operators, at [AdminPathPrefix], with Twirp's options for servers. It does not
 // authenticate them.
 func (a *Agent) AdminHandler(options ...any) http.Handler {
-	return adminv1.NewMembershipServer(admin{a}, options...)
+	return membershipv1.NewMembershipServer(admin{a}, options...)
 }
 
 type admin struct{ a *Agent }
@@ -31,7 +31,7 @@ type admin struct{ a *Agent }
 // pollHold bounds the wait of a request for events.
 const pollHold = time.Second
 
-func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinResponse, error) {
+func (s admin) Join(_ context.Context, req *membershipv1.JoinRequest) (*membershipv1.JoinResponse, error) {
 	v := s.a.Members()
 	if v.InCluster {
 		return nil, twirp.NewErrorf(twirp.AlreadyExists, "%v is in a cluster already; to move it, let it leave and start it again", v.Self)
@@ -40,29 +40,29 @@ func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinR
 		return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is no address of a member; write host:port, as in roost cluster status", req.Addr)
 	}
 	s.a.JoinVia(req.Addr)
-	return &adminv1.JoinResponse{Self: v.Self.String()}, nil
+	return &membershipv1.JoinResponse{Self: v.Self.String()}, nil
 }
 
-func (s admin) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+func (s admin) Leave(_ context.Context, req *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
 	return s.withMember(req.Node, s.a.AskToLeave)
 }
 
-func (s admin) Down(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+func (s admin) Down(_ context.Context, req *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
 	return s.withMember(req.Node, s.a.Down)
 }
 
-func (s admin) Remove(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+func (s admin) Remove(_ context.Context, req *membershipv1.NodeRequest) (*membershipv1.NodeResponse, error) {
 	return s.withMember(req.Node, s.a.Remove)
 }
 
 // withMember calls do with the member of the given name.
-func (s admin) withMember(name string, do func(sharding.NodeID)) (*adminv1.NodeResponse, error) {
+func (s admin) withMember(name string, do func(sharding.NodeID)) (*membershipv1.NodeResponse, error) {
 	m, err := find(s.a.Members(), name)
 	if err != nil {
 		return nil, err
 	}
 	do(m.Node)
-	return &adminv1.NodeResponse{Member: ToAdmin(m)}, nil
+	return &membershipv1.NodeResponse{Member: toMember(m)}, nil
 }
 
 // find finds a member by name, address, or address and uid. If several have the
@@ -107,9 +107,8 @@ func nodeList(nodes []sharding.NodeID) string {
 	return strings.Join(all, ", ")
 }
 
-// ToAdmin is a member as the admin API shows it.
-func ToAdmin(m *gossip.MemberView) *adminv1.Member {
-	return &adminv1.Member{
+func toMember(m *gossip.MemberView) *membershipv1.ClusterMember {
+	return &membershipv1.ClusterMember{
 		Name: m.Name, Roles: m.Roles, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe,
 		Addr: m.Node.Addr, Uid: fmt.Sprintf("%x", uint64(m.Node.UID)), Zone: m.Zone, AppVersion: m.Version,
 	}
@@ -117,7 +116,7 @@ func ToAdmin(m *gossip.MemberView) *adminv1.Member {
 
 // Events answers with the events from a number on. It waits up to pollHold for
 // the first one.
-func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
+func (s admin) Events(ctx context.Context, req *membershipv1.EventsRequest) (*membershipv1.EventsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollHold)
 	defer cancel()
 	f := s.a.Follow()
@@ -125,13 +124,13 @@ func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1
 	if req.Stream == stream {
 		f.next = req.Next
 	}
-	out := &adminv1.EventsResponse{Stream: stream}
+	out := &membershipv1.EventsResponse{Stream: stream}
 	b, err := f.Next(ctx) // an error means that there is nothing new
 	if err == nil && b.Resync {
 		out.Resync, out.Missed = true, b.Missed
 		b.Events = s.a.events.newest()
 		for i := range b.View.Members {
-			out.Members = append(out.Members, ToAdmin(&b.View.Members[i]))
+			out.Members = append(out.Members, toMember(&b.View.Members[i]))
 		}
 	}
 	out.Next = f.next
@@ -143,8 +142,8 @@ func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1
 	return out, nil
 }
 
-func toEvent(r Record, v *gossip.View) *adminv1.Event {
-	out := &adminv1.Event{Seq: r.Seq, AtUnixMs: r.At.UnixMilli()}
+func toEvent(r Record, v *gossip.View) *membershipv1.Event {
+	out := &membershipv1.Event{Seq: r.Seq, AtUnixMs: r.At.UnixMilli()}
 	about := func(kind string, n sharding.NodeID, text string) {
 		out.Kind, out.Node, out.Text, out.Name = kind, n.String(), text, r.name
 		if out.Name == "" {

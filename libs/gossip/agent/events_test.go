@@ -9,7 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	membershipv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/membership"
 )
 
 func leads(uid int) gossip.Event {
@@ -67,9 +67,9 @@ func TestEventsOverTheAdminAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(stream string, next uint64) *adminv1.EventsResponse {
+	ask := func(stream string, next uint64) *membershipv1.EventsResponse {
 		t.Helper()
-		res, err := admin{a}.Events(t.Context(), &adminv1.EventsRequest{Stream: stream, Next: next})
+		res, err := admin{a}.Events(t.Context(), &membershipv1.EventsRequest{Stream: stream, Next: next})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -111,7 +112,7 @@ func (c *Crowd) Load(t *testing.T, load func(context.Context, journal.LoadReques
 // Write appends to everybody at once, and reads all fences. It counts whose
 // append is refused because of damage; anything but that and success fails the
 // test.
-func (c *Crowd) Write(t *testing.T, j *journal.Journal) (refused int) {
+func (c *Crowd) Write(t *testing.T, j *commit.Journal) (refused int) {
 	t.Helper()
 	var ops []journal.Op
 	for i := range CrowdSize {

@@ -111,7 +111,7 @@ func testGenerations(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, record(1, "a")))
 	reader := e.openReader()
-	if err := e.store.Replace(); err != nil {
+	if err := e.store.Replace(f.Generation + 1); err != nil {
 		e.Fatal(err)
 	}
 	old := e.b

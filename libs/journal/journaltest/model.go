@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -226,17 +227,17 @@ func randomRows(rng *rand.Rand, l *memory.Ledger, a *sharding.Append) {
 // entities at work at the same time.
 func testThroughJournal(e *env) {
 	const entities, turns = 20, 15
-	journals := make([]*journal.Journal, 2)
+	journals := make([]*commit.Journal, 2)
 	for i := range journals {
 		b, err := e.store.Open()
 		if err != nil {
 			e.Fatal(err)
 		}
-		if journals[i], err = journal.Open(e.Context(), b, journal.Declaration{Cluster: "blue"}, e.cfg, journal.Observer{}); err != nil {
+		if journals[i], err = commit.Open(e.Context(), b, journal.Declaration{Cluster: "blue"}, e.cfg, commit.Observer{}); err != nil {
 			e.Fatal(err)
 		}
 	}
-	submit := func(j *journal.Journal, op journal.Op) journal.Result {
+	submit := func(j *commit.Journal, op journal.Op) journal.Result {
 		got := make(chan journal.Result, 1)
 		j.Submit(op, func(r journal.Result) { got <- r })
 		return <-got

@@ -28,7 +28,7 @@ type Harness struct {
 	Renumber    func(entity sharding.Entity, seq uint64, to int64) error
 	SetSnapshot func(entity sharding.Entity, seq int64) error
 	// Replace gives the store another generation, as a restore does.
-	Replace func() error
+	Replace func(sharding.Generation) error
 	// SetLowest sets the lowest formats that a program must know, as an activation does.
 	SetLowest func(reader, writer int) error
 	// Fill takes all room away from the store, or gives it back. It may be nil.

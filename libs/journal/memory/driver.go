@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -16,21 +17,21 @@ type Driver struct {
 	mu         *sync.Mutex
 	ledger     *Ledger
 	generation sharding.Generation // of the ledger when the handle was made
-	clock      journal.Timekeeper
+	clock      clock.Timekeeper
 }
 
 // New returns an empty journal.
 func New(cfg journal.Config) *Driver {
 	l := NewLedger(cfg)
-	l.Replace(journal.NewGeneration())
-	return &Driver{mu: &sync.Mutex{}, ledger: l, generation: l.Generation(), clock: journal.NewTimekeeper(journal.SystemClock())}
+	l.Replace(clock.NewGeneration())
+	return &Driver{mu: &sync.Mutex{}, ledger: l, generation: l.Generation(), clock: clock.NewTimekeeper(clock.System())}
 }
 
 // NewHandle returns another handle on the same journal, like one in another process.
 func (d *Driver) NewHandle() *Driver {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &Driver{mu: d.mu, ledger: d.ledger, generation: d.ledger.Generation(), clock: journal.NewTimekeeper(d.clock.Clock())}
+	return &Driver{mu: d.mu, ledger: d.ledger, generation: d.ledger.Generation(), clock: clock.NewTimekeeper(d.clock.Clock())}
 }
 
 // Commit implements [journal.Driver].

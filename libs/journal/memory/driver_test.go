@@ -23,8 +23,8 @@ func TestConformance(t *testing.T) {
 		return journaltest.Harness{
 			Open:       func() (journal.Driver, error) { return b.NewHandle(), nil },
 			OpenReader: func() (journal.Reader, error) { return b.NewHandle(), nil },
-			Replace: func() error {
-				b.Inspect(func(l *memory.Ledger) { l.Replace(l.Generation() + 1) })
+			Replace: func(to sharding.Generation) error {
+				b.Inspect(func(l *memory.Ledger) { l.Replace(to) })
 				return nil
 			},
 			SetLowest: func(reader, writer int) error {

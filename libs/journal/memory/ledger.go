@@ -240,9 +240,9 @@ func (l *Ledger) History(req journal.HistoryRequest) (out journal.History) {
 
 // Facts returns what is declared.
 func (l *Ledger) Facts() (journal.Facts, error) {
-	facts, err := l.facts.Merge(journal.Declaration{})
+	facts := l.facts
 	facts.Types = slices.Clone(facts.Types)
-	return facts, err
+	return facts, facts.CheckReader()
 }
 
 // Damage makes a stored record unreadable, as a flipped bit on a disk would.

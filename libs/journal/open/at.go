@@ -12,7 +12,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/spread"
-	"github.com/roost-cluster/roost/libs/journal/stores"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -81,7 +80,7 @@ func (at *At) types(others map[int]string) (map[sharding.EntityType]int, error) 
 func (at *At) Validate() error {
 	var errs []error
 	if at.URL != "" {
-		if _, err := stores.Of(at.URL); err != nil {
+		if _, err := storeOf(at.URL); err != nil {
 			errs = append(errs, fmt.Errorf("journal.url: %w", err))
 		}
 	}
@@ -91,7 +90,7 @@ func (at *At) Validate() error {
 	}
 	errs = append(errs, err)
 	for _, n := range slices.Sorted(maps.Keys(others)) {
-		if _, err := stores.Of(others[n]); err != nil {
+		if _, err := storeOf(others[n]); err != nil {
 			errs = append(errs, fmt.Errorf("journal.databases, %d: %w", n, err))
 		}
 	}

@@ -1,6 +1,15 @@
 // Package open opens journals by URL: [Open] the driver of one database alone, [Journal] the
-// journal on all of its databases, [Reader] a handle that only reads. [stores.Backends] lists the kinds of
-// databases.
+// journal on all of its databases, [Reader] a handle that only reads. [Backends] lists the kinds of databases in
+// which a journal can be, by the schemes of their URLs:
+//
+//	memory:                in memory, for tests and for trying things out
+//	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
+//	sqlite:path/j.db       the same, relative to the working folder
+//	postgres://user@host/database?sslmode=verify-full
+//	                       a PostgreSQL database, shared by many machines
+//
+// A postgres URL takes the parameters that name the server and how to authenticate. libpq's environment variables, for
+// example PGPASSFILE, are respected.
 package open
 
 import (
@@ -10,8 +19,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/spread"
-	"github.com/roost-cluster/roost/libs/journal/stores"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -19,9 +28,9 @@ import (
 const maxDelay = 2 * time.Second
 
 // Journal opens the databases of a journal, and the journal on them, as
-// [journal.Open] does. A store that does not answer is retried for cfg.OpenFor. Before
+// [commit.Open] does. A store that does not answer is retried for cfg.OpenFor. Before
 // each pause, waits is called with the reason.
-func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs journal.Observer, waits func(error)) (*journal.Journal, error) {
+func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs commit.Observer, waits func(error)) (*commit.Journal, error) {
 	deadline := time.Now().Add(cfg.OpenFor)
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, maxDelay) {
 		j, err := openOnce(ctx, at, d, cfg, obs)
@@ -38,12 +47,12 @@ func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Conf
 	}
 }
 
-func openOnce(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
+func openOnce(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs commit.Observer) (*commit.Journal, error) {
 	driver, alone, err := at.driver(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	j, err := journal.Open(ctx, driver, d, cfg, obs)
+	j, err := commit.Open(ctx, driver, d, cfg, obs)
 	if err != nil {
 		return nil, errors.Join(err, driver.Close())
 	}
@@ -170,9 +179,9 @@ func reader(ctx context.Context, rawURL string, cfg journal.Config) (journal.Rea
 }
 
 // find returns the store of a URL, if the configuration is valid.
-func find(rawURL string, cfg journal.Config) (stores.Store, error) {
+func find(rawURL string, cfg journal.Config) (Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return stores.Of(rawURL)
+	return storeOf(rawURL)
 }

@@ -7,12 +7,11 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/spread"
-	"github.com/roost-cluster/roost/libs/journal/stores"
 )
 
-// CheckPages reads every page of the files of a journal, see [stores.PageChecker]. The result is empty for a journal without such
+// CheckPages reads every page of the files of a journal, see [PageChecker]. The result is empty for a journal without such
 // files. progress is called for one file after the other.
-func CheckPages(ctx context.Context, at At, cfg journal.Config, progress func(done, total int64)) (all []stores.CheckedPages, err error) {
+func CheckPages(ctx context.Context, at At, cfg journal.Config, progress func(done, total int64)) (all []CheckedPages, err error) {
 	databases, err := at.others()
 	if err != nil {
 		return nil, err
@@ -23,7 +22,7 @@ func CheckPages(ctx context.Context, at At, cfg journal.Config, progress func(do
 		if err != nil {
 			return nil, err
 		}
-		checker, ok := store.(stores.PageChecker)
+		checker, ok := store.(PageChecker)
 		if !ok {
 			continue
 		}

@@ -102,8 +102,8 @@ func TestAppendRefuses(t *testing.T) {
 		op.Append.Records = append(op.Append.Records, sharding.Record{Seq: seq + 1})
 		return op
 	}
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
 	mustExec(t, conn, "UPDATE roost.entity SET dropped = $1", forgotten.UnixMilli())
 	for name, c := range map[string]struct {
 		op   journal.Op
@@ -121,8 +121,8 @@ func TestAppendRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", name, r, err, c.want)
 		}
 	}
-	commit(t, b, withKey(2, keyAt(forgotten.Add(time.Millisecond))))
-	commit(t, b, withKey(3, "without a time"))
+	mustCommit(t, b, withKey(2, keyAt(forgotten.Add(time.Millisecond))))
+	mustCommit(t, b, withKey(3, "without a time"))
 
 	// The same for first records: what was forgotten is that of entities that are gone.
 	mustExec(t, conn, "UPDATE roost.fence SET forgotten = $1", forgotten.UnixMilli())
@@ -149,8 +149,8 @@ func TestAppendRefuses(t *testing.T) {
 			t.Errorf("%s, beside another one: %v, %v, want %v", name, r, err, c.want)
 		}
 	}
-	commit(t, b, first("bob", 1, keyAt(forgotten.Add(time.Millisecond))))
-	commit(t, b, first("carol", 1, "without a time"))
+	mustCommit(t, b, first("bob", 1, keyAt(forgotten.Add(time.Millisecond))))
+	mustCommit(t, b, first("carol", 1, "without a time"))
 }
 
 // TestAppendSeveral stores records of several entities, of which one has several: each gets its own.
@@ -159,9 +159,9 @@ func TestAppendSeveral(t *testing.T) {
 	_, url := newDatabase(t, postgrestest.Start(t))
 	b := openAt(t, url, journal.DefaultConfig())
 	bob := sharding.Entity{Type: "Account", ID: "bob"}
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	for _, e := range []sharding.Entity{bob, alice} {
-		commit(t, b, add(1, e, 1))
+		mustCommit(t, b, add(1, e, 1))
 	}
 	ops := []journal.Op{add(1, bob, 2), add(1, alice, 2)}
 	ops[0].Append.Records = append(ops[0].Append.Records, sharding.Record{Seq: 3})
@@ -185,9 +185,9 @@ func TestAppendStoresTheSame(t *testing.T) {
 	now, elapsed := time.Now(), time.Second
 	b.SetClock(func() (time.Time, time.Duration) { return now, elapsed })
 	bob := sharding.Entity{Type: "Account", ID: "bob"}
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	mustExec(t, conn, "UPDATE roost.fence SET forgotten = 7")
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, add(1, alice, 1))
 	elapsed += time.Minute // by which the entity ages
 	for name, keys := range map[string][]sharding.CommandID{
 		"no key": {""}, "a key": {"a"}, "a time": {keyAt(now)}, "kept forever": {keyAt(now.Add(365 * 24 * time.Hour))}, "several": {"a", "", keyAt(now)},
@@ -236,12 +236,12 @@ func TestLateCommit(t *testing.T) {
 	several.Append.Records = append(several.Append.Records, sharding.Record{Seq: 4})
 	deleted := add(1, alice, 5)
 	deleted.Append.Records[0].Delete = true // commit_batch stores this
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
 	const later = 1_000_000_000
 	mustExec(t, conn, "UPDATE roost.entity SET elapsed = $1", later)
 	for _, op := range []journal.Op{add(1, alice, 2), several, deleted} {
-		commit(t, b, op)
+		mustCommit(t, b, op)
 		var elapsed int64
 		if err := conn.QueryRow(t.Context(), "SELECT elapsed FROM roost.entity").Scan(&elapsed); err != nil || elapsed != later {
 			t.Errorf("record %d: its process had been running for %d ms, %v; want %d", op.Append.Records[0].Seq, elapsed, err, later)

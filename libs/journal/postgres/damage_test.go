@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -74,7 +75,7 @@ func TestDamagedPages(t *testing.T) {
 				}
 			}
 			restart()
-			j, err := journal.Open(t.Context(), keep{b}, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+			j, err := commit.Open(t.Context(), keep{b}, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{})
 			if err != nil {
 				t.Fatal(err)
 			}

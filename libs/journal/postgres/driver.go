@@ -17,10 +17,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/roost-cluster/roost/libs/dial"
+	"github.com/roost-cluster/roost/libs/conn"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
-	"github.com/roost-cluster/roost/libs/rawconn"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -105,7 +105,7 @@ type Driver struct {
 	writes     *pgxpool.Pool       // Commit and Declare, one at a time
 	marks      marks
 	reads      *Reader
-	clock      journal.Timekeeper
+	clock      clock.Timekeeper
 	closing    sync.Once
 }
 
@@ -119,7 +119,7 @@ func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, 
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	d, err := open(ctx, parsed, cfg)
+	d, err := openParsed(ctx, parsed, cfg)
 	if err != nil {
 		return nil, openError(parsed, err)
 	}
@@ -131,7 +131,7 @@ func openError(parsed *pgxpool.Config, err error) error {
 	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(pgsession.Pooled(err)))
 }
 
-func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
+func openParsed(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
@@ -140,7 +140,7 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, generation: facts.Generation, clock: journal.NewTimekeeper(journal.SystemClock())}
+	d := &Driver{cfg: cfg, generation: facts.Generation, clock: clock.NewTimekeeper(clock.System())}
 	// Two: the next batch must not wait for a connection that is being closed.
 	check := func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkServer(ctx, conn); err != nil {
@@ -239,13 +239,13 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 	if connect <= 0 || connect > timeout/2 {
 		connect = timeout / 2
 	}
-	d := dial.Dialer(connect, timeout)
+	d := conn.Dialer(connect, timeout)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := d.DialContext(ctx, network, addr)
+		nc, err := d.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return rawconn.Wrap(conn), nil
+		return conn.Wrap(nc), nil
 	}
 }
 

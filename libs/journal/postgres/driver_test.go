@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/journal/spread/spreadtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -46,33 +48,80 @@ func TestConformance(t *testing.T) {
 	server := postgrestest.Start(t)
 	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
 		name, url := newDatabase(t, server)
-		return journaltest.Harness{
-			Open: func() (journal.Driver, error) {
-				b, err := Open(context.Background(), url, cfg)
-				if err != nil {
-					return nil, err
-				}
-				b.SetClock(clock)
-				return b, nil
-			},
-			Replace: func() error { return server.Exec(name, "UPDATE roost.meta SET generation = generation + 1") },
-			SetLowest: func(reader, writer int) error {
-				return server.Exec(name, fmt.Sprintf("UPDATE roost.meta SET min_reader = %d, min_writer = %d", reader, writer))
-			},
-			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
-			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
-			Lose: func(entity sharding.Entity, seq uint64) error {
-				return change(url, "DELETE FROM roost.record WHERE seq = $3 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), int64(seq))
-			},
-			Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
-				return change(url, "UPDATE roost.record SET seq = $3 WHERE seq = $4 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), to, int64(seq))
-			},
-			SetSnapshot: func(entity sharding.Entity, seq int64) error {
-				return change(url, "UPDATE roost.entity SET snapshot = $3 WHERE id = "+entityID, string(entity.Type), []byte(entity.ID), seq)
-			},
-			Fill: func(full bool) error { return fill(server, name, full) },
-		}
+		return harness(server, name, url, cfg, clock)
 	})
+}
+
+const (
+	// keepMeta keeps the row about a new journal.
+	keepMeta = "CREATE TABLE new_meta AS TABLE roost.meta"
+	// emptyJournal makes a journal as it was when it was new. A new schema or database would take several times as long.
+	emptyJournal = `
+		DO $$ BEGIN
+			EXECUTE (SELECT 'TRUNCATE ' || string_agg(format('roost.%I', tablename), ', ') FROM pg_tables WHERE schemaname = 'roost');
+		END $$;
+		INSERT INTO roost.meta TABLE new_meta`
+)
+
+// TestSpread runs the suite on a journal of two databases of a server.
+func TestSpread(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not a short test")
+	}
+	t.Parallel()
+	server := postgrestest.Start(t)
+	var names, urls [2]string
+	for i := range urls {
+		names[i], urls[i] = newDatabase(t, server)
+		d, err := Open(t.Context(), urls[i], journal.DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Close(), server.Exec(names[i], keepMeta)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
+		var stores [2]journaltest.Harness
+		for i := range stores {
+			if err := server.Exec(names[i], emptyJournal); err != nil {
+				t.Fatal(err)
+			}
+			stores[i] = harness(server, names[i], urls[i], cfg, clock)
+		}
+		return spreadtest.Join(t, stores[0], stores[1])
+	})
+}
+
+func harness(server *postgrestest.Server, name, url string, cfg journal.Config, clock journal.Clock) journaltest.Harness {
+	return journaltest.Harness{
+		Open: func() (journal.Driver, error) {
+			b, err := Open(context.Background(), url, cfg)
+			if err != nil {
+				return nil, err
+			}
+			b.SetClock(clock)
+			return b, nil
+		},
+		Replace: func(to sharding.Generation) error {
+			return server.Exec(name, fmt.Sprintf("UPDATE roost.meta SET generation = %d", int64(to)))
+		},
+		SetLowest: func(reader, writer int) error {
+			return server.Exec(name, fmt.Sprintf("UPDATE roost.meta SET min_reader = %d, min_writer = %d", reader, writer))
+		},
+		OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
+		Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
+		Lose: func(entity sharding.Entity, seq uint64) error {
+			return change(url, "DELETE FROM roost.record WHERE seq = $3 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), int64(seq))
+		},
+		Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
+			return change(url, "UPDATE roost.record SET seq = $3 WHERE seq = $4 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), to, int64(seq))
+		},
+		SetSnapshot: func(entity sharding.Entity, seq int64) error {
+			return change(url, "UPDATE roost.entity SET snapshot = $3 WHERE id = "+entityID, string(entity.Type), []byte(entity.ID), seq)
+		},
+		Fill: func(full bool) error { return fill(server, name, full) },
+	}
 }
 
 // damage flips one bit of a stored record.

@@ -36,8 +36,8 @@ func fence(e sharding.Epoch) journal.Op {
 	return journal.Op{Fence: &sharding.ReadFence{Shard: shard, Epoch: e}}
 }
 
-// commit wants one operation to be durable.
-func commit(t *testing.T, b *Driver, op journal.Op) {
+// mustCommit wants one operation to be durable.
+func mustCommit(t *testing.T, b *Driver, op journal.Op) {
 	t.Helper()
 	if r, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || r[0].Verdict != sharding.Durable {
 		t.Fatalf("%s: %v, %v", op.Kind(), r, err)
@@ -70,11 +70,11 @@ func TestServerGone(t *testing.T) {
 	_, url := newDatabase(t, server)
 	cfg := journal.DefaultConfig()
 	b := openAt(t, url, cfg)
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	seq := uint64(0)
 	for _, end := range []func(){server.Stop, server.Kill} {
 		seq++
-		commit(t, b, add(1, alice, seq))
+		mustCommit(t, b, add(1, alice, seq))
 		end()
 		for range 3 {
 			_, err := b.Commit(t.Context(), []journal.Op{add(1, alice, seq+1)})
@@ -100,7 +100,7 @@ func TestServerGone(t *testing.T) {
 			t.Fatalf("last record %d, want %d; %v", l.LastSeq, seq, err)
 		}
 	}
-	commit(t, b, add(1, alice, seq+1))
+	mustCommit(t, b, add(1, alice, seq+1))
 }
 
 // TestConnectionLostAtCommit breaks the connection while the server works on
@@ -110,7 +110,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	other, observer := connect(t, url), connect(t, url) // within a transaction, pg_stat_activity stays as it was first seen
 	mustExec(t, other, "BEGIN")
 	mustExec(t, other, "SELECT 1 FROM roost.fence FOR UPDATE")
@@ -134,7 +134,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 		t.Fatalf("a commit whose connection was lost: %v", err)
 	}
 	mustExec(t, other, "ROLLBACK")
-	commit(t, b, add(1, alice, 1)) // settles it
+	mustCommit(t, b, add(1, alice, 1)) // settles it
 }
 
 // TestLocksEnd says that a lock which somebody else holds makes a batch fail in
@@ -146,16 +146,16 @@ func TestLocksEnd(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	cfg.CommitTimeout = 4 * time.Second
 	b := openAt(t, url, cfg)
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	other := connect(t, url)
 	mustExec(t, other, "BEGIN")
 	mustExec(t, other, "SELECT 1 FROM roost.fence FOR UPDATE")
 	if _, err := b.Commit(t.Context(), []journal.Op{add(1, alice, 1)}); !errors.Is(err, journal.ErrNotCommitted) {
 		t.Fatalf("a commit behind a lock: %v", err)
 	}
-	commit(t, b, fence(1))
+	mustCommit(t, b, fence(1))
 	mustExec(t, other, "ROLLBACK")
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, add(1, alice, 1))
 }
 
 // TestFenceIsLocked says that no claim passes while an append is in progress, and
@@ -165,10 +165,10 @@ func TestFenceIsLocked(t *testing.T) {
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	one, two := connect(t, url), connect(t, url)
 	mustExec(t, two, "SET lock_timeout = '200ms'")
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, add(1, alice, 1))
 	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}
 	carol := sharding.Entity{Type: "Account", ID: "carol"} // has no row yet
 	for n, c := range []struct{ first, second journal.Op }{
@@ -190,8 +190,8 @@ func TestFenceIsLocked(t *testing.T) {
 	mustExec(t, one, "BEGIN")
 	sql, args := statement(b, add(1, alice, 2), true)
 	mustExec(t, one, sql, args...)
-	commit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))
-	commit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 2))
+	mustCommit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))
+	mustCommit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 2))
 	mustExec(t, one, "ROLLBACK")
 }
 
@@ -232,8 +232,8 @@ func TestEntityIsLocked(t *testing.T) {
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
 	other := connect(t, url)
 	// behindSQL commits second while a statement holds its locks, and then the statement.
 	behindSQL := func(second journal.Op, sql string, args ...any) error {
@@ -361,13 +361,13 @@ func TestStandby(t *testing.T) {
 	server := postgrestest.Start(t)
 	name, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
 	standby := server.Standby()
 	if err := standby.Exec(name, "SELECT pg_wal_replay_pause()"); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, b, claim(2))
+	mustCommit(t, b, claim(2))
 	first := standby.URL(postgrestest.Superuser, name)
 	if there, err := Open(t.Context(), first, journal.DefaultConfig()); err == nil {
 		t.Cleanup(func() { _ = there.Close() })
@@ -378,7 +378,7 @@ func TestStandby(t *testing.T) {
 	}
 	dir := func(u string) string { _, dir, _ := strings.Cut(u, "host="); return dir }
 	both := openAt(t, first+","+dir(url), journal.DefaultConfig())
-	commit(t, both, fence(2))
+	mustCommit(t, both, fence(2))
 	if results, err := both.Commit(t.Context(), []journal.Op{fence(1)}); err != nil || results[0].Verdict != sharding.RefusedEpoch {
 		t.Errorf("an old epoch passes the fence: %+v, %v", results, err)
 	}

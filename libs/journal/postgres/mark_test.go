@@ -37,9 +37,9 @@ func wentBack(t *testing.T, errorf func(string, ...any)) {
 	} {
 		name, url := newDatabase(t, server)
 		b := openAt(t, url, journal.DefaultConfig())
-		commit(t, b, claim(7))
-		commit(t, b, add(7, alice, 1))
-		commit(t, b, c.last)
+		mustCommit(t, b, claim(7))
+		mustCommit(t, b, add(7, alice, 1))
+		mustCommit(t, b, c.last)
 		if err := server.Exec(name, c.change); err != nil {
 			t.Fatal(err)
 		}
@@ -57,8 +57,8 @@ func TestPurgeInDoubt(t *testing.T) {
 	server := postgrestest.Start(t)
 	name, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
-	commit(t, b, claim(7))
-	commit(t, b, add(7, alice, 1))
+	mustCommit(t, b, claim(7))
+	mustCommit(t, b, add(7, alice, 1))
 	ended, end := context.WithCancel(t.Context())
 	end()
 	purge := journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: 7, Entity: alice, Life: 1}}
@@ -72,7 +72,7 @@ func TestPurgeInDoubt(t *testing.T) {
 	if _, err := b.Commit(t.Context(), []journal.Op{fence(7)}); err != nil {
 		t.Error(err)
 	}
-	commit(t, b, claim(8))
+	mustCommit(t, b, claim(8))
 	if err := server.Exec(name, "UPDATE roost.fence SET epoch = 7"); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func TestAsynchronousStandby(t *testing.T) {
 	standby := primary.Standby()
 	both := strings.Replace(url, "host=", "host="+strings.TrimSuffix(standby.Path("../"), "/data")+",", 1)
 	b := openAt(t, both, journal.DefaultConfig())
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
 	if err := primary.Exec(name, "ALTER SYSTEM SET synchronous_standby_names = ''"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestAsynchronousStandby(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	commit(t, b, add(1, alice, 2))
+	mustCommit(t, b, add(1, alice, 2))
 	primary.Kill()
 	standby.Promote()
 	var err error

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -81,8 +82,8 @@ func TestUpgradeAndActivate(t *testing.T) {
 			t.Errorf("the records have the formats %s, want %s; %v", got, want, err)
 		}
 	}
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
 	formats("1")
 	before := connect(t, region)
 	callBefore(t, before, b.generation, true)
@@ -91,7 +92,7 @@ func TestUpgradeAndActivate(t *testing.T) {
 			t.Errorf("activation %d: %t, %v", i, changed, err)
 		}
 	}
-	commit(t, b, add(1, alice, 2))
+	mustCommit(t, b, add(1, alice, 2))
 	formats("1,2")
 	callBefore(t, before, b.generation, false)
 
@@ -109,7 +110,7 @@ func TestUpgradeAndActivate(t *testing.T) {
 // callBefore commits a read of a fence as a program of the format before does.
 func callBefore(t *testing.T, conn *pgx.Conn, generation sharding.Generation, works bool) {
 	t.Helper()
-	d := &Driver{cfg: journal.DefaultConfig(), generation: generation, clock: journal.NewTimekeeper(journal.SystemClock())}
+	d := &Driver{cfg: journal.DefaultConfig(), generation: generation, clock: clock.NewTimekeeper(clock.System())}
 	ops := []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}}
 	args := d.commitArgs(ops, d.clock.Now())
 	args[0] = journal.Format - 1

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -64,7 +65,7 @@ func restoreTo(ctx context.Context, tx pgx.Tx, r *backup.Reader, cfg journal.Con
 	if err != nil {
 		return restored, err
 	}
-	restored, fence, err := backup.Plan(r.Header(), target, o, journal.NewGeneration())
+	restored, fence, err := backup.Plan(r.Header(), target, o, clock.NewGeneration())
 	if err != nil {
 		return restored, err
 	}

@@ -42,9 +42,9 @@ func TestRoles(t *testing.T) {
 	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, b, claim(1))
-	commit(t, b, add(1, alice, 1))
-	commit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}})
+	mustCommit(t, b, claim(1))
+	mustCommit(t, b, add(1, alice, 1))
+	mustCommit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}})
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 1 || l.Snapshot.Seq != 1 {
 		t.Fatalf("load: %+v, %v", l, err)
 	}

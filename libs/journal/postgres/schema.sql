@@ -121,6 +121,9 @@ BEGIN
 	IF pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
 		PERFORM pg_catalog.set_config('synchronous_commit', 'on', true);
 	END IF;
+	IF pg_catalog.current_setting('client_min_messages') = 'error' THEN -- a cancelled wait for a standby is reported by a warning alone
+		PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
+	END IF;
 	IF pg_catalog.current_setting('fsync') = 'off' OR pg_catalog.current_setting('full_page_writes') = 'off' THEN
 		RAISE EXCEPTION 'the server runs with fsync = %, full_page_writes = %: what it commits may be lost; switch both on',
 			pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes') USING ERRCODE = 'RO003';

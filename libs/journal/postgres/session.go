@@ -62,7 +62,8 @@ func connectOnce(ctx context.Context, c *pgx.ConnConfig) (*pgx.Conn, error) {
 }
 
 // apply gives a new connection its settings. They are not startup parameters, because poolers ignore or refuse these.
-// The server returns the values that it set, so a setting that does not hold is an error.
+// A setting that the server refuses is an error. Only the session's own is read back, which shows that the next statement
+// reaches the same session.
 func apply(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
 	id := sessionOf(conn.PgConn()).id
 	names, values := []string{sessionSetting}, []string{id}

@@ -60,7 +60,7 @@ func TestRotatedPassword(t *testing.T) {
 	q.Set("passfile", passfile)
 	u.RawQuery = q.Encode()
 	b := openAt(t, u.String(), journal.DefaultConfig())
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	endSessions := func() {
 		t.Helper()
 		mustExec(t, connect(t, admin), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
@@ -76,7 +76,7 @@ func TestRotatedPassword(t *testing.T) {
 		}
 	}
 	set("two")
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, add(1, alice, 1))
 	l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice})
 	for range journal.DefaultConfig().Loads { // a connection of before may be tried first
 		if err != nil {
@@ -141,10 +141,12 @@ func cancelledWait(t *testing.T) string {
 	server := postgrestest.Start(t)
 	name, admin := newDatabase(t, server)
 	b := openAt(t, admin, journal.DefaultConfig())
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	observer := connect(t, admin)
-	if err := server.Exec(name, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"); err != nil {
-		t.Fatal(err)
+	for _, setting := range []string{"synchronous_standby_names = 'nobody'", "client_min_messages = 'error'"} {
+		if err := server.Exec(name, "ALTER SYSTEM SET "+setting); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mustExec(t, observer, "SELECT pg_reload_conf()")
 	got := make(chan error, 1)
@@ -220,7 +222,7 @@ func TestPoolerInSessionMode(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	cfg.CommitTimeout, cfg.LoadTimeout = 4*time.Second, 6*time.Second
 	b := openAt(t, server.NewPooler(t, "session").URL(name), cfg)
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	conn, err := b.writes.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +240,7 @@ func TestPoolerInSessionMode(t *testing.T) {
 		t.Errorf("a commit behind a lock: %v", err)
 	}
 	mustExec(t, other, "ROLLBACK")
-	commit(t, b, add(1, alice, 1))
+	mustCommit(t, b, add(1, alice, 1))
 }
 
 // TestPoolerInTransactionMode is refused with what to do.
@@ -292,9 +294,9 @@ func TestDurabilityWhileOpen(t *testing.T) {
 		mustExec(t, conn, "DELETE FROM seen")
 		epoch++
 		seq++
-		commit(t, b, claim(epoch))
-		commit(t, b, add(epoch, alice, seq))
-		commit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: alice, Snapshot: journal.Snapshot{Seq: seq}}})
+		mustCommit(t, b, claim(epoch))
+		mustCommit(t, b, add(epoch, alice, seq))
+		mustCommit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: alice, Snapshot: journal.Snapshot{Seq: seq}}})
 		typ := sharding.TypeDesc{Type: sharding.EntityType(fmt.Sprint("T", epoch)), Shards: 1}
 		if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{typ}}); err != nil {
 			t.Fatal(err)
@@ -314,14 +316,14 @@ func TestDurabilityWhileOpen(t *testing.T) {
 		}
 		set(name, "on")
 		seq++
-		commit(t, b, add(epoch, alice, seq))
+		mustCommit(t, b, add(epoch, alice, seq))
 	}
 	// What was acknowledged while the server said off survives a crash.
 	set("wal_writer_delay", "10s")
 	set("synchronous_commit", "off")
 	for range 5 {
 		seq++
-		commit(t, b, add(epoch, alice, seq))
+		mustCommit(t, b, add(epoch, alice, seq))
 	}
 	server.Kill()
 	server.Run()
@@ -337,12 +339,12 @@ func TestEntityNumbers(t *testing.T) {
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	named := func(n int) journal.Op {
 		return add(1, sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprint("e", n))}, 1)
 	}
 	for n := range 20 {
-		commit(t, b, named(n))
+		mustCommit(t, b, named(n))
 	}
 	conn := connect(t, url)
 	mustExec(t, conn, "SELECT setval('roost.entity_id', 1, false)")
@@ -350,17 +352,17 @@ func TestEntityNumbers(t *testing.T) {
 	if _, err := b.Commit(t.Context(), []journal.Op{named(20)}); !errors.Is(err, journal.ErrNotCommitted) {
 		t.Errorf("a number in use: %v", err)
 	}
-	commit(t, b, named(20))
+	mustCommit(t, b, named(20))
 	two := named(21)
 	two.Append.Records = append(two.Append.Records, sharding.Record{Seq: 2}) // by commit_batch
 	mustExec(t, conn, "SELECT setval('roost.entity_id', 1, false)")
 	if _, err := b.Commit(t.Context(), []journal.Op{two}); !errors.Is(err, journal.ErrNotCommitted) {
 		t.Errorf("a number in use: %v", err)
 	}
-	commit(t, b, two)
+	mustCommit(t, b, two)
 	// When it is opened.
 	mustExec(t, conn, "SELECT setval('roost.entity_id', 1, false)")
-	commit(t, openAt(t, url, journal.DefaultConfig()), named(22))
+	mustCommit(t, openAt(t, url, journal.DefaultConfig()), named(22))
 	var behind bool
 	if err := conn.QueryRow(t.Context(), "SELECT roost.number_entities() OR (SELECT last_value FROM roost.entity_id) < (SELECT max(id) FROM roost.entity)").Scan(&behind); err != nil || behind {
 		t.Errorf("the sequence is behind: %v", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -18,7 +19,7 @@ import (
 // silent is a journal whose connections lead through a proxy.
 type silent struct {
 	*testing.T
-	j      *journal.Journal
+	j      *commit.Journal
 	proxy  *postgrestest.Proxy
 	cfg    journal.Config
 	direct string // URL past the proxy
@@ -37,7 +38,7 @@ func newSilent(t *testing.T) *silent {
 	}
 	// On a busy machine the first connections may take longer than the times above.
 	for deadline := time.Now().Add(time.Minute); ; {
-		if s.j, err = journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, s.cfg, journal.Observer{}); err == nil {
+		if s.j, err = commit.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, s.cfg, commit.Observer{}); err == nil {
 			break
 		}
 		if time.Now().After(deadline) {

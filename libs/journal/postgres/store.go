@@ -8,10 +8,10 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
-	"github.com/roost-cluster/roost/libs/journal/stores"
+	"github.com/roost-cluster/roost/libs/journal/open"
 )
 
-func init() { stores.Backends.Register(store{}, "postgres", "postgresql") }
+func init() { open.Backends.Register(store{}, "postgres", "postgresql") }
 
 // store opens journals in databases by URL.
 type store struct{}
@@ -24,7 +24,7 @@ var urlParameters = []string{
 }
 
 func (store) Check(u *url.URL) error {
-	if err := stores.CheckParameters(u, urlParameters...); err != nil {
+	if err := open.CheckParameters(u, urlParameters...); err != nil {
 		return err
 	}
 	if u.Opaque != "" || strings.Trim(u.Path, "/") == "" {

@@ -24,15 +24,15 @@ func TestTrimKeepsTheYoung(t *testing.T) {
 	now := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	start := now
 	b.SetClock(func() (time.Time, time.Duration) { return now, now.Sub(start) })
-	commit(t, b, claim(1))
+	mustCommit(t, b, claim(1))
 	for seq := uint64(1); seq <= 20; seq++ {
 		if seq == 11 {
 			now = now.Add(time.Hour)
 		}
-		commit(t, b, add(1, alice, seq))
+		mustCommit(t, b, add(1, alice, seq))
 	}
 	now = now.Add(time.Minute)
-	commit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 20}}})
+	mustCommit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 20}}})
 	req := journal.LoadRequest{Entity: alice}
 	for seq := range 20 {
 		req.Lookup = append(req.Lookup, sharding.CommandID(fmt.Sprint("c", seq+1)))

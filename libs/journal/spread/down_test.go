@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -81,7 +82,7 @@ func (g *gated) as(number int) Database {
 var both = journal.Declaration{Cluster: "blue", Types: types("New", "Other")}
 
 // ask submits a claim of the shard 0 of a type, and returns its result.
-func ask(j *journal.Journal, typ sharding.EntityType, epoch sharding.Epoch) journal.Result {
+func ask(j *commit.Journal, typ sharding.EntityType, epoch sharding.Epoch) journal.Result {
 	done := make(chan journal.Result, 1)
 	j.Submit(journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: typ}, Epoch: epoch, Owner: 7}}, func(r journal.Result) { done <- r })
 	return <-done
@@ -93,7 +94,7 @@ func TestDown(t *testing.T) { synctest.Test(t, goesDown) }
 func goesDown(t *testing.T) {
 	d, _, second := inMemory(t)
 	var downs []string
-	j, err := journal.Open(t.Context(), d, both, journal.DefaultConfig(), journal.Observer{
+	j, err := commit.Open(t.Context(), d, both, journal.DefaultConfig(), commit.Observer{
 		Down: func(n int, err error) { downs = append(downs, fmt.Sprint(n, " ", err != nil)) },
 	})
 	if err != nil {
@@ -148,7 +149,7 @@ func goesDown(t *testing.T) {
 func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, second := inMemory(t)
-		j, err := journal.Open(t.Context(), d, both, journal.DefaultConfig(), journal.Observer{})
+		j, err := commit.Open(t.Context(), d, both, journal.DefaultConfig(), commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +194,7 @@ func TestOpensWithoutOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j, err := journal.Open(t.Context(), d, both, journal.DefaultConfig(), journal.Observer{})
+		j, err := commit.Open(t.Context(), d, both, journal.DefaultConfig(), commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}

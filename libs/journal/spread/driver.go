@@ -181,7 +181,7 @@ func (d *Driver) NotifyUpkeep(notify func(error)) {
 	}
 }
 
-// Commit implements [journal.Driver], in one transaction for each database. A [journal.Journal] gives it operations of
+// Commit implements [journal.Driver], in one transaction for each database. A Journal of package commit gives it operations of
 // one database only. If it gets operations of several, their results report the outcome in each database, unless the
 // process must stop.
 func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
@@ -304,7 +304,7 @@ func (d *Driver) place(ctx context.Context, decl journal.Declaration) error {
 		if _, err := f.Merge(decl); err != nil {
 			return none, err
 		}
-		n, err := changeNote(ctx, h, func(n Note) (Note, bool, error) { return n.Place(f.Types, decl.Types, d.types) })
+		n, err := Place(ctx, h, f.Types, decl.Types, d.types)
 		if err == nil {
 			d.note.Store(&n)
 		}

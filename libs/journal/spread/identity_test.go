@@ -3,7 +3,6 @@ package spread
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,9 +11,9 @@ import (
 )
 
 // used makes a journal of some databases, with a type in the last one.
-func used(t testing.TB, names ...string) *files {
-	f := newFiles(t, names...)
-	f.want = placement{"New": len(names)}
+func used(t testing.TB, n int) *databases {
+	f := newDatabases(n)
+	f.want = placement{"New": n}
 	d, err := f.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -46,37 +45,25 @@ func put(t testing.TB, d journal.Driver, typ sharding.EntityType, seq uint64) {
 // TestIdentity: databases that do not belong together are refused when they are opened.
 func TestIdentity(t *testing.T) {
 	for name, test := range map[string]struct {
-		spoil func(f, other *files)
+		spoil func(f, other *databases)
 		says  string
 	}{
-		"swapped":                  {func(f, _ *files) { f.paths[1], f.paths[2] = f.paths[2], f.paths[1] }, "it is database 3 of a journal, and is given as database 2"},
-		"the first one is another": {func(f, _ *files) { f.paths[0], f.paths[1] = f.paths[1], f.paths[0] }, "it is database 2 of a journal, and is given as database 1"},
-		"the first one twice":      {func(f, _ *files) { f.paths[1] = f.paths[0] }, "it is database 1 of a journal, and is given as database 2"},
-		"of another journal":       {func(f, other *files) { f.paths[1] = other.paths[1] }, "another cluster's"},
-		"one is missing":           {func(f, _ *files) { f.paths, f.want = f.paths[:2], nil }, "the journal has a database 3"},
-		"all others are missing":   {func(f, _ *files) { f.paths, f.want = f.paths[:1], nil }, "the journal has a database 2"},
-		"an empty one":             {func(f, _ *files) { f.paths[2] += "new" }, "which was used before"},
-		"one that was emptied": {func(f, _ *files) {
-			if err := os.Remove(f.paths[2]); err != nil {
-				t.Fatal(err)
-			}
-		}, "which was used before"},
-		"a new one that has something": {func(f, _ *files) {
-			alone := newFiles(t, "alone.db")
-			d, err := alone.driver(t.Context(), alone.paths[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			put(t, d, "Lone", 1)
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
-			}
-			f.paths = append(f.paths, alone.paths[0])
+		"swapped":                  {func(f, _ *databases) { f.all[1], f.all[2] = f.all[2], f.all[1] }, "it is database 3 of a journal, and is given as database 2"},
+		"the first one is another": {func(f, _ *databases) { f.all[0], f.all[1] = f.all[1], f.all[0] }, "it is database 2 of a journal, and is given as database 1"},
+		"the first one twice":      {func(f, _ *databases) { f.all[1] = f.all[0] }, "it is database 1 of a journal, and is given as database 2"},
+		"of another journal":       {func(f, other *databases) { f.all[1] = other.all[1] }, "another cluster's"},
+		"one is missing":           {func(f, _ *databases) { f.all, f.want = f.all[:2], nil }, "the journal has a database 3"},
+		"all others are missing":   {func(f, _ *databases) { f.all, f.want = f.all[:1], nil }, "the journal has a database 2"},
+		"an empty one":             {func(f, _ *databases) { f.all[2] = newDatabase() }, "which was used before"},
+		"a new one that has something": {func(f, _ *databases) {
+			alone := newDatabase()
+			put(t, alone, "Lone", 1)
+			f.all = append(f.all, alone)
 		}, "something is stored in it, such as Lone/x"},
-		"nothing is wrong": {func(*files, *files) {}, ""},
-		"one more":         {func(f, _ *files) { f.paths = append(f.paths, f.paths[2]+"more") }, ""},
+		"nothing is wrong": {func(*databases, *databases) {}, ""},
+		"one more":         {func(f, _ *databases) { f.all = append(f.all, newDatabase()) }, ""},
 	} {
-		f, other := used(t, "a.db", "b.db", "c.db"), used(t, "a.db", "b.db", "c.db")
+		f, other := used(t, 3), used(t, 3)
 		test.spoil(f, other)
 		check := func(what string, err error) {
 			t.Helper()
@@ -90,15 +77,10 @@ func TestIdentity(t *testing.T) {
 			put(t, d, "New", 2)
 			err = errors.Join(err, d.Close())
 		}
-		if len(f.paths) == 1 { // as a program does that knows of one
-			first, err := f.driver(ctx, f.paths[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			check("alone", CheckAlone(ctx, first))
-			_ = first.Close()
+		if len(f.all) == 1 { // as a program does that knows of one
+			check("alone", CheckAlone(ctx, f.all[0].NewHandle()))
 		}
-		if strings.HasPrefix(name, "an empty") || strings.HasPrefix(name, "a new one") || strings.HasPrefix(name, "one that") || err == nil {
+		if strings.HasPrefix(name, "an empty") || strings.HasPrefix(name, "a new one") || err == nil {
 			continue // what only reads says that there is no such journal
 		}
 		r, err := f.reader(ctx)
@@ -110,7 +92,7 @@ func TestIdentity(t *testing.T) {
 
 // TestPlacedAgain: a type stays in its database, whatever is wanted later, and a process that knows nothing of it finds it there.
 func TestPlacedAgain(t *testing.T) {
-	f := used(t, "a.db", "b.db")
+	f := used(t, 2)
 	f.want = placement{"New": 1}
 	d, err := f.open(t.Context())
 	if err != nil {
@@ -132,10 +114,7 @@ func TestPlacedAgain(t *testing.T) {
 	if err != nil || l.LastSeq != 1 {
 		t.Errorf("what was placed since: %+v, %v", l, err)
 	}
-	second, err := f.driver(t.Context(), f.paths[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := f.all[1].NewHandle()
 	if l, err := second.Load(t.Context(), journal.LoadRequest{Entity: sharding.Entity{Type: "Newer", ID: "x"}}); err != nil || l.LastSeq != 1 {
 		t.Errorf("it is not in the second database: %+v, %v", l, err)
 	}
@@ -148,7 +127,7 @@ func TestPlacedAgain(t *testing.T) {
 
 // TestRepairsOfAll: the audit lines of all databases are listed, and so are entities, each once.
 func TestRepairsOfAll(t *testing.T) {
-	f := used(t, "a.db", "b.db")
+	f := used(t, 2)
 	d, err := f.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -195,17 +174,9 @@ func (s *slow) List(ctx context.Context, req journal.ListRequest) ([]sharding.En
 
 // TestAdoptedTogether: two processes give an empty database its number at the same time.
 func TestAdoptedTogether(t *testing.T) {
-	f := newFiles(t, "a")
-	open := func() journal.Driver {
-		d, err := f.driver(t.Context(), f.paths[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = d.Close() })
-		return d
-	}
-	other := open()
-	first := &slow{open(), func() {
+	db := newDatabase()
+	other := db.NewHandle()
+	first := &slow{db.NewHandle(), func() {
 		if err := adopt(t.Context(), other, 2, 7, false); err != nil {
 			t.Error(err)
 		}

@@ -102,3 +102,8 @@ func Renew(ctx context.Context, d journal.Driver, generation sharding.Generation
 	})
 	return err
 }
+
+// Place stores in the first database the result of [Note.Place], and returns it.
+func Place(ctx context.Context, first journal.Driver, stored []journal.TypeFact, declared []sharding.TypeDesc, want map[sharding.EntityType]int) (Note, error) {
+	return changeNote(ctx, first, func(n Note) (Note, bool, error) { return n.Place(stored, declared, want) })
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
+	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // pagesPart is the part of a backup with the pages of the file, in their order.
@@ -24,7 +25,8 @@ type snapshot struct {
 
 // Snapshot begins a backup of the journal file at path, while processes use it. It reads the pages of the file in one
 // transaction, as they are at one moment. Until it is closed, the log cannot start again from its beginning, and grows
-// with every write. Errors wrap [journal.ErrCorrupt] if a page is damaged.
+// with every write. Errors wrap [journal.ErrCorrupt] if a page is damaged, and [journal.ErrReplaced] if the file is an
+// older copy, also if that was put there while it was read.
 func Snapshot(ctx context.Context, path string, cfg journal.Config) (backup.Source, error) {
 	cfg.Loads = 1
 	r, err := OpenReader(ctx, path, cfg)
@@ -74,7 +76,21 @@ func (s *snapshot) Size() int64 { return s.pages * pageSize }
 
 // WriteParts implements [backup.Source].
 func (s *snapshot) WriteParts(ctx context.Context, w *backup.Writer, progress func(done int64)) error {
-	return s.explain(s.writePages(ctx, w, progress))
+	err := s.writePages(ctx, w, progress)
+	if err == nil || damaged(err) { // an older copy that was put over the file meanwhile may look damaged, or whole
+		if older := s.end(ctx); older != nil {
+			err = older
+		}
+	}
+	return s.explain(err)
+}
+
+// end ends the transaction, and refuses what was read if it is older than what was acknowledged.
+func (s *snapshot) end(ctx context.Context) error {
+	if _, err := s.conn.ExecContext(ctx, "ROLLBACK"); err != nil || mutant.On("older-backup") {
+		return err
+	}
+	return s.reader.refuseOlder(ctx, s.conn)
 }
 
 func (s *snapshot) writePages(ctx context.Context, w *backup.Writer, progress func(done int64)) error {

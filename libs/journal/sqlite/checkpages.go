@@ -7,13 +7,13 @@ import (
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/journal/stores"
+	"github.com/roost-cluster/roost/libs/journal/open"
 )
 
 // CheckPages reads every page of the journal file at path, while processes use it: also free pages, and pages of
 // indexes, which nothing else may read for a long time. Each page is read in its own transaction, so the log does not
 // grow meanwhile. First has at most maxNamed pages. progress is called periodically with the bytes done and the total.
-func CheckPages(ctx context.Context, path string, cfg journal.Config, progress func(done, total int64)) (c stores.CheckedPages, err error) {
+func CheckPages(ctx context.Context, path string, cfg journal.Config, progress func(done, total int64)) (c open.CheckedPages, err error) {
 	cfg.Loads = 1
 	r, err := OpenReader(ctx, path, cfg)
 	if err != nil {
@@ -46,5 +46,5 @@ func CheckPages(ctx context.Context, path string, cfg journal.Config, progress f
 			progress(number*pageSize, count*pageSize)
 		}
 	}
-	return c, nil
+	return c, r.stillNewest(ctx) // an older copy that was put there since may look damaged
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/journal/stores"
+	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -27,7 +27,7 @@ func TestCheckPages(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check := func() stores.CheckedPages {
+	check := func() open.CheckedPages {
 		t.Helper()
 		c, err := CheckPages(t.Context(), path, journal.DefaultConfig(), func(int64, int64) {})
 		if err != nil {

@@ -53,6 +53,8 @@ type checkpointer struct {
 	handle     handle // of conn
 	checkMark  func(context.Context) (mark, error)
 	marks      *marks
+	place      *place
+	rescued    bool // the removed log was copied
 	lock       writeLock
 	checks     chan struct{}
 	damage     chan struct{} // some was met: the mark is to be checked
@@ -88,13 +90,20 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	if c.handle, err = handleOf(c.conn); err != nil {
 		return err
 	}
-	c.marks = d.marks
+	c.marks, c.place = d.marks, d.place
 	c.checkMark = func(ctx context.Context) (mark, error) {
 		seen, err := d.marks.check(func() (mark, error) { return readMark(ctx, c.conn, &c.handle, d.generation) })
 		if errors.Is(err, journal.ErrReplaced) {
 			err = d.markBroken(err)
 		}
 		return seen, err
+	}
+	// SQLite has brought the main file up to date when the last process closed it, and noted nothing. Without this, an
+	// older main file below a newer log would not be recognized until the next checkpoint.
+	if !mutant.On("main-mark-at-open") {
+		if err := c.noteMain(ctx, true); err != nil {
+			return err
+		}
 	}
 	// From here on pause does the waiting: SQLite would wait in steps of
 	// milliseconds.
@@ -148,12 +157,15 @@ var errOthers = errors.New("another process copies the log")
 // log grows, but nothing else suffers. It says so, and when a checkpoint succeeds again.
 func (c *checkpointer) run() {
 	defer close(c.done)
+	look := time.NewTicker(placeEvery)
+	defer look.Stop()
 	var delay time.Duration // before the next one, 0 if the last one did not fail
 	var retry <-chan time.Time
 	for {
 		select {
 		case _, open := <-c.checks:
 			if !open {
+				c.watchLog() // a process that noticed first while it committed may end before the next look
 				return
 			}
 			if delay > 0 {
@@ -161,6 +173,9 @@ func (c *checkpointer) run() {
 			}
 		case <-c.damage:
 			_, _ = c.checkMark(context.Background()) // an older copy breaks the store; another error is met again
+			continue
+		case <-look.C:
+			c.watchLog()
 			continue
 		case <-retry:
 		}
@@ -223,6 +238,50 @@ func (c *checkpointer) checkpoint() error {
 		return nil
 	}
 	return c.finish()
+}
+
+// watchLog copies the log into the main file if it was removed, and has this process end.
+func (c *checkpointer) watchLog() {
+	_, lost := c.place.lostLog()
+	// The log of a file that was restored is not needed.
+	if lost == nil || c.rescued || c.place.mainReplaced() != nil || mutant.On("log-watch") {
+		return
+	}
+	err := c.rescue()
+	if c.rescued = err == nil; err != nil {
+		c.report(fmt.Errorf("%w; it could not be copied yet: %w", lost, err))
+	}
+	_ = c.markBroken(lost)
+}
+
+// rescue copies a removed log into the main file, unless other processes may use that file with another log: the pages
+// of two logs must not be mixed. No process opens the file meanwhile, because it needs the queue for that.
+func (c *checkpointer) rescue() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := c.lock.lock(ctx); err != nil {
+		return err
+	}
+	defer c.lock.unlock()
+	if !c.lock.holdsWriter {
+		return errOthers
+	}
+	if other, _ := c.place.lostLog(); other && !mutant.On("other-log") {
+		return errors.New("another log is in its place")
+	}
+	if err := c.place.mainReplaced(); err != nil {
+		return err
+	}
+	if _, err := c.checkMark(ctx); err != nil {
+		return err
+	}
+	if err := c.finish(); err != nil {
+		return err
+	}
+	if l, err := c.exec(c.state); err != nil || l.remaining() > 0 {
+		return errors.Join(errOthers, err)
+	}
+	return nil
 }
 
 // finish copies the remaining pages and makes the log start again from its
@@ -322,6 +381,12 @@ func (c *checkpointer) stop() []error {
 		<-c.done
 	}
 	errs = append(errs, closeStatements(c.statements())...)
+	if c.handle.tls != nil {
+		// Otherwise the last connection to close removes that log, too, with what its processes have acknowledged.
+		if c.place.otherLogWritten() && !mutant.On("other-log-closed") {
+			errs = append(errs, c.handle.leaveLog())
+		}
+	}
 	c.handle.close()
 	if c.conn != nil {
 		errs = append(errs, c.conn.Close())
@@ -334,7 +399,9 @@ func (c *checkpointer) stop() []error {
 
 // markBroken makes all further commits fail with the first reason.
 func (d *Driver) markBroken(err error) error {
-	err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
+	if !errors.Is(err, journal.ErrBroken) {
+		err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
+	}
 	d.broken.CompareAndSwap(nil, &err)
 	return *d.broken.Load()
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/clock"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -31,6 +34,9 @@ const (
 	pageSize = 4096
 	// idCache is the number of entity numbers that a writer remembers.
 	idCache = 1 << 17
+	// logPatience bounds the time that a process which opens the file waits for others that have it open without a log:
+	// longer than opening and closing the file takes, and short, because it has the queue meanwhile.
+	logPatience = 200 * time.Millisecond
 )
 
 // Driver is one process's handle on a journal file.
@@ -51,7 +57,7 @@ type Driver struct {
 	cache      cache
 	// ids caches the numbers of entities, which never change.
 	ids   map[sharding.Entity]int64
-	clock journal.Timekeeper
+	clock clock.Timekeeper
 	// broken is set once the store can no longer be trusted.
 	broken          atomic.Pointer[error]
 	checkpoints     checkpointer
@@ -62,15 +68,11 @@ type Driver struct {
 // Open opens or makes the journal file at path, its folder included. The files
 // are readable by their owner only. Of cfg, the dedupe limits and Loads matter.
 func Open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
-	d, err := open(ctx, path, cfg)
+	d, err := openTo(ctx, path, cfg, (*Driver).connect)
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
 	return d, nil
-}
-
-func open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
-	return openTo(ctx, path, cfg, (*Driver).connect)
 }
 
 // openTo opens the file for what connect does, while no other process writes.
@@ -82,7 +84,7 @@ func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: journal.NewTimekeeper(journal.SystemClock())}
+	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: clock.NewTimekeeper(clock.System())}
 	if d.lock.queue, err = openLock(path + queueSuffix); err != nil {
 		return nil, err
 	}
@@ -110,6 +112,9 @@ func (d *Driver) connect(ctx context.Context) error {
 	if err := d.refuseOlder(ctx); err != nil {
 		return err
 	}
+	if err := d.place.openLog(d.file); err != nil {
+		return err
+	}
 	// From here on beginWrite waits for the lock, not SQLite.
 	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
@@ -118,7 +123,7 @@ func (d *Driver) connect(ctx context.Context) error {
 		return err
 	}
 	d.reads = &Reader{path: d.path, file: d.file, place: d.place, generation: d.generation, pageBytes: d.cfg.PageBytes}
-	if err := d.reads.connect(ctx, "rw", d.cfg.Loads); err != nil {
+	if err := d.reads.connect(ctx, d.cfg.Loads); err != nil {
 		return err
 	}
 	if err := d.checkpoints.start(ctx, d); err != nil {
@@ -146,6 +151,9 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 	if d.file, err = filepath.EvalSymlinks(d.path); err != nil { // as SQLite names it
 		return err
 	}
+	if err := refuseWithoutLog(ctx, d.path, d.file); err != nil {
+		return err
+	}
 	if err := makeShared(d.file); err != nil {
 		return err
 	}
@@ -161,6 +169,29 @@ func (d *Driver) connectWriter(ctx context.Context) error {
 	}
 	d.handle, err = handleOf(d.conn)
 	return err
+}
+
+// refuseWithoutLog refuses a journal that other processes have open without the log at its path: it was removed, and has
+// what this process would not find. It waits for them, because a process that opens or closes the file has no log for a moment.
+// file is the path without symbolic links, as SQLite names it.
+func refuseWithoutLog(ctx context.Context, path, file string) error {
+	for until := time.Now().Add(logPatience); ; {
+		_, noLog := os.Stat(file + logSuffix)
+		_, noIndex := os.Stat(file + sharedSuffix)
+		if !errors.Is(noLog, fs.ErrNotExist) && !errors.Is(noIndex, fs.ErrNotExist) || mutant.On("log-users") {
+			return nil
+		}
+		if used, err := hasUsers(ctx, path); err != nil || !used {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%w: other processes have %s open, but its log was removed (%s%s or %s); they copy what is in it into the file, and end; end those that remain, without SIGKILL (docs/running/repair.md, \"A removed log\")",
+				journal.ErrUnreachable, path, file, logSuffix, sharedSuffix)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // create creates a database without tables that only its owner may read. It must
@@ -180,7 +211,10 @@ func create(path string) error {
 
 // dsn names the file for package sql; mode is rw, or ro to read it only.
 func dsn(path, vfs, mode string, pragmas ...string) string {
-	q := url.Values{"vfs": {vfs}, "mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
+	return fileURL(path, url.Values{"vfs": {vfs}, "mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")})
+}
+
+func fileURL(path string, q url.Values) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
@@ -199,7 +233,7 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 	if d.generation = facts.Generation; !errors.Is(err, errNoTables) {
 		return err
 	}
-	d.generation = journal.NewGeneration()
+	d.generation = clock.NewGeneration()
 	if _, err := d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema); err != nil {
 		return err
 	}

@@ -3,52 +3,93 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
+	"github.com/roost-cluster/roost/libs/journal/spread"
+	"github.com/roost-cluster/roost/libs/journal/spread/spreadtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { journaltest.Run(t, harness) }
+
+// TestSpread runs the suite on a journal of two files.
+func TestSpread(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
-		path := filepath.Join(t.TempDir(), "some", "folder", "j.db")
-		var handles []*Driver
-		return journaltest.Harness{
-			Open: func() (journal.Driver, error) {
-				b, err := Open(context.Background(), path, cfg)
-				if err != nil {
-					return nil, err
-				}
-				b.SetClock(clock)
-				handles = append(handles, b)
-				return b, nil
-			},
-			Replace: func() error {
-				if err := change(path, "UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'"); err != nil {
-					return err
-				}
-				return remove(path + markSuffix) // as a restore does
-			},
-			SetLowest: func(reader, writer int) error {
-				return change(path, fmt.Sprintf("UPDATE meta SET value = CASE key WHEN 'min_reader' THEN '%d' ELSE '%d' END WHERE key IN ('min_reader', 'min_writer')", reader, writer))
-			},
-			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
-			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
-			Lose: func(entity sharding.Entity, seq uint64) error {
-				return change(path, "DELETE FROM record WHERE seq = ? AND entity = "+entityID, int64(seq), string(entity.Type), string(entity.ID))
-			},
-			Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
-				return change(path, "UPDATE record SET seq = ? WHERE seq = ? AND entity = "+entityID, to, int64(seq), string(entity.Type), string(entity.ID))
-			},
-			SetSnapshot: func(entity sharding.Entity, seq int64) error {
-				return change(path, "UPDATE entity SET snapshot = ? WHERE id = "+entityID, seq, string(entity.Type), string(entity.ID))
-			},
-			Fill: func(full bool) error { return fill(handles, full) },
-		}
+		return spreadtest.Join(t, harness(t, cfg, clock), harness(t, cfg, clock))
 	})
+}
+
+func harness(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
+	path := filepath.Join(t.TempDir(), "some", "folder", "j.db")
+	var handles []*Driver
+	return journaltest.Harness{
+		Open: func() (journal.Driver, error) {
+			b, err := Open(context.Background(), path, cfg)
+			if err != nil {
+				return nil, err
+			}
+			b.SetClock(clock)
+			handles = append(handles, b)
+			return b, nil
+		},
+		Replace: func(to sharding.Generation) error {
+			if err := change(path, "UPDATE meta SET value = ? WHERE key = 'generation'", to.String()); err != nil {
+				return err
+			}
+			return remove(path + markSuffix) // as a restore does
+		},
+		SetLowest: func(reader, writer int) error {
+			return change(path, fmt.Sprintf("UPDATE meta SET value = CASE key WHEN 'min_reader' THEN '%d' ELSE '%d' END WHERE key IN ('min_reader', 'min_writer')", reader, writer))
+		},
+		OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
+		Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
+		Lose: func(entity sharding.Entity, seq uint64) error {
+			return change(path, "DELETE FROM record WHERE seq = ? AND entity = "+entityID, int64(seq), string(entity.Type), string(entity.ID))
+		},
+		Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
+			return change(path, "UPDATE record SET seq = ? WHERE seq = ? AND entity = "+entityID, to, int64(seq), string(entity.Type), string(entity.ID))
+		},
+		SetSnapshot: func(entity sharding.Entity, seq int64) error {
+			return change(path, "UPDATE entity SET snapshot = ? WHERE id = "+entityID, seq, string(entity.Type), string(entity.ID))
+		},
+		Fill: func(full bool) error { return fill(handles, full) },
+	}
+}
+
+// TestEmptiedDatabase: a file that was used before, and is new, is refused as a database of its journal.
+func TestEmptiedDatabase(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	first, second := filepath.Join(dir, "a.db"), filepath.Join(dir, "b.db")
+	both := func() (*spread.Driver, error) {
+		d, err := Open(ctx, first, journal.DefaultConfig())
+		if err != nil {
+			return nil, err
+		}
+		all, err := spread.Open(ctx, d, []spread.Database{{Number: 2, Open: func(ctx context.Context) (journal.Reader, error) {
+			return Open(ctx, second, journal.DefaultConfig())
+		}}}, nil)
+		if err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		return all, nil
+	}
+	d, err := both()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Close(), os.Remove(second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := both(); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "which was used before") {
+		t.Errorf("a file that was removed: %v", err)
+	}
 }
 
 const entityID = "(SELECT id FROM entity WHERE type = ? AND name = ?)"

@@ -15,6 +15,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -48,7 +49,7 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 		handles[i].pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
 		t.Cleanup(func() { _ = handles[i].Close() })
 	}
-	j, err := journal.Open(t.Context(), handles[0], journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+	j, err := commit.Open(t.Context(), handles[0], journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

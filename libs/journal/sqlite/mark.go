@@ -46,7 +46,7 @@ type mark struct {
 	Generation sharding.Generation
 	Log        uint32 // as transactions see it, in the log or in the main file
 	Main       uint32 // in the main file alone; of the highest marks: as far as it was synced
-	// Older: an older file was found here. It stays refused: SQLite copies the log into the main file
+	// Older: an older main file was found here. It stays refused: SQLite copies the log into the main file
 	// when it is closed, and hides the difference. 0 or 1.
 	Older int
 }
@@ -114,10 +114,12 @@ func openMarks(path string) (*marks, error) {
 func (m *marks) close() error { return errors.Join(m.lock.close(), m.file.Close()) }
 
 // read returns the highest marks, zero ones if the file is new or was not written completely.
-func (m *marks) read() mark {
+func (m *marks) read() mark { return readHighest(m.file) }
+
+func readHighest(file *os.File) mark {
 	for range 3 { // another process may be writing
 		var form [128]byte
-		n, _ := m.file.ReadAt(form[:], 0)
+		n, _ := file.ReadAt(form[:], 0)
 		text, sum, _ := strings.Cut(string(form[:n]), "crc ")
 		var highest mark
 		if _, err := fmt.Sscanf(text, markForm, &highest.Generation, &highest.Log, &highest.Main, &highest.Older); err == nil && sum == markSum(text) {
@@ -160,15 +162,24 @@ func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 		return seen, err
 	}
 	if err = highest.allows(seen); err != nil {
-		m.change(func(highest mark) mark { return highest.raised(mark{Generation: seen.Generation, Older: 1}) })
-		_ = m.file.Sync()
-		return seen, fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost journal restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/running/repair.md, \"An older copy over the file\")",
-			journal.ErrReplaced, err, m.path, m.path, markSuffix)
+		// An older log stays recognizable without that: a copy of it in the main file has its mark. If the log was
+		// removed, processes that still have it open have the only one, and must not be stopped before they have copied it.
+		if seen.Main < highest.Main || mutant.On("older-log-only") {
+			m.change(func(highest mark) mark { return highest.raised(mark{Generation: seen.Generation, Older: 1}) })
+			_ = m.file.Sync()
+		}
+		return seen, olderError(m.path, err)
 	}
 	m.change(func(highest mark) mark {
 		return highest.raised(mark{Generation: seen.Generation, Log: seen.Log})
 	})
 	return seen, nil
+}
+
+// olderError returns an error of allows with the remedy.
+func olderError(path string, err error) error {
+	return fmt.Errorf("%w: %w; stop all regions and coordinators, and restore a backup with \"roost journal restore\"; or put the newest %s back with its -wal and without a -shm, and remove %s%s (docs/running/repair.md, \"An older copy over the file\")",
+		journal.ErrReplaced, err, path, path, markSuffix)
 }
 
 // readMark reads the mark by a connection, whose handle h is.
@@ -190,6 +201,31 @@ func (d *Driver) refuseOlder(ctx context.Context) error {
 	_, err := d.checkMark(ctx)
 	if errors.Is(err, journal.ErrReplaced) {
 		err = fmt.Errorf("%w: %w", journal.ErrIdentity, err)
+	}
+	return err
+}
+
+// refuseOlder compares the journal with the highest marks, by a connection that the caller has for itself. It changes
+// nothing. Who reads an older journal must not take it for what was acknowledged, in a backup least of all.
+func (r *Reader) refuseOlder(ctx context.Context, conn *sql.Conn) error {
+	file, err := os.Open(r.file + markSuffix)
+	if err != nil || mutant.On("older-readers") {
+		return nil // as for marks
+	}
+	highest := readHighest(file) // before the journal, because processes raise both meanwhile
+	if err := file.Close(); err != nil {
+		return err
+	}
+	h, err := handleOf(conn)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	seen, err := readMark(ctx, conn, &h, r.generation)
+	if err == nil {
+		if err = highest.allows(seen); err != nil {
+			err = olderError(r.path, err)
+		}
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -82,14 +83,26 @@ func TestOlderCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shell("rm -rf case && cp -r new case;" + c.script)
 			at := filepath.Join(dir, "case", "j.db")
+			made := c.script == "rm case/j.db case/j.db-wal"
 			for range 2 { // what the first one does when it is closed hides nothing
 				if _, err := inspect(t.Context(), at, cfg); err != nil { // as a restore does, also if it is a dry run
 					t.Fatal(err)
 				}
-				if r, err := OpenReader(t.Context(), at, cfg); err == nil {
-					must(r.Close())
-				} else if c.script != "rm case/j.db case/j.db-wal" {
-					t.Fatal(err)
+				_, pages := CheckPages(t.Context(), at, cfg, func(int64, int64) {})
+				s, snapshot := Snapshot(t.Context(), at, cfg)
+				if snapshot == nil {
+					must(s.Close())
+				}
+				if !made { // there is a journal
+					r, err := OpenReader(t.Context(), at, cfg)
+					if err == nil {
+						must(r.Close())
+					}
+					for _, err := range []error{pages, snapshot, err} {
+						if c.older != errors.Is(err, journal.ErrReplaced) || !c.older && err != nil {
+							t.Errorf("it is read: %v", err)
+						}
+					}
 				}
 				if _, err := Upgrade(t.Context(), at, cfg, true); c.older != errors.Is(err, journal.ErrReplaced) {
 					t.Errorf("an upgrade: %v", err)
@@ -101,6 +114,7 @@ func TestOlderCopy(t *testing.T) {
 				if !c.older && err != nil {
 					t.Fatal(err)
 				}
+				made = false
 				if c.older && (!errors.Is(err, journal.ErrIdentity) || !errors.Is(err, journal.ErrReplaced)) {
 					t.Fatalf("it is opened: %v", err)
 				}
@@ -147,6 +161,105 @@ func TestInterruptedRestore(t *testing.T) {
 		if err == nil {
 			must(t, old.Close())
 		}
+	}
+}
+
+// TestOlderMainAfterCleanClose: SQLite brings the main file up to date when the last process closes it. An older copy that
+// is put back over that file later is refused below a newer log: by the processes that have it open, and at the next start.
+func TestOlderMainAfterCleanClose(t *testing.T) {
+	dir := t.TempDir()
+	path, cfg := filepath.Join(dir, "j.db"), journal.DefaultConfig()
+	shard, alice := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"}
+	shell := func(script string) { // a process that closes a file loses its locks on it
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+	}
+	seq := uint64(0)
+	commit := func(d *Driver) error {
+		seq++
+		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := d.Commit(t.Context(), []journal.Op{{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice,
+			Records: []sharding.Record{{Seq: seq, Events: []sharding.Event{{Name: "x"}}}}}}})
+		return err
+	}
+	run := func() *Driver {
+		t.Helper()
+		d, err := Open(t.Context(), path, cfg)
+		must(t, err)
+		if seq == 0 {
+			_, err = d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}})
+			must(t, err)
+		}
+		must(t, commit(d))
+		return d
+	}
+	must(t, run().Close())
+	shell("cp j.db old") // no process has it open: the copy is complete
+	must(t, run().Close())
+	d := run()
+	defer d.Close()
+	shell("for s in '' -wal -mark; do cp j.db$s k.db$s; done") // what a kill leaves
+	shell("cat old > k.db")
+	k, err := Open(t.Context(), filepath.Join(dir, "k.db"), cfg)
+	if !errors.Is(err, journal.ErrIdentity) || !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("an older main file below a newer log is opened: %v", err)
+	}
+	if err == nil {
+		_ = k.Close()
+	}
+	must(t, commit(d))
+	shell("cat old > j.db")
+	if err := commit(d); !errors.Is(err, journal.ErrBroken) || !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("a commit to an older main file below a newer log: %v", err)
+	}
+}
+
+// TestOlderCopyDuringABackup: a backup is refused at its end if an older copy was put over the file meanwhile, but not
+// because of processes that write meanwhile. Then nothing reads the copy any more.
+func TestOlderCopyDuringABackup(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	path := filepath.Join(t.TempDir(), "j.db")
+	d := openDriver(t, path)
+	epoch := sharding.Epoch(0)
+	commit := func() {
+		t.Helper()
+		epoch++
+		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		must(t, err)
+	}
+	shell := func(script string) { // a process that closes a file loses its locks on it
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", script, path).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+	}
+	backUp := func(meanwhile func()) error {
+		t.Helper()
+		s, err := Snapshot(t.Context(), path, cfg)
+		must(t, err)
+		meanwhile()
+		_, err = backup.WriteOne(t.Context(), io.Discard, s, func(int64, int64) {})
+		return err
+	}
+	commit()
+	must(t, d.checkpoints.finish())
+	shell(`cat "$0" > "$0.old"`)
+	commit()
+	must(t, d.checkpoints.finish())
+	must(t, backUp(commit))
+	if err := backUp(func() { shell(`cat "$0.old" > "$0"`) }); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("an older copy is put over the file during a backup: %v", err)
+	}
+	if _, err := CheckPages(t.Context(), path, cfg, func(int64, int64) {}); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("its pages are checked: %v", err)
+	}
+	if _, err := OpenReader(t.Context(), path, cfg); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("it is read: %v", err)
 	}
 }
 
@@ -332,8 +445,9 @@ func TestMarksOfSeveral(t *testing.T) {
 		return m
 	}
 	a, b := open(), open()
+	main := uint32(0)
 	sees := func(log uint32) func() (mark, error) {
-		return func() (mark, error) { return mark{Generation: 7, Log: log}, nil }
+		return func() (mark, error) { return mark{Generation: 7, Log: log, Main: main}, nil }
 	}
 	look := func(m *marks, log uint32, meanwhile func()) error {
 		_, err := m.check(func() (mark, error) { meanwhile(); return sees(log)() })
@@ -374,10 +488,19 @@ func TestMarksOfSeveral(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 
+	if err := look(b, 2, func() {}); !errors.Is(err, journal.ErrReplaced) {
+		t.Errorf("an older log: %v", err)
+	}
+	// Its mark stays lower for as long as it is there, also in the main file.
+	must(t, look(b, 6, func() {}))
+	a.change(func(highest mark) mark { highest.Main = 4; return highest })
+	main = 4
 	if err := look(a, 6, func() {
-		if err := look(b, 2, func() {}); !errors.Is(err, journal.ErrReplaced) {
-			t.Errorf("an older file: %v", err)
+		main = 3
+		if err := look(b, 6, func() {}); !errors.Is(err, journal.ErrReplaced) {
+			t.Errorf("an older main file: %v", err)
 		}
+		main = 4
 	}); err != nil {
 		t.Error(err)
 	}
@@ -398,10 +521,17 @@ func TestMarksOfANewJournal(t *testing.T) {
 	made, err := Open(t.Context(), path, journal.DefaultConfig())
 	must(t, err)
 	defer made.Close()
+	commit := func(epoch sharding.Epoch) error {
+		made.marks.look, made.marks.raise = time.Time{}, time.Time{} // markEvery has passed
+		_, err := made.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
+		return err
+	}
+	must(t, commit(1))
+	must(t, made.checkpoints.finish()) // the old main file has a lower mark
 	if err := old.Close(); !errors.Is(err, journal.ErrReplaced) {
 		t.Errorf("the file that was removed is closed with: %v", err)
 	}
-	if _, err := made.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: 1, Owner: 1}}}); err != nil {
+	if err := commit(2); err != nil {
 		t.Errorf("the new one: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -27,7 +28,7 @@ func newBefore(t *testing.T, path string) {
 		if _, err := d.conn.ExecContext(ctx, schemaBefore); err != nil {
 			return err
 		}
-		facts := journal.NewFacts(journal.NewGeneration())
+		facts := journal.NewFacts(clock.NewGeneration())
 		facts.Format, facts.MinReader, facts.MinWriter = journal.Format-1, journal.Format-1, journal.Format-1
 		return createFacts(ctx, d.conn, facts)
 	})

@@ -12,6 +12,8 @@ import (
 
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
+
+	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // VFS is the name under which journal files are opened: SQLite's own file
@@ -32,6 +34,9 @@ import (
 const VFS = "roost-pages"
 
 const (
+	// joinVFS is the file system of further connections of a process that has the journal open. They open at any time,
+	// and must not make a new log if that was removed.
+	joinVFS = "roost-pages-join"
 	// reserved is the number of bytes of each page that hold our mark and checksum.
 	reserved = 8
 	// pageMark marks a page as having a checksum, which follows.
@@ -153,7 +158,7 @@ func RegisterVFS() error {
 		}
 		shim.files, shim.bad = map[uintptr]openedFile{}, map[string]map[uint32]struct{}{}
 		shim.open = function[openFunc](at[lib.Tsqlite3_vfs](own).FxOpen)
-		shim.err = errors.Join(register(tls, own, VFS, openFile), register(tls, own, copyVFS, openToCopy))
+		shim.err = errors.Join(register(tls, own, VFS, openFile), register(tls, own, joinVFS, openToJoin), register(tls, own, copyVFS, openToCopy))
 	})
 	return shim.err
 }
@@ -188,6 +193,14 @@ func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 // checksums stand between it and SQLite.
 func openFile(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	return openChecked(tls, vfs, name, file, flags, outFlags, false)
+}
+
+// openToJoin opens a file for a further connection of a process.
+func openToJoin(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	if flags&lib.SQLITE_OPEN_WAL != 0 && !mutant.On("join-makes-log") {
+		flags &^= lib.SQLITE_OPEN_CREATE
+	}
+	return openFile(tls, vfs, name, file, flags, outFlags)
 }
 
 // openToCopy opens a file for a connection that copies the log.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -144,7 +145,7 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 		}
 		t.Cleanup(func() { _ = handles[i].Close() })
 	}
-	j, err := journal.Open(t.Context(), handles[0], journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+	j, err := commit.Open(t.Context(), handles[0], journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

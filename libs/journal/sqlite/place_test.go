@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -108,5 +110,91 @@ func TestReplacedFile(t *testing.T) {
 				t.Errorf("of the file that is there now: %+v, %v", l, err)
 			}
 		})
+	}
+}
+
+// TestRemovedLog: if the log or its index is removed while processes use it, they copy what is in it into the main file
+// within about a second, and write nothing more. No process uses the file without it meanwhile, or takes it for an older
+// copy. Afterwards everything is there.
+func TestRemovedLog(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	e, shard := sharding.Entity{Type: "T", ID: "a"}, sharding.ShardID{Type: "T"}
+	for name, removed := range map[string][]string{"both": {logSuffix, sharedSuffix}, "the log": {logSuffix}, "its index": {sharedSuffix}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "j.db")
+			d := openDriver(t, path)
+			write(t, d, shard, e)
+			rest := openDriver(t, path) // it does nothing
+			for _, suffix := range removed {
+				must(t, os.Remove(path+suffix))
+			}
+			_, read := OpenReader(t.Context(), path, cfg)
+			_, opened := Open(t.Context(), path, cfg)
+			for _, err := range []error{read, opened} {
+				if !errors.Is(err, journal.ErrUnreachable) || !strings.Contains(err.Error(), "A removed log") {
+					t.Errorf("it is opened meanwhile: %v", err)
+				}
+			}
+			for until := time.Now().Add(20 * time.Second); rest.broken.Load() == nil && time.Now().Before(until); {
+				time.Sleep(10 * time.Millisecond)
+			}
+			// What a kill leaves at this moment.
+			if out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", `cp "$0" "$0.killed"; cp "$0-mark" "$0.killed-mark"`, path).CombinedOutput(); err != nil {
+				t.Fatal(string(out), err)
+			}
+			d.place.due.Store(0)
+			if _, err := d.Commit(t.Context(), []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}}); !errors.Is(err, journal.ErrBroken) || !strings.Contains(err.Error(), "A removed log") {
+				t.Errorf("a commit: %v", err)
+			}
+			for _, d := range []*Driver{rest, d} {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, path := range []string{path + ".killed", path} {
+				if l, err := openDriver(t, path).Load(t.Context(), journal.LoadRequest{Entity: e}); err != nil || l.LastSeq != 3 {
+					t.Errorf("%s: %+v, %v", path, l, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRemovedLogAfterAnother: a process whose log was removed does not copy it if another log is in its place, and leaves
+// that alone when it ends.
+func TestRemovedLogAfterAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	d := openDriver(t, path)
+	write(t, d, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
+	before, err := d.checkpoints.exec(d.checkpoints.state)
+	must(t, err)
+	must(t, os.Rename(path+logSuffix, path+".removed"))
+	must(t, os.WriteFile(path+logSuffix, []byte("of another process"), 0o600))
+	d.checkpoints.watchLog()
+	if after, err := d.checkpoints.exec(d.checkpoints.state); err != nil || after != before || before.remaining() == 0 {
+		t.Errorf("the log was %+v, and is %+v, %v", before, after, err)
+	}
+	must(t, d.Close())
+	if text, err := os.ReadFile(path + logSuffix); err != nil || string(text) != "of another process" {
+		t.Errorf("the other log is %q, %v", text, err)
+	}
+}
+
+// TestJoinMakesNoLog: connections for reads open when they are needed. None makes a new log in the place of a removed one.
+func TestJoinMakesNoLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	d := openDriver(t, path)
+	write(t, d, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
+	must(t, os.Remove(path+logSuffix))
+	for range 2 { // one may be open
+		conn, err := d.reads.db.Conn(t.Context())
+		if err == nil {
+			defer conn.Close()
+			_, _ = readFacts(t.Context(), conn, false)
+		}
+	}
+	if _, err := os.Stat(path + logSuffix); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a log again: %v", err)
 	}
 }

@@ -102,7 +102,7 @@ func writeForever(path, index, at string) error {
 		}
 		results, err := b.Commit(ctx, ops)
 		if err != nil {
-			return err
+			return errors.Join(err, b.Close())
 		}
 		for i, r := range results {
 			switch r.Verdict {
@@ -269,12 +269,48 @@ func TestKilledWriters(t *testing.T) {
 		all.read(t, outs[i], 1<<30)
 		_ = cmd.Wait()
 	}
+	all.check(t, path)
+	if len(all) != 3*entities {
+		t.Errorf("%d entities have written", len(all))
+	}
+}
+
+// TestRemovedLogOfProcesses removes the log while two processes write: both end, and what was called durable is there.
+func TestRemovedLogOfProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j.db")
+	all := acked{}
+	var cmds []*exec.Cmd
+	var outs []*bufio.Scanner
+	for i := range 2 {
+		cmd, out := start(t, "write", path, strconv.Itoa(i), "1")
+		cmds, outs = append(cmds, cmd), append(outs, out)
+	}
+	for i, out := range outs {
+		if other := all.read(t, out, 160); other != "" {
+			t.Fatalf("writer %d says %q", i, other)
+		}
+	}
+	must(t, errors.Join(os.Remove(path+logSuffix), os.Remove(path+sharedSuffix)))
+	for i, out := range outs {
+		if other := all.read(t, out, 1<<30); !strings.Contains(other, "A removed log") {
+			t.Errorf("writer %d says %q", i, other)
+		}
+	}
+	for _, cmd := range cmds {
+		_ = cmd.Wait()
+	}
+	all.check(t, path)
+}
+
+// check looks for everything that was called durable, when no process writes any more.
+func (a acked) check(t *testing.T, path string) {
+	t.Helper()
 	b, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	for id, last := range all {
+	for id, last := range a {
 		l, err := b.Load(t.Context(), journal.LoadRequest{Entity: sharding.Entity{Type: "T", ID: sharding.EntityID(id)}})
 		if err != nil {
 			t.Fatal(err)
@@ -284,9 +320,6 @@ func TestKilledWriters(t *testing.T) {
 		if l.LastSeq < last || l.LastSeq > last+1 || uint64(len(l.Records)) != l.LastSeq {
 			t.Errorf("%s: record %d was durable, %d are stored, the last one is %d", id, last, len(l.Records), l.LastSeq)
 		}
-	}
-	if len(all) != 3*entities {
-		t.Errorf("%d entities have written", len(all))
 	}
 	var result string
 	if err := b.conn.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {

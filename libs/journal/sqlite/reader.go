@@ -41,7 +41,7 @@ func (r *Reader) corrupt(err error) error {
 // OpenReader opens the journal file at path to read it only, while processes write it. The file
 // must exist, and nothing in it is created or changed; if no process has it open, SQLite makes
 // the empty files that belong to its log. Of cfg, Loads and CommitTimeout matter. Errors wrap
-// [journal.ErrIdentity] for a file that is not a journal of this format.
+// [journal.ErrIdentity] for a file that is not a journal of this format, and [journal.ErrReplaced] for an older copy.
 func OpenReader(ctx context.Context, path string, cfg journal.Config) (*Reader, error) {
 	r, err := openReader(ctx, path, cfg)
 	if err != nil {
@@ -74,12 +74,19 @@ func openReader(ctx context.Context, path string, cfg journal.Config) (*Reader, 
 	if r.file, err = filepath.EvalSymlinks(path); err != nil { // as SQLite names it
 		return nil, err
 	}
+	// SQLite would make a new log. A user who may only read the file cannot find out, and reads it nevertheless.
+	if err := refuseWithoutLog(ctx, path, r.file); errors.Is(err, journal.ErrUnreachable) && !mutant.On("log-users-read") {
+		return nil, err
+	}
 	if err := makeShared(r.file); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	err = r.connectToCheck(ctx, cfg.Loads)
+	if err == nil {
+		err = r.place.openLog(r.file)
+	}
 	if err == nil {
 		err = r.place.check()
 	}
@@ -91,7 +98,7 @@ func openReader(ctx context.Context, path string, cfg journal.Config) (*Reader, 
 
 // connectToCheck opens connections that can do nothing but read, and checks what the file is.
 func (r *Reader) connectToCheck(ctx context.Context, connections int) error {
-	if err := r.open("ro", connections); err != nil {
+	if err := r.open(VFS, "ro", connections); err != nil {
 		return err
 	}
 	facts, err := checkFile(ctx, r.db)
@@ -105,19 +112,31 @@ func (r *Reader) connectToCheck(ctx context.Context, connections int) error {
 		return err
 	}
 	r.generation = facts.Generation
-	return r.stmts.prepare(ctx, r.db)
-}
-
-// connect opens the connections of a reader whose file is known to be a journal.
-func (r *Reader) connect(ctx context.Context, mode string, connections int) error {
-	if err := r.open(mode, connections); err != nil {
+	if err := r.stillNewest(ctx); err != nil {
 		return err
 	}
 	return r.stmts.prepare(ctx, r.db)
 }
 
-func (r *Reader) open(mode string, connections int) (err error) {
-	r.db, err = sql.Open("sqlite", dsn(r.path, VFS, mode, fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)"))
+// stillNewest refuses a journal that is older than what was acknowledged.
+func (r *Reader) stillNewest(ctx context.Context) error {
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.refuseOlder(ctx, conn), conn.Close())
+}
+
+// connect opens the connections of a driver's reader, whose file is known to be a journal and open.
+func (r *Reader) connect(ctx context.Context, connections int) error {
+	if err := r.open(joinVFS, "rw", connections); err != nil {
+		return err
+	}
+	return r.stmts.prepare(ctx, r.db)
+}
+
+func (r *Reader) open(vfs, mode string, connections int) (err error) {
+	r.db, err = sql.Open("sqlite", dsn(r.path, vfs, mode, fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)"))
 	if err != nil {
 		return err
 	}

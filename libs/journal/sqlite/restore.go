@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
+	"github.com/roost-cluster/roost/libs/journal/clock"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -54,7 +56,7 @@ func restore(ctx context.Context, path string, r *backup.Reader, cfg journal.Con
 	if err != nil {
 		return backup.Restored{}, err
 	}
-	restored, fence, err := backup.Plan(r.Header(), target, o, journal.NewGeneration())
+	restored, fence, err := backup.Plan(r.Header(), target, o, clock.NewGeneration())
 	if err != nil {
 		return restored, err
 	}
@@ -147,14 +149,15 @@ func connLeavingLog(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 // hasUsers reports whether another connection has the file open: each of them holds a shared lock
 // on it, so that no connection gets an exclusive one.
 func hasUsers(ctx context.Context, path string) (has bool, err error) {
-	db, err := sql.Open("sqlite", dsn(path, VFS, "rw", "locking_mode(exclusive)"))
+	// Without pragmas that read the file: to read it before the exclusive lock is held would make a log if there is none.
+	db, err := sql.Open("sqlite", fileURL(path, url.Values{"vfs": {VFS}, "mode": {"rw"}}))
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	conn, err := connLeavingLog(ctx, db)
 	if err == nil {
-		_, err = conn.ExecContext(ctx, "BEGIN EXCLUSIVE; ROLLBACK")
+		_, err = conn.ExecContext(ctx, "PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE; ROLLBACK")
 		err = errors.Join(err, conn.Close())
 	}
 	switch {

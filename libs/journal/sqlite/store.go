@@ -8,16 +8,16 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/backup"
-	"github.com/roost-cluster/roost/libs/journal/stores"
+	"github.com/roost-cluster/roost/libs/journal/open"
 )
 
-func init() { stores.Backends.Register(store{}, "sqlite") }
+func init() { open.Backends.Register(store{}, "sqlite") }
 
 // store opens journals in files by URL.
 type store struct{}
 
 func (store) Check(u *url.URL) error {
-	if err := stores.CheckParameters(u); err != nil {
+	if err := open.CheckParameters(u); err != nil {
 		return err
 	}
 	switch path, err := pathOf(u); {
@@ -81,6 +81,6 @@ func (store) Restore(ctx context.Context, rawURL string, r *backup.Reader, cfg j
 	return Restore(ctx, path(rawURL), r, cfg, o)
 }
 
-func (store) CheckPages(ctx context.Context, rawURL string, cfg journal.Config, progress func(done, total int64)) (stores.CheckedPages, error) {
+func (store) CheckPages(ctx context.Context, rawURL string, cfg journal.Config, progress func(done, total int64)) (open.CheckedPages, error) {
 	return CheckPages(ctx, path(rawURL), cfg, progress)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 func openURL(t *testing.T, url string) *casstore.Driver {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/roost-cluster/roost/libs/dial"
+	"github.com/roost-cluster/roost/libs/conn"
 	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 	"github.com/roost-cluster/roost/libs/lease"
 )
@@ -36,12 +36,15 @@ var postgresStatements = statementsOf("roost_lease.lease")
 
 // makePostgres makes the schema of leases. What a lease promises holds only if each write survives a power cut and a failover. So each write makes
 // its own transaction durable, whatever the server or the role says at that moment: synchronous_commit is raised where it is too low, and never lowered. What a
-// transaction cannot set is refused.
+// transaction cannot set is refused. The server must send warnings, because it reports a cancelled wait for a standby by one.
 var makePostgres = strings.Join(strings.Fields(`CREATE SCHEMA IF NOT EXISTS roost_lease; `+postgresStatements.create+`;
 	CREATE OR REPLACE FUNCTION roost_lease.durable() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 	BEGIN
 		IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
 			PERFORM set_config('synchronous_commit', 'on', true);
+		END IF;
+		IF current_setting('client_min_messages') = 'error' THEN
+			PERFORM set_config('client_min_messages', 'warning', true);
 		END IF;
 		IF current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off' THEN
 			RAISE EXCEPTION 'the server runs with fsync = %, full_page_writes = %: a power cut could bring a spent term back; switch both on',
@@ -73,7 +76,7 @@ func OpenPostgres(url string) (*Driver, error) {
 		slices.Sort(settings)
 		return nil, fmt.Errorf("%w: postgres: unknown parameter %s", lease.ErrConfig, strings.Join(settings, ", "))
 	}
-	c.ConnectTimeout, c.DialFunc = dialTimeout, dial.Dialer(dialTimeout, silence).DialContext
+	c.ConnectTimeout, c.DialFunc = dialTimeout, conn.Dialer(dialTimeout, silence).DialContext
 	d := &Driver{stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}
 	c.OnNotice = d.notice
 	d.db = stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(pgsession.Reread), stdlib.OptionAfterConnect(preparePostgres))

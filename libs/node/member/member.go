@@ -21,6 +21,8 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -32,7 +34,7 @@ type Member struct {
 	node    *node.Node
 	options Options
 	url     string // of discovery
-	posing  node.Repeated
+	posing  telemetry.Repeated
 }
 
 // Options are the settings that differ between the services.
@@ -68,7 +70,7 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	if err := n.CheckCertificate(IdentityOf(n.Name(), []string{o.Role})); err != nil {
 		return nil, err
 	}
-	peers := n.Peers().Of(node.Members)
+	peers := n.Peers().Of(rpc.Members)
 	m := &Member{node: n, options: o, url: bootstrap.Expand(o.Settings.Discovery, o.Cluster)}
 	if m.Joiner, err = joiner.New(joiner.Config{
 		Settings: o.Settings.Settings, URL: o.Settings.Discovery, Cluster: o.Cluster, Self: g.Self, Roles: g.Roles,
@@ -99,7 +101,7 @@ func (m *Member) Identity(n sharding.NodeID) control.Identity {
 
 // maySpeakAs refuses the sender of a request that speaks for a member that it is not.
 func (m *Member) maySpeakAs(ctx context.Context, name string, roles []string) error {
-	err := node.PeerOf(ctx).MaySpeakAs(IdentityOf(name, roles))
+	err := rpc.PeerOf(ctx).MaySpeakAs(IdentityOf(name, roles))
 	if err != nil {
 		m.posing.Warn(m.node.Log(), "messages of the membership are refused, because the certificate of their sender is for another process", "reason", err)
 	}

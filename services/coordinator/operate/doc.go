@@ -7,12 +7,13 @@
 // was not answered, the command is in doubt: a later refusal is answered as unknown, because the unanswered
 // attempt may have been applied, or may still arrive.
 //
-// The package does not use a router (libs/router): operators' commands are rare, so they need no
-// queues, and a link lasts only for one attempt.
+// The package does not use a router (libs/router). A router watches the route table, and keeps a loop and a link for each
+// region, which pays if commands are frequent. Operators send few commands per day, and send them to the process that has
+// the table. So the newest row is looked up before each attempt, and a link lasts for one attempt.
 //
 // # What this does not do
 //
-// It does not look anything up, opens no link, and does not decide who may send what.
+// The machine does not look anything up, and opens no link: a [Driver] does. It does not decide who may send what.
 //
 // # Duties of the driver
 //
@@ -22,25 +23,4 @@
 //  2. [Allocate] (it asks the coordinator for an owner of the shard) is not answered.
 //  3. All attempts have the same idempotency key. An attempt that may have left this process is
 //     reported with [Failed.Sent] set.
-//
-// The loop to write:
-//
-//	m := operate.New(cfg, deadline)
-//	in := operate.Input(operate.Begin{})
-//	for {
-//		for _, o := range m.Step(time.Now(), in) {
-//			switch o := o.(type) {
-//			case operate.End:
-//				return o
-//			case operate.Find:
-//				in = find(o)
-//			case operate.Send:
-//				in = send(o)
-//			case operate.Wait:
-//				in = wait(o) // Tick, or CallerGone
-//			case operate.Allocate:
-//				allocate(o)
-//			}
-//		}
-//	}
 package operate

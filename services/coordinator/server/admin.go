@@ -3,22 +3,24 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
+	"errors"
 
 	"github.com/twitchtv/twirp"
 
-	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
+	"github.com/roost-cluster/roost/services/coordinator/console/dashboard"
 )
 
-// admin answers operators. Only the active coordinator knows the shards; a standby names the active one.
-type admin struct{ s *Server }
+// admin answers operators: the console looks, and the server carries out what changes something. Only the active
+// coordinator knows the shards; a standby names the active one.
+type admin struct {
+	*console.API
+	s *Server
+}
 
 // adminReads are the methods that change nothing. All others need a management token, if there are
 // tokens, and are in the audit.
@@ -26,237 +28,31 @@ var adminReads = []string{
 	"Members", "Shards", "Where", "Steering", "Quarantines", "Why", "Plan", "Top", "Entities", "Entity", "Regions", "ShardStates", "Slow", "Examine", "Rollout", "Reminders", "Sends", "Remembered",
 }
 
-// view is the core's view at the active coordinator.
-func (a admin) view(ctx context.Context) (v coordinator.View, err error) {
-	err = a.s.lookActive(ctx, func() error {
-		v = a.s.core.View()
-		return nil
-	})
-	return v, err
-}
-
-// Members lists the members as this node sees them.
-func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1.MembersResponse, error) {
-	v, err := a.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term), Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake), P99Us: v.Brake.P99.Microseconds(), UsualP99Us: v.Brake.Baseline.Microseconds()}
-	for _, g := range v.Gateways {
-		out.Gateways = append(out.Gateways, toGateway(g))
-	}
-	members := a.s.agent.Members()
-	for i := range members.Members {
-		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self, a.s.cfg.Allocation.Weights()))
-	}
-	for _, q := range members.Quarantined {
-		out.Quarantined = append(out.Quarantined, &adminv1.Quarantined{Node: q.Node.String(), Reason: q.Reason})
-	}
-	slices.SortFunc(out.Members, func(x, y *adminv1.Member) int {
-		return cmp.Or(slices.Compare(x.Roles, y.Roles), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Addr, y.Addr))
-	})
-	return out, nil
-}
-
-func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID, weights allocation.Weights) *adminv1.Member {
-	out := agent.ToAdmin(m)
-	out.Active = m.Node == self
-	for i := range v.Regions {
-		if r := &v.Regions[i]; r.Node == m.Node {
-			out.Shards, out.Draining, out.Capacity, out.Cordoned = uint32(r.Shards), r.Draining, r.Capacity, r.Cordoned
-			out.Labels = map[string]string{}
-			for _, l := range r.Labels {
-				out.Labels[l.Name] = l.Value
-			}
-			if r.LoadReported {
-				out.Load = toLoad(r, weights)
-			}
-		}
-	}
-	return out
-}
-
-// toLoad is the load of a region that has reported it.
-func toLoad(r *coordinator.RegionView, weights allocation.Weights) *adminv1.Load {
-	return &adminv1.Load{
-		Cost: weights.Cost(r.Load), Handlers: r.Load.Processors, Commands: r.Load.Commands, Waiting: r.Load.Waiting,
-		JournalBytes: r.Load.JournalBytes, Entities: r.Load.Entities, Bytes: r.Load.Bytes,
-		Processors: r.Process.Processors, Gc: float64(r.Process.MilliGC) / 1000,
-		MemoryUsed: r.Process.MemoryUsed, MemoryLimit: r.Process.MemoryLimit, Complete: r.LoadComplete,
+// consoleConfig returns what the console looks at. The stores are opened, and the loop runs, only later.
+func (s *Server) consoleConfig() console.Config {
+	return console.Config{
+		Cluster: s.cfg.ClusterName, Self: s.self, Name: s.name, Weights: s.cfg.Allocation.Weights(), QueryTimeout: s.cfg.QueryTimeout,
+		ShowPayloads: s.cfg.ShowPayloads, TryCommands: s.cfg.TryCommands, Strategy: s.cfg.strategyOf,
+		Log: s.log, Members: s.agent, Peers: s.peers,
+		Journal: func() console.Journal { return s.journal },
+		Look: func(ctx context.Context, f func(console.Core) error) error {
+			return s.look(ctx, func() error { return f(s.core) })
+		},
+		LookActive: func(ctx context.Context, f func(console.Core) error) error {
+			return s.lookActive(ctx, func() error { return f(s.core) })
+		},
+		Waiting:     func() ([][]byte, uint64) { return s.explanations.Waiting() },
+		ActiveAddr:  s.activeAddr,
+		LeaseUsable: func() error { return s.keeper.Usable() },
 	}
 }
 
-// viewOf is view for a request about one type, or about all if typ is empty. It refuses a type that is not
-// declared.
-func (a admin) viewOf(ctx context.Context, typ string) (coordinator.View, error) {
-	if typ != "" {
-		if err := sharding.CheckEntityType("type", sharding.EntityType(typ)); err != nil {
-			return coordinator.View{}, twirp.NewError(twirp.InvalidArgument, err.Error())
-		}
+// activeAddr returns the address of the coordinator that is active as far as this standby knows; empty: none is.
+func (s *Server) activeAddr() string {
+	if _, over := s.leaseOver(s.known.Node); over || s.known.Node == s.self { // it has stepped down
+		return ""
 	}
-	v, err := a.view(ctx)
-	if err == nil && typ != "" {
-		_, err = typeOf(&v, sharding.EntityType(typ))
-	}
-	return v, err
-}
-
-// typeOf returns a declared type. The error for another one names those that are declared.
-func typeOf(v *coordinator.View, typ sharding.EntityType) (*sharding.TypeDesc, error) {
-	i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == typ })
-	if i < 0 {
-		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", typ, typeNames(v))
-	}
-	return &v.Types[i], nil
-}
-
-// names finds region names by node.
-func names(v *coordinator.View) map[sharding.NodeID]string {
-	out := map[sharding.NodeID]string{}
-	for _, r := range v.Regions {
-		out[r.Node] = r.Name
-	}
-	return out
-}
-
-func toShard(r sharding.Row, why sharding.Cause, names map[sharding.NodeID]string) *adminv1.Shard {
-	s := &adminv1.Shard{
-		Type: string(r.Shard.Type), Index: r.Shard.Index, Addr: r.Owner.Addr,
-		Epoch: r.Epoch.String(), Phase: r.Phase.String(), Region: names[r.Owner], Reason: r.Reason.String(), Cause: why.String(),
-	}
-	if s.Region == "" {
-		s.Region = r.Owner.Addr
-	}
-	return s
-}
-
-// Shards lists the route table.
-func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
-	v, err := a.viewOf(ctx, req.Type)
-	if err != nil {
-		return nil, err
-	}
-	out := &adminv1.ShardsResponse{}
-	named := names(&v)
-	sums := map[sharding.EntityType]*adminv1.TypeSummary{}
-	for _, t := range v.Types {
-		if req.Type != "" && req.Type != string(t.Type) {
-			continue
-		}
-		sum := &adminv1.TypeSummary{Type: string(t.Type), Shards: t.Shards, Volatile: t.Volatile}
-		if t.Rule != (sharding.ShardRule{}) {
-			sum.ShardedBy = t.Rule.String()
-		}
-		for _, c := range t.Commands {
-			sum.Commands = append(sum.Commands, &adminv1.TypeCommand{Name: c.Name, ReadOnly: c.ReadOnly})
-		}
-		sums[t.Type] = sum
-		out.Types = append(out.Types, sum)
-	}
-	for i, r := range v.Rows {
-		sum := sums[r.Shard.Type]
-		if sum == nil {
-			continue
-		}
-		sum.Allocated++
-		if r.Phase != sharding.Serving && r.Reason == 0 {
-			sum.Moving++
-		}
-		if s := toShard(r, v.Causes[i], named); req.Region == "" || s.Region == req.Region || s.Addr == req.Region {
-			out.Shards = append(out.Shards, s)
-		}
-	}
-	if req.Region == "" {
-		out.Unreadable = unreadable(v.Unreadable, req.Type)
-	}
-	return out, nil
-}
-
-// unreadable lists the shards that no region reads, of one type or of all.
-func unreadable(list []coordinator.UnreadableShards, typ string) (out []*adminv1.Unreadable) {
-	for _, u := range list {
-		if typ == "" || typ == string(u.Type) {
-			out = append(out, &adminv1.Unreadable{
-				Type: string(u.Type), Shards: u.Shards, Forms: formTexts(u.Forms), Region: u.Closest, Version: u.Version, By: u.By, Looked: u.Looked,
-			})
-		}
-	}
-	return out
-}
-
-// drainStays returns the reason why a drain does not end, and the remedy.
-func drainStays(u *coordinator.UnreadableShards) string {
-	if u.Closest == "" {
-		return "there is no other region that could be given them; start one"
-	}
-	return fmt.Sprintf("%s (version %s) does not read %s; start a region of %s",
-		u.Closest, cmp.Or(u.Version, "-"), strings.Join(formTexts(u.Forms), "; "), readers(u.By, u.Version))
-}
-
-// readers names the versions that read what is missing. A region of version lacks it: if that
-// name is among them, two builds have it.
-func readers(by []string, version string) string {
-	if len(by) == 0 {
-		return "a version that reads it"
-	}
-	by = slices.Clone(by)
-	for i := range by {
-		if by[i] == version {
-			by[i] = "another build of " + by[i]
-		}
-	}
-	return strings.Join(by, " or ") + ", or of another version that reads it"
-}
-
-// unreadableNow returns the reason why shards are unreadable, and the remedy.
-func unreadableNow(o coordinator.UnreadableNow) string {
-	if o.Closest == "" {
-		return "no region is here that could read what is stored of them; start one of the version that stored it"
-	}
-	return fmt.Sprintf("no region reads all that may be stored of them. %s (version %s) does not read %s. Start a region of %s; if the region that had them crashed, roost rollout look finds out what it has stored",
-		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), readers(o.By, o.Version))
-}
-
-func typeNames(v *coordinator.View) string {
-	var out []string
-	for _, t := range v.Types {
-		out = append(out, string(t.Type))
-	}
-	if len(out) == 0 {
-		return "none yet: no region has registered"
-	}
-	return strings.Join(out, ", ")
-}
-
-// Where returns the region that owns an entity.
-func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
-	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
-	if err := entity.Check(); err != nil {
-		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
-	}
-	v, err := a.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := typeOf(&v, entity.Type)
-	if err != nil {
-		return nil, err
-	}
-	return toWhere(&v, t, entity.ID), nil
-}
-
-// toWhere returns where an entity of a type is.
-func toWhere(v *coordinator.View, t *sharding.TypeDesc, of sharding.EntityID) *adminv1.WhereResponse {
-	id := t.ShardOf(of)
-	row, why := sharding.Row{Shard: id}, sharding.Cause(0)
-	if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == id }); j >= 0 {
-		row, why = v.Rows[j], v.Causes[j]
-	}
-	out := &adminv1.WhereResponse{Shard: toShard(row, why, names(v))}
-	if key := t.Rule.Key(of); key != string(of) {
-		out.ShardKey = key
-	}
-	return out
+	return s.known.Node.Addr
 }
 
 // Drain hands all shards of a region off, or ends that.
@@ -266,80 +62,8 @@ func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.D
 		return nil, err
 	}
 	return &adminv1.DrainResponse{
-		Remaining: uint32(e.Remaining), Stays: unreadable(e.Stays, ""), Already: e.Already, Stored: e.Stored, Region: e.Region, Node: e.Node.String(),
+		Remaining: uint32(e.Remaining), Stays: console.Unreadable(e.Stays, ""), Already: e.Already, Stored: e.Stored, Region: e.Region, Node: e.Node.String(),
 	}, nil
-}
-
-// Rollout lists the versions that run, and counts the shards that are left to move.
-func (a admin) Rollout(ctx context.Context, _ *adminv1.RolloutRequest) (*adminv1.RolloutResponse, error) {
-	v, err := a.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return toRollout(&v), nil
-}
-
-func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
-	r := &v.Rollout
-	out := &adminv1.RolloutResponse{
-		Target: r.Target, On: r.On, FrozenMs: r.FrozenFor.Milliseconds(), Seen: r.Seen,
-		Unread: uint32(r.Unread), NextTarget: r.Next, NextTargetMs: r.NextIn.Milliseconds(),
-	}
-	versions := map[string]*adminv1.RolloutVersion{}
-	of := map[sharding.NodeID]*adminv1.RolloutVersion{}
-	for _, region := range v.Regions {
-		if !region.Registered {
-			continue
-		}
-		known := versions[region.Version]
-		if known == nil {
-			known = &adminv1.RolloutVersion{Version: region.Version, Target: r.Target != "" && region.Version == r.Target}
-			versions[region.Version], out.Versions = known, append(out.Versions, known)
-		}
-		known.Regions = append(known.Regions, cmp.Or(region.Name, region.Node.Addr))
-		of[region.Node] = known
-	}
-	for _, row := range v.Rows {
-		owner := of[row.Owner]
-		if owner == nil || !owner.Target {
-			out.Left++
-		}
-		if owner != nil {
-			owner.Shards++
-			if row.Phase != sharding.Serving {
-				owner.Moving++
-			}
-		}
-	}
-	for _, version := range out.Versions {
-		slices.Sort(version.Regions)
-	}
-	slices.SortFunc(out.Versions, func(x, y *adminv1.RolloutVersion) int {
-		return cmp.Or(-compareBool(x.Target, y.Target), cmp.Compare(x.Version, y.Version))
-	})
-	for _, c := range r.CannotRead {
-		out.CannotRead = append(out.CannotRead, &adminv1.CannotRead{Reader: c.Reader, Writer: c.Writer, Type: string(c.Type), Forms: formTexts(c.Forms)})
-	}
-	out.Unreadable = unreadable(v.Unreadable, "")
-	return out
-}
-
-func formTexts(forms []sharding.Form) []string {
-	var out []string
-	for _, f := range forms {
-		out = append(out, f.String())
-	}
-	return out
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // Look has the shards that no region reads looked at.
@@ -348,7 +72,7 @@ func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookR
 	err := a.s.lookActive(ctx, func() error {
 		a.s.step(coordinator.LookAtShards{})
 		v := a.s.core.View()
-		out.Unreadable = unreadable(v.Unreadable, "")
+		out.Unreadable = console.Unreadable(v.Unreadable, "")
 		return nil
 	})
 	return out, err
@@ -371,4 +95,55 @@ func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*a
 	}
 	out.Before, out.Stored = e.Before, e.Stored
 	return out, nil
+}
+
+// servePages serves the dashboard. A standby sends browsers to the active coordinator. The pages are no secret: they
+// make their requests to the management listener, with the token of the session.
+func (s *Server) servePages(n *node.Node) {
+	scheme := n.ManagementScheme() // of all coordinators
+	n.HandleManagementOpen(dashboard.Prefix, dashboard.New(dashboard.Config{
+		Admin: sampled{s.console}, API: n.Management(), CheckToken: n.CheckToken,
+		Elsewhere: func(ctx context.Context) string {
+			if addr := s.elsewhere(ctx); addr != "" {
+				return scheme + "://" + addr
+			}
+			return ""
+		},
+	}))
+}
+
+// sampled is the console for the samples of the dashboard. Its errors are those that operators get.
+type sampled struct{ *console.API }
+
+func (a sampled) Members(ctx context.Context, req *adminv1.MembersRequest) (*adminv1.MembersResponse, error) {
+	res, err := a.API.Members(ctx, req)
+	return res, toOperator(err)
+}
+
+func (a sampled) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
+	res, err := a.API.Shards(ctx, req)
+	return res, toOperator(err)
+}
+
+func toOperator(err error) error {
+	if standby := (standsBy{}); errors.As(err, &standby) {
+		return twirp.NewError(twirp.FailedPrecondition, standby.Error())
+	}
+	return err
+}
+
+// elsewhere returns the management address of the active coordinator, if that is another one; empty: it is this one,
+// or is not known.
+func (s *Server) elsewhere(ctx context.Context) string {
+	var active sharding.NodeID
+	err := s.look(ctx, func() error {
+		if s.core.ActiveTerm() == 0 && s.known.Node != s.self {
+			active = s.known.Node
+		}
+		return nil
+	})
+	if err != nil || active.IsZero() {
+		return ""
+	}
+	return s.asking.management(ctx, s, active)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/allocation"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -20,7 +20,7 @@ import (
 
 // Config is the configuration of a coordinator process.
 type Config struct {
-	node.Config
+	config.Config
 	member.Settings
 	// Core has the settings of the core. Some of its fields are computed, see [Config.core].
 	Core coordinator.Config
@@ -42,7 +42,7 @@ type Config struct {
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	return Config{
-		Config:       node.DefaultConfig(":25521"),
+		Config:       config.Default(":25521"),
 		Settings:     member.DefaultSettings(),
 		Core:         coordinator.DefaultConfig(),
 		LeaseTTL:     2 * time.Second,
@@ -125,7 +125,7 @@ func (c *Config) strategyOf(text string) (allocation.Strategy, error) {
 		text = "strategy=" + text
 	}
 	own := c.Allocation
-	if err := node.SetWords(&own, text); err != nil {
+	if err := config.SetWords(&own, text); err != nil {
 		return nil, err
 	}
 	if own.LoadCooldown != c.Allocation.LoadCooldown || own.Weights() != c.Allocation.Weights() {

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // TestEntity: what the journal has of an entity is told without its region, what is in memory as the
@@ -25,7 +26,7 @@ func TestEntity(t *testing.T) {
 	shard := sharding.ShardID{Type: "T", Index: shardingtest.ShardOf("e1", 3)}
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: sharding.Entity{Type: "T", ID: "e1"}, Records: []sharding.Record{
 		{Seq: 2, Command: "c-2", Events: []sharding.Event{{Name: "Added", Version: 3, Payload: []byte(`{"n":5}`)}, {Name: "Raw", Payload: []byte{0xff}}}},
-		{Seq: 3, Events: []sharding.Event{{Name: "Long", Payload: []byte(strings.Repeat("x", maxShownPayload+1))}}},
+		{Seq: 3, Events: []sharding.Event{{Name: "Long", Payload: []byte(strings.Repeat("x", (64<<10)+1))}}},
 	}}})
 	began := time.Now().Add(-time.Hour).UnixMilli()
 	res, err := admin.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: "e1", Records: 2})
@@ -37,7 +38,7 @@ func TestEntity(t *testing.T) {
 		res.Where.Shard.Index != shard.Index || res.RememberedUnixMs != 5 || len(res.Reminders) != 1 || len(res.Sends) != 3 || len(res.Damaged) > 0 {
 		t.Errorf("without a region: %v", res)
 	}
-	if s == nil || s.Last != 3 || !s.More || len(s.Records) != 2 || s.Records[0].Number != 3 || s.Records[0].Bytes < maxShownPayload {
+	if s == nil || s.Last != 3 || !s.More || len(s.Records) != 2 || s.Records[0].Number != 3 || s.Records[0].Bytes < (64<<10) {
 		t.Fatalf("stored is %v", s)
 	}
 	if x := s.Records[1]; x.Number != 2 || x.CommandId != "c-2" || x.Epoch != "0.1" || x.AtUnixMs < began || len(x.Events) != 2 || x.Events[0].Name != "Added" || x.Events[0].Version != 3 || x.Events[0].Bytes != 7 || x.Events[0].Payload != nil {
@@ -96,15 +97,16 @@ func TestEntity(t *testing.T) {
 		}
 	}
 	r.server.cfg.ShowPayloads = true
+	shown := console.New(r.server.consoleConfig())
 	about = "e1"
-	res, err = admin.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: "e1", Records: 3, Payloads: true, State: true})
+	res, err = shown.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: "e1", Records: 3, Payloads: true, State: true})
 	if err != nil || res.State.GetRecord() != 3 || string(res.State.State) != `{"n":5}` || !res.State.Json || len(res.Silent) > 0 || !res.MayShowPayloads {
 		t.Errorf("with the state: %v, %v", res, err)
 	}
-	if e := res.Stored.Records; string(e[1].Events[0].Payload) != `{"n":5}` || !e[1].Events[0].Json || e[1].Events[1].Json || len(e[0].Events[0].Payload) > 0 || e[0].Events[0].Bytes != maxShownPayload+1 {
+	if e := res.Stored.Records; string(e[1].Events[0].Payload) != `{"n":5}` || !e[1].Events[0].Json || e[1].Events[1].Json || len(e[0].Events[0].Payload) > 0 || e[0].Events[0].Bytes != (64<<10)+1 {
 		t.Errorf("with payloads: %v", e)
 	}
-	if res, err = admin.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: otherShard(shard.Index), State: true}); err != nil || res.State != nil || !slices.ContainsFunc(res.Silent, func(s *adminv1.Silent) bool {
+	if res, err = shown.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: otherShard(shard.Index), State: true}); err != nil || res.State != nil || !slices.ContainsFunc(res.Silent, func(s *adminv1.Silent) bool {
 		return s.Region == "region-1" && strings.Contains(s.Reason, "region.show_payloads")
 	}) {
 		t.Errorf("of a region that does not allow it: %v, %v", res, err)
@@ -113,7 +115,7 @@ func TestEntity(t *testing.T) {
 	if res, err := admin.Quarantine(t.Context(), &adminv1.QuarantineRequest{Type: "T", Id: "e1", By: "ann", Reason: "its state is too large"}); err != nil || !res.Stored {
 		t.Fatalf("the quarantine is not stored: %v, %v", res, err)
 	}
-	if res, err = admin.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: "e1", State: true}); err != nil || !strings.Contains(res.Quarantined, "its state is too large") || res.State != nil ||
+	if res, err = shown.Entity(t.Context(), &adminv1.EntityRequest{Type: "T", Id: "e1", State: true}); err != nil || !strings.Contains(res.Quarantined, "its state is too large") || res.State != nil ||
 		len(res.Silent) != 1 || !strings.Contains(res.Silent[0].Reason, "quarantined") {
 		t.Errorf("a quarantined entity, whose code must not run: %v, %v", res, err)
 	}
@@ -126,7 +128,7 @@ func TestEntity(t *testing.T) {
 		{&adminv1.EntityRequest{Type: "T", Id: "a", Records: 1001}, twirp.InvalidArgument},
 		{&adminv1.EntityRequest{Type: "T", Id: "a", TimeoutMs: 1 << 40}, twirp.InvalidArgument},
 	} {
-		_, err := admin.Entity(t.Context(), x.req)
+		_, err := shown.Entity(t.Context(), x.req)
 		wantCode(t, x.req, err, x.code)
 	}
 }

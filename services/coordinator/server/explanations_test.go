@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,11 +9,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 func TestWhyOnSQLite(t *testing.T) {
@@ -100,14 +101,14 @@ func keepsBound(t *testing.T, c *running) {
 		s.explanations = coordinator.NewExplanationLog(limits)
 		s.explanations.Begin(s.core.ActiveTerm(), now)
 		for i := range n {
-			s.explanations.Add(now, encodeExplanation(&coordinator.Explanation{Term: s.core.ActiveTerm(), N: uint64(1000 + i), Strategy: "load"}))
+			s.explanations.Add(now, console.EncodeExplanation(&coordinator.Explanation{Term: s.core.ActiveTerm(), N: uint64(1000 + i), Strategy: "load"}))
 		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the log has the newest explanations, and keeps its bound", func() bool {
-		l, err := c.server.journal.Load(t.Context(), journal.LoadRequest{Entity: explanationEntity})
+		l, err := c.server.journal.Load(t.Context(), journal.LoadRequest{Entity: wire.DecisionsEntity})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func keepsBound(t *testing.T, c *running) {
 		for _, r := range sizesOf(l.Records) {
 			size += r.Bytes
 		}
-		kept := decodeExplanations(l.Records, nil, 1, always)
+		kept := console.DecodeExplanations(l.Records, nil, 1, always)
 		return l.Snapshot.Seq > 0 && size <= limits.MaxBytes && len(kept) == 1 && kept[0].N == 1000+n-1
 	})
 }
@@ -141,7 +142,7 @@ func TestDecisionsOfSickJournal(t *testing.T) {
 		r.serve()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		l, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: explanationEntity})
+		l, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: wire.DecisionsEntity})
 		total := 0
 		for _, rec := range sizesOf(l.Records) {
 			total += rec.Bytes
@@ -157,19 +158,19 @@ func TestDecisionsOfSickJournal(t *testing.T) {
 		r.serve()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if l, err = r.journal.Load(r.ctx, journal.LoadRequest{Entity: explanationEntity}); err != nil {
+		if l, err = r.journal.Load(r.ctx, journal.LoadRequest{Entity: wire.DecisionsEntity}); err != nil {
 			t.Fatal(err)
 		}
 		dropped := uint64(0)
-		for _, d := range decodeExplanations(l.Records, nil, 1000, always) {
-			dropped += d.dropped
+		for _, d := range console.DecodeExplanations(l.Records, nil, 1000, always) {
+			dropped += d.Dropped
 		}
 		var lost uint64
 		r.in(func() { _, lost = r.explanations.Waiting() })
 		if dropped == 0 || dropped != lost {
 			t.Errorf("%d explanations were dropped, the records say %d", lost, dropped)
 		}
-		res, err := admin{r.Server}.Why(r.ctx, &adminv1.WhyRequest{Type: "T0", Index: 799})
+		res, err := admin{r.console, r.Server}.Why(r.ctx, &adminv1.WhyRequest{Type: "T0", Index: 799})
 		if err != nil || len(res.Decisions) != 1 || res.Dropped != lost || res.Shard.Phase != "serving" {
 			t.Errorf("%v, %v", res, err)
 		}
@@ -177,27 +178,3 @@ func TestDecisionsOfSickJournal(t *testing.T) {
 }
 
 func always(*coordinatorv1.Decision) bool { return true }
-
-// TestDecisionIsReadBack: everything of an explanation is stored.
-func TestDecisionIsReadBack(t *testing.T) {
-	d := coordinator.Explanation{
-		Term: 3, N: 9, At: time.UnixMilli(1_700_000_000_123), Kind: coordinator.HandedOff, Shard: sharding.ShardID{Type: "T", Index: 4},
-		From: "r1", To: "r2", Epoch: sharding.MakeEpoch(3, 7), Cause: sharding.CauseMove, Strategy: "external", Request: "move", By: "ann", Reason: "near",
-		Moves: 5, Begun: 4, Chosen: coordinator.Weighed{Region: "r2", Shards: 1, Total: 2}, Unlisted: 6, Unweighed: true, Loads: coordinator.WeighedLoads{Shard: 0.5, From: 2, To: 0.25},
-	}
-	d.Others[0] = coordinator.Weighed{Region: "r3", Shards: 8, Total: 9, Against: coordinator.AgainstCordon}
-	list := decodeExplanations(nil, [][]byte{encodeExplanation(&d), {0xff}, encodeExplanation(&d)}, 10, always)
-	if len(list) != 1 {
-		t.Fatalf("%d explanations are read back", len(list))
-	}
-	got := toDecision(list[0])
-	want := &adminv1.Decision{
-		Term: 3, N: 9, AtUnixMs: 1_700_000_000_123, Kind: "handed-off", Type: "T", Index: 4, From: "r1", To: "r2", Epoch: "3.7", Cause: "move",
-		Strategy: "external", Request: "move", By: "ann", Reason: "near", Moves: 5, Begun: 4, Unlisted: 6, Unweighed: true,
-		Chosen: &adminv1.WeighedRegion{Region: "r2", Shards: 1, Total: 2}, Others: []*adminv1.WeighedRegion{{Region: "r3", Shards: 8, Total: 9, Against: "cordon"}},
-		Loads: &adminv1.DecisionLoads{Shard: 0.5, From: 2, To: 0.25},
-	}
-	if !proto.Equal(got, want) {
-		t.Error(fmt.Sprint(got), want)
-	}
-}

@@ -12,8 +12,9 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -118,10 +119,10 @@ func checkStandby(t *testing.T, c *running, active, management string, region *f
 		}
 	}
 	other := api("other", region.self, c.client)
-	send := func(a *controlrpc.Client, msgs ...control.Message) error {
+	send := func(a *rpc.Client, msgs ...control.Message) error {
 		return a.Send(t.Context(), sharding.NodeID{Addr: c.addr}, msgs)
 	}
-	call := func(a *controlrpc.Client, m control.Message) error {
+	call := func(a *rpc.Client, m control.Message) error {
 		_, err := a.Call(t.Context(), c.addr, m)
 		return err
 	}
@@ -184,13 +185,13 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 }
 
 // openJournal opens the cluster's journal beside the coordinators.
-func openJournal(t *testing.T, dir string) *journal.Journal {
+func openJournal(t *testing.T, dir string) *commit.Journal {
 	t.Helper()
 	b, err := journalopen.Open(t.Context(), "sqlite:"+dir+"/journal.db", journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{})
+	j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +271,8 @@ func TestSteppedDown(t *testing.T) {
 		})
 		r.backend.fall(errSilent)
 		ack := r.register(1, 4)
-		watch := make(chan controlrpc.Answer, 1)
-		stranger := make(chan controlrpc.Answer, 1) // whose registration comes too early
+		watch := make(chan rpc.Answer, 1)
+		stranger := make(chan rpc.Answer, 1) // whose registration comes too early
 		r.in(func() {
 			version := sharding.Version{Term: r.core.ActiveTerm()}
 			r.step(coordinator.Received{Call: r.calls.Hold(region1(7), watch), Msg: control.WatchTable{Version: version}})

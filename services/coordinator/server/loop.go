@@ -6,9 +6,10 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // tickEvery is the time between two ticks while something happens; see [coordinator.NewRest].
@@ -77,12 +78,12 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.Send:
 		s.outbox.Send(o.To, o.Msg)
 	case coordinator.Reply:
-		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
+		s.calls.Answer(o.Call, rpc.Answer{Msg: o.Msg})
 	case coordinator.BecameActive:
 		s.log.Info("active", "term", o.Term, "facts", o.Facts)
 		s.explanations.Begin(o.Term, time.Now())
 	case coordinator.Explained:
-		s.explanations.Add(time.Now(), encodeExplanation(&o.Explanation))
+		s.explanations.Add(time.Now(), console.EncodeExplanation(&o.Explanation))
 	case coordinator.SteppedDown:
 		s.steppedDown(o)
 	case coordinator.Contested:
@@ -103,7 +104,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.BrakeChanged:
 		s.log.Info(brakeLog(o), "state", o.State, "part", o.Part, "p99", o.P99, "usually", o.Baseline, "samples", o.Samples)
 	case coordinator.DrainStays:
-		s.log.Warn("the drain of a region does not end", "hint", drainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
+		s.log.Warn("the drain of a region does not end", "hint", console.DrainStays(&o.Shards), "region", o.Region, "type", o.Shards.Type, "shards", o.Shards.Shards)
 	case coordinator.NameTaken:
 		s.log.Warn("two regions share one name", "hint", "give each region its own node.name, or stop the extra one", "name", o.Name, "region", o.Region, "other", o.By)
 	case coordinator.QuarantineChanged:
@@ -119,7 +120,7 @@ func (s *Server) perform(o coordinator.Output) {
 			s.log.Info("all shards meet the placement constraints again", "constraint", o.Constraint.String())
 		}
 	case coordinator.UnreadableNow:
-		s.log.Warn("commands for these shards are refused", "hint", unreadableNow(o), "type", o.Type, "shards", o.Shards)
+		s.log.Warn("commands for these shards are refused", "hint", console.UnreadableNow(o), "type", o.Type, "shards", o.Shards)
 	case coordinator.Plan:
 		s.plan(o)
 	case coordinator.RaiseTerm:
@@ -276,4 +277,12 @@ func (s *Server) reviewMembers() {
 // setRank tells the lease our place in line.
 func (s *Server) setRank(v gossip.View) {
 	s.keeper.SetRank(splitbrain.LeaseRank(v, "coordinator", s.self, s.known.Node, lease.DefaultConfig().RankDelay))
+}
+
+// brakeLog says for the log what the brake does now.
+func brakeLog(o coordinator.BrakeChanged) string {
+	if why := coordinator.BrakeView(o).Why(); why != "" {
+		return why
+	}
+	return "voluntary moves have the whole budget again"
 }

@@ -1,17 +1,14 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
@@ -19,9 +16,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator/operate"
 )
 
-// Command has a built-in command run where its entity is. An operator's command is rare, so
-// each attempt opens a link of its own, as a gateway would. It has a key: an attempt that was
-// not answered is repeated.
+// Command has a built-in command run where its entity is.
 func (a admin) Command(ctx context.Context, req *adminv1.CommandRequest) (*adminv1.CommandResponse, error) {
 	c, err := toOperation(req, a.s.cfg.TryCommands)
 	if err != nil {
@@ -64,146 +59,20 @@ func toOperation(req *adminv1.CommandRequest, try bool) (link.Command, error) {
 // maxReason is the longest reason for an operator's command, in bytes.
 const maxReason = 1024
 
-// operate does what the core of an operator's command wants done, until it ends.
+// operate brings a command to the region of its entity.
 func (a admin) operate(ctx context.Context, c link.Command) (*adminv1.CommandResponse, error) {
-	m := operate.New(operate.DefaultConfig(), c.Envelope.Deadline)
-	in := operate.Input(operate.Begin{})
-	for {
-		for _, o := range m.Step(time.Now(), in) {
-			switch o := o.(type) {
-			case operate.End:
-				if o.Err != nil {
-					return nil, o.Err
-				}
-				return &adminv1.CommandResponse{Outcome: o.Reply.Outcome.String(), Code: string(o.Reply.Code), Message: o.Reply.Message, Payload: o.Reply.Payload, Region: o.Region}, nil
-			case operate.Find:
-				in = a.find(ctx, &c.Envelope, o)
-			case operate.Allocate:
-				_ = a.s.look(ctx, func() error { // if it cannot, that is seen when the entity is looked for again
-					a.s.step(coordinator.Received{Msg: control.GetShardHome{Shard: o.Shard, Refused: o.Refused}})
-					return nil
-				})
-			case operate.Send:
-				c.Epoch = o.Row.Epoch
-				in = a.s.sendOnce(ctx, o.Row, c)
-			case operate.Wait:
-				in = waitUntil(ctx, o.Until)
-			}
-		}
-	}
-}
-
-func waitUntil(ctx context.Context, t time.Time) operate.Input {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return operate.Tick{}
-	case <-ctx.Done():
-		return operate.CallerGone{}
-	}
-}
-
-// find looks up where an entity is.
-func (a admin) find(ctx context.Context, env *sharding.Envelope, o operate.Find) operate.Input {
-	in := operate.Found{}
-	err := a.s.lookActive(ctx, func() error {
-		v := a.s.core.View()
-		desc, err := typeOf(&v, env.Entity.Type)
-		if err != nil {
-			return err
-		}
-		for _, t := range v.Types {
-			in.Types = append(in.Types, t.Type)
-		}
-		in.Row = sharding.Row{Shard: desc.ShardOf(env.Entity.ID)}
-		if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == in.Row.Shard }); j >= 0 {
-			in.Row = v.Rows[j]
-		}
-		in.Region = cmp.Or(names(&v)[in.Row.Owner], in.Row.Owner.Addr)
-		return nil
-	})
-	if err != nil {
-		return operate.NotFound{Err: err}
-	}
-	if o.Target {
-		in.Target = a.target(ctx, in.Row.Shard, env)
-	}
-	return in
-}
-
-// target looks up the target of the dead letter that a command would send again.
-func (a admin) target(ctx context.Context, shard sharding.ShardID, env *sharding.Envelope) (none sharding.Entity) {
-	var in sharding.DeadLetterInput
-	if env.Command != sharding.SendAgainCommand || sharding.ReadBuiltin(env.Payload, &in) != nil || in.Record == 0 {
-		return none
-	}
-	page, err := a.s.journal.Sends(ctx, journal.SendRequest(shard, env.Entity, in.Record, true))
-	if err != nil {
-		return none
-	}
-	state, x, err := journal.FindSend(page.Rows, env.Entity, in.Record, int(in.Place))
-	if err != nil || !state.Dead() {
-		return none
-	}
-	return x.To
-}
-
-// sendOnce sends a command to a region and waits for the answer.
-func (s *Server) sendOnce(ctx context.Context, row sharding.Row, c link.Command) operate.Input {
 	cfg := link.DefaultConfig()
-	cfg.Cluster, cfg.Self, cfg.Dial, cfg.Lanes = s.cfg.ClusterName, s.self, s.peers.Of(control.Region).Dial, 1
-	cfg.Generation = s.journal.Generation
-	up := make(chan *link.Link, 1)
-	lost := make(chan error, 1)
-	answers := make(chan link.Answer, 1)
-	report := func(err error) {
-		select {
-		case lost <- err:
-		default:
-		}
+	cfg.Cluster, cfg.Self, cfg.Dial, cfg.Lanes = a.s.cfg.ClusterName, a.s.self, a.s.peers.Of(control.Region).Dial, 1
+	cfg.Generation = a.s.journal.Generation
+	end := operate.Driver{Link: cfg, Find: a.Find, Allocate: func(ctx context.Context, o operate.Allocate) {
+		_ = a.s.look(ctx, func() error { // if it cannot, that is seen when the entity is looked for again
+			a.s.step(coordinator.Received{Msg: control.GetShardHome{Shard: o.Shard, Refused: o.Refused}})
+			return nil
+		})
+	}}.Run(ctx, c)
+	if end.Err != nil {
+		return nil, end.Err
 	}
-	client, err := link.NewClient(cfg, row.Owner, link.Events{
-		Up: func(l *link.Link) {
-			select {
-			case up <- l:
-			default:
-			}
-		},
-		Down:   func(_ *link.Link, d link.Down) { report(d.Reason) },
-		Failed: func(err error, _ bool) { report(err) },
-		Answers: func(_ *link.Link, as []link.Answer) {
-			for _, a := range as {
-				select {
-				case answers <- a:
-				default:
-				}
-			}
-		},
-	})
-	if err != nil {
-		return operate.Failed{Err: err}
-	}
-	defer client.Close()
-	select {
-	case l := <-up:
-		if err := l.Send(row.Shard.Index, &c); err != nil {
-			return operate.Failed{Err: err}
-		}
-	case err := <-lost:
-		return operate.Failed{Err: err}
-	case <-ctx.Done():
-		return operate.Failed{Err: ctx.Err()}
-	}
-	select {
-	case answer := <-answers:
-		if answer.NotMine != nil {
-			return operate.NotMine{}
-		}
-		return operate.Answered{Reply: answer.Reply}
-	case err := <-lost:
-		return operate.Failed{Sent: true, Err: err}
-	case <-ctx.Done():
-		return operate.Failed{Sent: true, Err: ctx.Err()}
-	}
+	r := end.Reply
+	return &adminv1.CommandResponse{Outcome: r.Outcome.String(), Code: string(r.Code), Message: r.Message, Payload: r.Payload, Region: end.Region}, nil
 }

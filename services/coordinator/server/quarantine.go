@@ -16,31 +16,6 @@ func (a admin) Quarantine(ctx context.Context, req *adminv1.QuarantineRequest) (
 	}, req.DryRun)
 }
 
-// Quarantines lists the suspects and the quarantined entities.
-func (a admin) Quarantines(ctx context.Context, req *adminv1.QuarantinesRequest) (*adminv1.QuarantinesResponse, error) {
-	out := &adminv1.QuarantinesResponse{}
-	err := a.s.lookActive(ctx, func() error {
-		for _, q := range a.s.core.Quarantine() {
-			if req.Type == "" || req.Type == string(q.Entity.Type) {
-				out.Entities = append(out.Entities, toQuarantined(&q))
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func toQuarantined(q *coordinator.QuarantineView) *adminv1.QuarantinedEntity {
-	out := &adminv1.QuarantinedEntity{
-		Type: string(q.Entity.Type), Id: string(q.Entity.ID), Index: q.Shard.Index, Region: q.Region, State: q.State.String(),
-		Command: q.Command, Cause: q.Cause, By: q.By, Reason: q.Reason, SinceUnixMs: unixMs(q.At),
-	}
-	for _, c := range q.Crashes {
-		out.Crashes = append(out.Crashes, &adminv1.Crash{Region: c.Region, AtUnixMs: unixMs(c.At)})
-	}
-	return out
-}
-
 // quarantineChanged logs that an entity is a suspect, or quarantined, or not any more.
 func (s *Server) quarantineChanged(f coordinator.QuarantineFact) {
 	args := []any{"entity.type", f.Entity.Type, "entity.id", f.Entity.ID, "by", f.By, "reason", f.Reason}

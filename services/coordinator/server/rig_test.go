@@ -19,13 +19,15 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // sick is a journal that can be out of order: locked, full, or silent.
@@ -194,9 +196,9 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	r.Server = &Server{
 		cfg: &cfg, log: slog.New(slog.NewTextHandler(r.text, nil)), self: driven, name: "c1", limits: limits,
 		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
-		calls:   controlrpc.NewCalls(maxCalls(limits)),
+		calls:   rpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
-		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) {
@@ -205,18 +207,19 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		r.failure = err
 	}
 	var err error
-	if r.journal, err = journal.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}); err != nil {
+	if r.journal, err = commit.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.instrument(noop.NewMeterProvider(), nil); err != nil {
 		t.Fatal(err)
 	}
-	r.outbox = controlrpc.NewOutbox(r.ctx, r.carry, r.log, r.telemetry.dropped)
+	r.outbox = rpc.NewOutbox(r.ctx, r.carry, r.log, r.telemetry.dropped)
 	g := gossip.DefaultConfig()
 	g.Self, g.Name, g.Roles = r.self, r.name, []string{"coordinator"}
 	if r.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: http.DefaultClient}); err != nil {
 		t.Fatal(err)
 	}
+	r.console = console.New(r.consoleConfig())
 	lc := lease.DefaultConfig()
 	lc.Self = r.self
 	if r.keeper, err = lease.NewKeeper(r.store, "coordinator.dev", lc, r.log); err != nil {

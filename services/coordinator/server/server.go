@@ -29,17 +29,20 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // Option adds to what a coordinator can do.
@@ -80,29 +83,26 @@ type Server struct {
 	self  sharding.NodeID
 	name  string
 	node  *node.Node
-	peers *node.Peers
+	peers *rpc.Peers
 	fail  func(error)
 
 	ctx context.Context // ends when the loop and its jobs do
 	end context.CancelFunc
 
-	journal *journal.Journal
+	journal *commit.Journal
 	store   lease.Driver
 	keeper  *lease.Keeper
 	member  *member.Member
 	agent   *agent.Agent // of member
 	inbox   *loop.Inbox[func()]
 	news    *loop.Inbox[func()] // of the lease; it goes first
-	outbox  *controlrpc.Outbox
+	outbox  *rpc.Outbox
+	console *console.API
 
 	// reviewDue is true if the loop is about to look at the members.
 	reviewDue atomic.Bool
 
-	inboxFull, strategyFaults, strategyLate node.Repeated
-	// readingExplanations has a place for one that reads the explanations for an operator.
-	readingExplanations chan struct{}
-	// proposing is locked while a plan is made for an operator.
-	proposing sync.Mutex
+	inboxFull, strategyFaults, strategyLate nodetelemetry.Repeated
 
 	// Of the loop only.
 	limits            coordinator.Config
@@ -119,7 +119,7 @@ type Server struct {
 	unreadLogged      time.Time // when the log said so last
 	known             coordinator.Active
 	asking            askingActive // has its own lock
-	calls             *controlrpc.Calls
+	calls             *rpc.Calls
 	unstored          []unstored // operators whose requests are being stored
 	members           map[sharding.NodeID]coordinator.Member
 	moves             map[sharding.ShardID]time.Time // since when shards hand off
@@ -149,7 +149,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		news:         loop.NewInbox[func()](loop.Limits{}),
 		members:      map[sharding.NodeID]coordinator.Member{},
 		moves:        map[sharding.ShardID]time.Time{},
-		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()), readingExplanations: make(chan struct{}, 1),
+		explanations: coordinator.NewExplanationLog(cfg.explanationLimits()),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	cfg.Allocation.OwnFailed = func(strategy, what string) {
@@ -163,18 +163,19 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	s.limits, s.core = core, coordinator.NewTenure(core, s.self)
-	s.calls = controlrpc.NewCalls(maxCalls(core))
+	s.calls = rpc.NewCalls(maxCalls(core))
 	if err := s.join(n); err != nil {
 		return nil, err
 	}
 	if err := s.instrument(n.MeterProvider(), n.Histograms()); err != nil {
 		return nil, err
 	}
-	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
-	s.outbox = controlrpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
-	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, s.member.Identity, service{s}, s.log))
+	client := &rpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
+	s.outbox = rpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
+	n.HandlePeers(rpc.PathPrefix, control.Gateway|control.Region, rpc.Handler(cfg.ClusterName, s.self, control.Coordinator, s.member.Identity, service{s}, s.log))
+	s.console = console.New(s.consoleConfig())
 	n.HandleOperations(adminv1.AdminPathPrefix, adminReads, func(options ...any) http.Handler {
-		return adminv1.NewAdminServer(admin{s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
+		return adminv1.NewAdminServer(admin{s.console, s}, append(options, twirp.WithServerInterceptors(s.showActive))...)
 	})
 	n.HandlePeers(inspectionv1.CoordinatorsPathPrefix, control.Coordinator, inspectionv1.NewCoordinatorsServer(management{cfg.ClusterName, s.self, n.AdvertiseManagement()}))
 	s.serveDiagnosis(n)

@@ -16,8 +16,9 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 )
@@ -148,8 +149,8 @@ func (r *running) end() {
 }
 
 // api is a client of a coordinator for a region.
-func api(cluster string, self sharding.NodeID, client *http.Client) *controlrpc.Client {
-	return &controlrpc.Client{Cluster: cluster, Self: self, Reach: controlrpc.Via(client, nil), Timeout: 10 * time.Second}
+func api(cluster string, self sharding.NodeID, client *http.Client) *rpc.Client {
+	return &rpc.Client{Cluster: cluster, Self: self, Reach: rpc.Via(client, nil), Timeout: 10 * time.Second}
 }
 
 // call asks as a gateway.
@@ -210,7 +211,7 @@ func (r *running) serving(n int) (term sharding.Term) {
 type fakeRegion struct {
 	self  sharding.NodeID
 	types []sharding.TypeDesc
-	api   *controlrpc.Client
+	api   *rpc.Client
 	mux   *http.ServeMux
 }
 
@@ -234,7 +235,7 @@ func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRe
 		t.Fatal(err)
 	}
 	mux.Handle(a.PathPrefix(), a.Handler())
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, nil, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(rpc.PathPrefix, rpc.Handler("dev", f.self, control.Region, nil, f, slog.New(slog.DiscardHandler)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.Run(ctx) })
@@ -292,4 +293,18 @@ func (f *fakeRegion) register(t *testing.T, at string) (ack control.RegisterAck)
 		return ok
 	})
 	return ack
+}
+
+// commit has the journal of a coordinator do operations, all of which must hold.
+func (r *running) commit(ops ...journal.Op) {
+	r.t.Helper()
+	results := make(chan journal.Result, len(ops))
+	for _, op := range ops {
+		r.server.journal.Submit(op, func(res journal.Result) { results <- res })
+	}
+	for range ops {
+		if res := <-results; res.Verdict != sharding.Durable {
+			r.t.Fatalf("%+v", res)
+		}
+	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/twitchtv/twirp"
@@ -49,11 +49,11 @@ func (v service) Receive(_ context.Context, from sharding.NodeID, msgs []control
 // Answer hands a call to the core and waits for the answer.
 func (v service) Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error) {
 	s := v.s
-	got := make(chan controlrpc.Answer, 1)
+	got := make(chan rpc.Answer, 1)
 	var call control.Call
 	if err := s.take(size, func() {
 		if call = s.calls.Hold(from, got); call == 0 {
-			got <- controlrpc.Answer{Err: errCrowded}
+			got <- rpc.Answer{Err: errCrowded}
 			return
 		}
 		s.step(coordinator.Received{From: from, Call: call, Msg: m})

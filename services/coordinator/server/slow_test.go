@@ -13,7 +13,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
-	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // slowGateway answers as a gateway does.
@@ -90,18 +89,4 @@ func TestSlow(t *testing.T) {
 	}
 	_, err = admin.Slow(t.Context(), &adminv1.SlowRequest{TimeoutMs: -1})
 	wantCode(t, "a negative time", err, twirp.InvalidArgument)
-}
-
-// TestDescribeOutOfReach: a gateway that cannot be asked is named with the reason, and nothing else is asked in its place.
-func TestDescribeOutOfReach(t *testing.T) {
-	s := &Server{self: sharding.NodeID{Addr: "10.0.0.1:25521"}, cfg: &Config{QueryTimeout: time.Second}}
-	gateway := coordinator.GatewayView{Node: sharding.NodeID{Addr: "10.0.0.2:8080"}, Management: "127.0.0.1:8558"}
-	err := s.outOfReach(&gateway)
-	if err == nil {
-		t.Fatal("a gateway with loopback on another host can be asked")
-	}
-	ev := s.describeAll(t.Context(), []examined{{role: "gateway", name: "10.0.0.2:8080", outOfReach: err}})
-	if len(ev.Processes) != 0 || len(ev.Silent) != 1 || !strings.Contains(ev.Silent[0].Reason, "only its own host reaches") {
-		t.Errorf("%+v", ev)
-	}
 }

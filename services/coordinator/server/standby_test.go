@@ -40,7 +40,7 @@ func TestLeaseOver(t *testing.T) {
 			t.Errorf("the lease ran out at %v, although it holds", since)
 		}
 		observe := func() *inspectionv1.CoordinatorObservation {
-			o, err := r.observe(t.Context(), &inspectionv1.ObserveRequest{Type: "T", Id: "x"})
+			o, err := r.console.Observe(t.Context(), &inspectionv1.ObserveRequest{Type: "T", Id: "x"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,18 +1,15 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/twitchtv/twirp"
-
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // storedWait bounds the time that the answer to a request waits until the request is stored. It is shorter than the
@@ -27,7 +24,7 @@ func (a admin) request(ctx context.Context, r coordinator.Request, dryRun bool, 
 	var stored chan bool // nil: nothing has changed
 	err = a.s.lookActive(ctx, func() (err error) {
 		if e, err = a.s.core.Preview(r); err != nil {
-			return refusal(err)
+			return console.Refusal(err)
 		}
 		if e.Stored = e.Stored && !dryRun; !dryRun && !e.Already {
 			by, reason := r.Origin()
@@ -125,19 +122,6 @@ func (a admin) steer(ctx context.Context, r coordinator.Request, dryRun bool) (*
 	}, nil
 }
 
-// refusal turns a refusal of the core into an answer.
-func refusal(err error) error {
-	var r *coordinator.Refusal
-	if !errors.As(err, &r) {
-		return err
-	}
-	codes := map[coordinator.RefusalKind]twirp.ErrorCode{
-		coordinator.Malformed: twirp.InvalidArgument, coordinator.NotFound: twirp.NotFound,
-		coordinator.NotNow: twirp.Aborted, // a standby answers with a failed precondition
-	}
-	return twirp.NewError(codes[r.Kind], r.Text)
-}
-
 // Cordon has the regions with a name get no more shards, or ends that.
 func (a admin) Cordon(ctx context.Context, req *adminv1.CordonRequest) (*adminv1.SteerResponse, error) {
 	return a.steer(ctx, coordinator.CordonRegion{Region: req.Region, Lift: req.Lift, Ahead: req.Ahead, By: req.By, Reason: req.Reason}, req.DryRun)
@@ -166,51 +150,4 @@ func (a admin) Move(ctx context.Context, req *adminv1.MoveRequest) (*adminv1.Ste
 	return a.steer(ctx, coordinator.MoveShard{
 		Shard: sharding.ShardID{Type: sharding.EntityType(req.Type), Index: req.Index}, Region: req.Region, By: req.By, Reason: req.Reason,
 	}, req.DryRun)
-}
-
-// Steering lists what operators want.
-func (a admin) Steering(ctx context.Context, req *adminv1.SteeringRequest) (*adminv1.SteeringResponse, error) {
-	var out *adminv1.SteeringResponse
-	err := a.s.lookActive(ctx, func() error {
-		out = toSteering(a.s.core.Steering(), req.Type)
-		return nil
-	})
-	return out, err
-}
-
-func toSteering(v coordinator.SteeringView, typ string) *adminv1.SteeringResponse {
-	out := &adminv1.SteeringResponse{Freeze: toFreeze(v.Freeze), Brake: toBrake(v.Brake)}
-	for _, d := range v.Drains {
-		out.Drains = append(out.Drains, &adminv1.Drain{
-			Region: cmp.Or(d.Name, d.Region.Addr), Node: d.Region.String(), Shards: uint32(d.Shards), By: d.By, Reason: d.Reason, SinceUnixMs: unixMs(d.At),
-		})
-	}
-	for _, c := range v.Cordons {
-		out.Cordons = append(out.Cordons, &adminv1.Cordon{
-			Region: c.Region, Here: c.Here, Shards: uint32(c.Shards), Given: uint32(c.Since), By: c.By, Reason: c.Reason, SinceUnixMs: unixMs(c.At),
-		})
-	}
-	for _, p := range v.Pins {
-		if typ == "" || typ == string(p.Shard.Type) {
-			out.Pins = append(out.Pins, &adminv1.PinnedShard{
-				Type: string(p.Shard.Type), Index: p.Shard.Index, Region: p.Region, Owner: cmp.Or(p.Name, p.Owner.Addr),
-				By: p.By, Reason: p.Reason, SinceUnixMs: unixMs(p.At),
-			})
-		}
-	}
-	for _, f := range v.Moves {
-		if typ == "" || typ == string(f.Shard.Type) {
-			out.Moves = append(out.Moves, &adminv1.MovingShard{
-				Type: string(f.Shard.Type), Index: f.Shard.Index, Region: f.Region, By: f.By, Reason: f.Reason, SinceUnixMs: unixMs(f.At),
-			})
-		}
-	}
-	return out
-}
-
-func toFreeze(f coordinator.FreezeFact) *adminv1.Freeze {
-	if !f.Frozen {
-		return nil
-	}
-	return &adminv1.Freeze{UntilUnixMs: unixMs(f.Until), By: f.By, Reason: f.Reason, SinceUnixMs: unixMs(f.At)}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 // The coordinator's facts are one entity stream of the journal, fenced like
@@ -67,7 +68,10 @@ func (s *Server) performJournal(o coordinator.Output) {
 	case coordinator.FenceShard:
 		s.fenceShard(o)
 	case coordinator.ReadForms:
-		s.readForms(o)
+		go func() {
+			in := console.StoredForms{Journal: s.journal, Log: s.log}.Read(s.ctx, o)
+			s.inbox.Put(func() { s.step(in) })
+		}()
 	case coordinator.TestJournal:
 		s.submit(journal.Op{Fence: &sharding.ReadFence{Shard: journalTestShard}}, func(r journal.Result) {
 			s.step(coordinator.JournalTested{Verdict: r.Verdict})
@@ -350,4 +354,14 @@ func fromUnixMs(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
+}
+
+// fenceShard claims a shard that belongs to no region.
+func (s *Server) fenceShard(o coordinator.FenceShard) {
+	s.submit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {
+		if r.Verdict != sharding.Durable {
+			s.log.Warn("cannot claim a shard for inspection", "shard", o.Claim.Shard, "verdict", r.Verdict, "stored", r.Fence.Epoch, "error", r.Err)
+		}
+		s.step(coordinator.ShardFenced{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Verdict: r.Verdict})
+	})
 }

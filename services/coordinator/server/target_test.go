@@ -23,7 +23,7 @@ func setTarget(t *testing.T) {
 	first := drive(t, coordinator.DefaultConfig(), nil)
 	rollout := func(r *rig) *adminv1.RolloutResponse {
 		t.Helper()
-		res, err := admin{r.Server}.Rollout(t.Context(), &adminv1.RolloutRequest{})
+		res, err := admin{r.console, r.Server}.Rollout(t.Context(), &adminv1.RolloutRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func setTarget(t *testing.T) {
 		t.Fatalf("the second version is no target: %v", r)
 	}
 	set := func(version string) (*adminv1.SetTargetResponse, error) {
-		return admin{first.Server}.SetTarget(t.Context(), &adminv1.SetTargetRequest{Version: version, By: "a test"})
+		return admin{first.console, first.Server}.SetTarget(t.Context(), &adminv1.SetTargetRequest{Version: version, By: "a test"})
 	}
 	for version, code := range map[string]twirp.ErrorCode{
 		"3": twirp.NotFound, "": twirp.InvalidArgument, "a\u202eb": twirp.InvalidArgument,

@@ -9,8 +9,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/journal/commit"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -26,7 +27,7 @@ type telemetry struct {
 	commit, batch *histogram.Series
 	notCommitted  metric.Int64Counter
 	// databaseDown flags the databases of the journal that do not answer, if there are several.
-	databaseDown *node.Flags
+	databaseDown *nodetelemetry.Flags
 	// noSnapshot counts snapshots of the facts that were not stored.
 	noSnapshot metric.Int64Counter
 	// refused counts calls that found no room in the inbox, and dropped messages to
@@ -65,16 +66,16 @@ func (s *Server) measure(facts []coordinator.Fact) {
 	}
 }
 
-func (s *Server) journalObserver() journal.Observer {
-	return journal.Observer{
-		Batch: func(b journal.BatchStats) {
+func (s *Server) journalObserver() commit.Observer {
+	return commit.Observer{
+		Batch: func(b commit.BatchStats) {
 			s.telemetry.commit.Record(b.Took.Seconds())
 			s.telemetry.batch.Record(float64(b.Ops))
 			if b.Err != nil {
-				s.telemetry.notCommitted.Add(s.ctx, 1, commitFailed(journal.Reason(b.Err)))
+				s.telemetry.notCommitted.Add(s.ctx, 1, commitFailed(commit.Reason(b.Err)))
 			}
 		},
-		Op: func(o journal.OpStats) {
+		Op: func(o commit.OpStats) {
 			if o.Result.Verdict == sharding.RefusedEpoch {
 				s.telemetry.fenced.Add(s.ctx, 1, operation(o.Op.Kind()))
 			}
@@ -94,9 +95,9 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 			s.log.Info("the upkeep of the journal works again")
 		},
-		Failing: func(database int, p journal.Path, err error) {
+		Failing: func(database int, p commit.Path, err error) {
 			if err != nil {
-				s.log.Error("the journal fails", "database", database, "of", p.String(), "reason", journal.Reason(err), "error", err)
+				s.log.Error("the journal fails", "database", database, "of", p.String(), "reason", commit.Reason(err), "error", err)
 				return
 			}
 			s.log.Info("the journal succeeds again", "database", database, "of", p.String())
@@ -120,7 +121,7 @@ func commitFailed(reason string) metric.MeasurementOption {
 
 // commitsFailed returns all series of failed commits.
 func commitsFailed() (series []metric.AddOption) {
-	for _, reason := range journal.Reasons() {
+	for _, reason := range commit.Reasons() {
 		series = append(series, commitFailed(reason))
 	}
 	return series
@@ -128,7 +129,7 @@ func commitsFailed() (series []metric.AddOption) {
 
 // instrument registers what the coordinator tells about itself.
 func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Registry) error {
-	meter := node.NewInstruments(mp.Meter(scope))
+	meter := nodetelemetry.NewInstruments(mp.Meter(scope))
 	s.telemetry.handoff = histograms.New(histogram.Desc{
 		Scope: scope, Name: "roost.shard.handoff.duration", Unit: "s", Bounds: histogram.Seconds,
 		Description: "time from the decision to move a shard until a region serves the shard again",

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -44,7 +44,7 @@ func lapse(t *testing.T) {
 	}
 	// A long batch: the lease ends before what would be answered at once.
 	r.store.turn(true)
-	again := make(chan controlrpc.Answer, 1)
+	again := make(chan rpc.Answer, 1)
 	r.inbox.Put(
 		func() { time.Sleep(3 * time.Second) },
 		func() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
 const (
@@ -98,24 +99,11 @@ func (s *Server) journalReadiness() error {
 	if err := errors.Join(s.journal.Warning(), s.journal.Failure()); err != nil {
 		return node.Warn(err)
 	}
-	if what, ago := s.rowsDeleted(); what != "" {
+	if what, ago := console.RowsDeleted(s.core); what != "" {
 		return node.Warn(fmt.Errorf("rows that this coordinator had stored were deleted from the journal, or an older state of it was restored, as it noticed %s ago: %s. It stepped down and takes over again; find out what else writes to the database of the journal",
 			ago.Round(time.Second), what))
 	}
 	return nil
-}
-
-// deletedShown bounds the time that readiness and "roost cluster doctor" report deleted rows: long enough for an operator to
-// see it after the take-over, which takes seconds.
-const deletedShown = time.Hour
-
-// rowsDeleted describes rows of the coordinators that were deleted from the journal lately; "": none.
-func (s *Server) rowsDeleted() (what string, ago time.Duration) {
-	what, at := s.core.Deleted()
-	if ago = time.Since(at); what == "" || ago > deletedShown {
-		return "", 0
-	}
-	return what, ago
 }
 
 // report logs the trouble, the first time and then now and again.

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/auth"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -17,7 +18,7 @@ func (s *Server) openAuth() (err error) {
 	if s.auth, err = auth.New(s.cfg.Auth, nil, bad); err != nil {
 		return err
 	}
-	if s.policy, err = auth.OpenPolicy(s.cfg.Auth.Policy, bad); err != nil {
+	if s.policy, err = security.OpenPolicy(s.cfg.Auth.Policy, bad); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	return nil

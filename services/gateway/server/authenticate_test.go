@@ -13,7 +13,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/security"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
@@ -23,8 +23,8 @@ import (
 func guarded(t *testing.T, change func(*Config)) (f *fake, g *running, anna, admin string) {
 	t.Helper()
 	dir := t.TempDir()
-	anna, annaLine, _ := auth.NewAPIKey("anna")
-	admin, adminLine, _ := auth.NewAPIKey("admin")
+	anna, annaLine, _ := security.NewAPIKey("anna")
+	admin, adminLine, _ := security.NewAPIKey("admin")
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -156,7 +156,7 @@ func TestAuthenticationOfMany(t *testing.T) {
 // sender may send it to the entity that the region is told of.
 func TestDecisionIsForWhatIsRouted(t *testing.T) {
 	f, g, anna, _ := guarded(t, nil)
-	policy, err := auth.OpenPolicy(g.cfg.Auth.Policy, nil)
+	policy, err := security.OpenPolicy(g.cfg.Auth.Policy, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -56,9 +56,9 @@ func newFake(t *testing.T, maxPayload int) *fake {
 		t.Fatal(err)
 	}
 	mux.Handle(link.Path, f.links)
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", f.owner, control.Region, nil, fakeRegion{f}, slog.New(slog.DiscardHandler)))
+	mux.Handle(rpc.PathPrefix, rpc.Handler("test", f.owner, control.Region, nil, fakeRegion{f}, slog.New(slog.DiscardHandler)))
 	mux = http.NewServeMux()
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", sharding.NodeID{}, control.Coordinator, nil, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(rpc.PathPrefix, rpc.Handler("test", sharding.NodeID{}, control.Coordinator, nil, f, slog.New(slog.DiscardHandler)))
 	f.coordinator = httptest.NewServer(mux)
 	t.Cleanup(f.coordinator.Close)
 	t.Cleanup(func() {

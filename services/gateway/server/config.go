@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/auth"
+	"github.com/roost-cluster/roost/libs/node/config"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/auth"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -15,7 +16,7 @@ import (
 
 // Config is the configuration of a gateway process.
 type Config struct {
-	node.Config
+	config.Config
 	// Core limits the commands in progress.
 	Core       router.Config `key:"gateway" omit:"link_idle"`
 	Discovery  string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
@@ -49,10 +50,10 @@ type Public struct {
 }
 
 // Common returns the configuration that every service has.
-func (c *Config) Common() *node.Config {
+func (c *Config) Common() *config.Config {
 	c.PublicClients, c.Config.PeerListen = true, c.PeerListen
 	if p := &c.Public; p.Plain || p.Cert != "" || p.Key != "" || p.CA != "" {
-		c.ServiceTLS = &node.ServiceTLS{Section: "public", TLS: node.TLS{Cert: p.Cert, Key: p.Key, CA: p.CA, ClientAuth: p.ClientAuth, Deny: p.Deny}}
+		c.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: security.TLS{Cert: p.Cert, Key: p.Key, CA: p.CA, ClientAuth: p.ClientAuth, Deny: p.Deny}}
 	}
 	return &c.Config
 }
@@ -61,7 +62,7 @@ func (c *Config) Common() *node.Config {
 func DefaultConfig() Config {
 	c := Config{
 		Core:       router.DefaultConfig(),
-		Config:     node.DefaultConfig(":8080"),
+		Config:     config.Default(":8080"),
 		Discovery:  "static://127.0.0.1:25521",
 		PeerListen: ":0", // several gateways of one host do not get into each other's way
 		Public:     Public{ClientAuth: "none"},

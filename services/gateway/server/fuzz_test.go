@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
 // FuzzRawPath: a path means what net/url says it means: five parts, unescaped

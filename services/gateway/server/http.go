@@ -152,7 +152,7 @@ func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *fai
 		}
 		return timeout, s.checkGet(env)
 	default:
-		return 0, notAllowed(r.Method + " is not served here; use POST")
+		return 0, notAllowed(r.Method + " is not served here; use POST, or GET for a read-only command")
 	}
 	var known bool
 	if env.Encoding, known = encodingOf(r.Header.Get("Content-Type")); !known {

@@ -223,6 +223,9 @@ func TestGet(t *testing.T) {
 			t.Errorf("%s %s: %+v", method, command, got)
 		}
 	}
+	if got := g.do(t, http.MethodDelete, "/v1/Echo/a/Get", ""); !strings.Contains(got.body, "DELETE is not served here; use POST, or GET for a read-only command") {
+		t.Errorf("DELETE: %+v", got)
+	}
 	for _, c := range [][3]string{{"GET", "/v1/Echo/a/Get", `{"x":1}`}, {"GET", "/v1/Echo/a/Get?x=1", ""}, {"POST", "/v1/Echo/a/Do?x=1", "{}"}} {
 		if got := g.do(t, c[0], c[1], c[2]); got.status != 400 || !strings.Contains(got.body, "POST") {
 			t.Errorf("%s: %+v", c, got)

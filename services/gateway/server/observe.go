@@ -7,29 +7,29 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/observe"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	diagnosisv1 "github.com/roost-cluster/roost/proto/roost/admin/v1/diagnosis"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
 // serveDiagnosis answers the questions of other processes, at the management listener and, by TLS, at the one for peers.
 // It explains entities for operators, at the management listener. The service listener is for clients.
 func (s *Server) serveDiagnosis(n *node.Node) {
-	observer := inspectionv1.NewObserverServer(observe.NewObserver(s.cfg.ClusterName, s.self, s.observation, func() *inspectionv1.Process { return s.describe(n) }))
+	observer := inspectionv1.NewObserverServer(diagnosis.NewObserver(s.cfg.ClusterName, s.self, s.observation, func() *inspectionv1.Process { return s.describe(n) }))
 	slow := inspectionv1.NewGatewayInspectionServer(inspection{s})
 	n.HandleManagementRead(inspectionv1.ObserverPathPrefix, observer)
 	n.HandleManagementRead(inspectionv1.GatewayInspectionPathPrefix, slow)
 	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, observer)
 	n.HandlePeers(inspectionv1.GatewayInspectionPathPrefix, control.Coordinator, slow)
-	n.HandleManagementRead(adminv1.DiagnosisPathPrefix, adminv1.NewDiagnosisServer(observe.Explainer{
-		Cluster: s.cfg.ClusterName, Name: n.Name(), Self: s.self, Role: diagnosis.Gateway, Peers: s.peers, Observe: s.observation, Coordinators: s.coordinators,
+	n.HandleManagementRead(diagnosisv1.DiagnosisPathPrefix, diagnosisv1.NewDiagnosisServer(diagnosis.Explainer{
+		Cluster: s.cfg.ClusterName, Name: n.Name(), Self: s.self, Role: diagnosis.Gateway, Peers: s.peers, OutOfReach: rpc.GatewayOutOfReach, Observe: s.observation, Coordinators: s.coordinators,
 	}.Ready()))
 }
 
 // describe returns the setup of this gateway.
 func (s *Server) describe(n *node.Node) *inspectionv1.Process {
-	p := observe.Process(n, "gateway")
+	p := n.Describe("gateway")
 	p.Name, p.Authenticates, p.Policy = s.self.Addr, s.auth != nil, s.policy != nil
 	return p
 }
@@ -56,13 +56,13 @@ func (s *Server) observation(ctx context.Context, req *inspectionv1.ObserveReque
 		core := s.router.Core()
 		st := core.Status(entity)
 		g.Table, g.TypeKnown, g.Coordinator = core.Table().Version() != sharding.Version{}, st.Known, st.Coordinator
-		if g.HeardMs = observe.Heard(now, s.heard); len(s.complaints) > 0 {
+		if g.HeardMs = diagnosis.Heard(now, s.heard); len(s.complaints) > 0 {
 			g.Complaint = s.whyNoTable()
 		}
 		if st.Known {
-			g.Row = observe.Row(st.Row)
+			g.Row = diagnosis.Row(st.Row)
 		}
-		g.Waiting, g.Sent, g.Room, g.OldestMs = uint32(st.Waiting), uint32(st.Sent), uint32(max(0, st.Room)), observe.Since(now, st.Oldest)
+		g.Waiting, g.Sent, g.Room, g.OldestMs = uint32(st.Waiting), uint32(st.Sent), uint32(max(0, st.Room)), diagnosis.Since(now, st.Oldest)
 		g.Link, g.Refusal = st.Linked, st.Refusal
 		return nil
 	})

@@ -40,9 +40,10 @@ import (
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/auth"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
-	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/security"
+	"github.com/roost-cluster/roost/libs/node/security/auth"
+	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -64,22 +65,22 @@ type Server struct {
 	cfg       *Config
 	log       *slog.Logger
 	self      sharding.NodeID
-	peers     *node.Peers
+	peers     *rpc.Peers
 	discovery discovery.Driver
 	watcher   *discovery.Watch
 	telemetry telemetry
 	retryHint int // ms
 	stopping  atomic.Bool
 	types     atomic.Pointer[types]
-	auth      *auth.Authenticator // nil: clients are not authenticated
-	policy    *auth.PolicyFile    // nil: everything is allowed
+	auth      *auth.Authenticator  // nil: clients are not authenticated
+	policy    *security.PolicyFile // nil: everything is allowed
 	rates     *rates
 
 	ctx  context.Context // done when the router ends
 	stop context.CancelFunc
 
-	client  *controlrpc.Client
-	outbox  *controlrpc.Outbox
+	client  *rpc.Client
+	outbox  *rpc.Outbox
 	router  *driver.Driver
 	shedder shedder
 	slow    slowest.Log
@@ -114,8 +115,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.instrument(n); err != nil {
 		return nil, err
 	}
-	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
-	s.outbox = controlrpc.NewOutbox(s.ctx, s.client.Send, s.log, s.telemetry.dropped)
+	s.client = &rpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
+	s.outbox = rpc.NewOutbox(s.ctx, s.client.Send, s.log, s.telemetry.dropped)
 	links := link.DefaultConfig()
 	links.Cluster, links.Self, links.Dial, links.Lanes = cfg.ClusterName, s.self, s.peers.Of(control.Region).Dial, cfg.Lanes
 	var err error

@@ -7,7 +7,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
-	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )

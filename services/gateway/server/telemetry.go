@@ -14,7 +14,8 @@ import (
 
 	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/router"
 )
 
@@ -36,7 +37,7 @@ type telemetry struct {
 func (s *Server) instrument(n *node.Node) error {
 	_, silent := n.TracerProvider().(noop.TracerProvider)
 	t := &s.telemetry
-	t.tracer, t.records, t.propagate = n.TracerProvider().Tracer(scope), !silent, node.Propagator()
+	t.tracer, t.records, t.propagate = n.TracerProvider().Tracer(scope), !silent, nodetelemetry.Propagator()
 	t.duration = n.Histograms().New(histogram.Desc{
 		Scope: scope, Name: "roost.gateway.request.duration", Unit: "s", Bounds: histogram.Seconds,
 		Description: "time from the arrival of a command at the gateway to its answer",
@@ -45,7 +46,7 @@ func (s *Server) instrument(n *node.Node) error {
 		Scope: scope, Name: "roost.gateway.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
 		Description: "number of times that one command was sent. More than 1: the shard moved, or an answer was lost",
 	}).With().Declare()
-	meter := node.NewInstruments(n.MeterProvider().Meter(scope))
+	meter := nodetelemetry.NewInstruments(n.MeterProvider().Meter(scope))
 	t.dropped = meter.Counter("roost.gateway.messages.dropped", "{message}",
 		"requests for the owners of shards that the gateway dropped, because too many requests to the coordinator were waiting. Each will be repeated")
 	t.retries = meter.Counter("roost.gateway.retries", "{attempt}",
@@ -56,7 +57,7 @@ func (s *Server) instrument(n *node.Node) error {
 }
 
 // gauges registers the gauges, which are read inside the loop.
-func (s *Server) gauges(meter *node.Instruments) error {
+func (s *Server) gauges(meter *nodetelemetry.Instruments) error {
 	requests := meter.Gauge("roost.gateway.requests", "{command}", "commands that are admitted and not answered")
 	size := meter.Gauge("roost.gateway.bytes", "By", "size of the commands that are admitted and not answered")
 	waiting := meter.Gauge("roost.gateway.waiting", "{command}", "admitted commands that wait to be sent")

@@ -4,7 +4,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/roost-cluster/roost/libs/errornumber"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // asks holds the asks that the running turns of a shard core wait for. The handler waits on its
@@ -84,14 +83,14 @@ func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 		s.noter.leave(&c.noted, time.Now(), false)
 		defer s.noter.enter(&c.noted)
 	}
-	s.put(item{in: region.Turn{Input: in}})
+	s.put(item{in: in})
 	select {
 	case reply := <-replies:
 		return reply
 	case <-ctx.Done():
 	case <-c.Done(): // ctx may be another one
 	}
-	s.put(item{in: region.Turn{Input: turn.WithdrawAsk{Incarnation: in.Incarnation, Number: in.Number}}})
+	s.put(item{in: turn.WithdrawAsk{Incarnation: in.Incarnation, Number: in.Number}})
 	return <-replies
 }
 
@@ -99,7 +98,7 @@ func (c *turnContext) Ask(ctx context.Context, in turn.Ask) sharding.Reply {
 // has seen.
 func (s *shardLoop) endAsks() {
 	for _, in := range s.asks.end() {
-		s.input(region.Turn{Input: in})
+		s.input(in)
 		s.asks.answer(in.Number, errEnded)
 	}
 }
@@ -107,7 +106,7 @@ func (s *shardLoop) endAsks() {
 // sendAsk sends the command that a turn asks.
 func (s *shardLoop) sendAsk(o turn.SendAsk) {
 	s.route(o.Env, o.ReadOnly, asked(&o.Env), func(reply sharding.Reply) {
-		s.put(item{in: region.Turn{Input: turn.AskAnswered{Incarnation: o.Incarnation, Number: o.Number, Reply: reply}}})
+		s.put(item{in: turn.AskAnswered{Incarnation: o.Incarnation, Number: o.Number, Reply: reply}})
 	})
 }
 

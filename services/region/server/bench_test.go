@@ -14,9 +14,10 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -93,7 +94,7 @@ func benchRunner(b *testing.B, handler func(*benched, *entity.Ctx, *wrapperspb.B
 	if err != nil {
 		b.Fatal(err)
 	}
-	j, err := journal.Open(b.Context(), back, d, journal.DefaultConfig(), s.Observer())
+	j, err := commit.Open(b.Context(), back, d, journal.DefaultConfig(), s.Observer())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,17 +16,17 @@ func (s *shardLoop) append(o turn.Append) {
 		seq = o.Append.Records[0].Seq
 	}
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
-		s.put(item{in: region.Turn{Input: turn.Appended{
+		s.put(item{in: turn.Appended{
 			Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r), At: r.At,
-		}}})
+		}})
 	})
 }
 
 func (s *shardLoop) readFence(o turn.ReadFence) {
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}}, func(r journal.Result) {
-		s.put(item{in: region.Turn{Input: turn.FenceRead{
+		s.put(item{in: turn.FenceRead{
 			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
-		}}})
+		}})
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/router"
@@ -22,7 +22,7 @@ import (
 
 // Config is the configuration of a region process.
 type Config struct {
-	node.Config
+	config.Config
 	member.Settings
 	// Core has the settings of the cores. Some of its fields are computed, see [Config.core].
 	Core region.Config
@@ -60,7 +60,7 @@ func (c *Config) labels() (list []control.Label) {
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	c := Config{
-		Config:      node.DefaultConfig(":25520"),
+		Config:      config.Default(":25520"),
 		Settings:    member.DefaultSettings(),
 		Core:        region.DefaultConfig(sharding.NodeID{}, ""),
 		Routed:      router.DefaultConfig(),

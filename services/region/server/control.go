@@ -9,7 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -108,11 +108,11 @@ var (
 // Answer hands a call to the core and waits for the answer.
 func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error) {
 	s := r.s
-	got := make(chan controlrpc.Answer, 1)
+	got := make(chan rpc.Answer, 1)
 	var call control.Call
 	if err := s.offer(size, controlItem{do: func() {
 		if call = s.calls.Hold(from, got); call == 0 {
-			got <- controlrpc.Answer{Err: errCrowded}
+			got <- rpc.Answer{Err: errCrowded}
 			return
 		}
 		s.runner.control.step(region.Received{From: from.Addr, UID: from.UID, Call: call, Msg: m})

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := runHanging(t)
-		s := &Server{runner: r, log: slog.New(slog.DiscardHandler), calls: controlrpc.NewCalls(maxCalls)}
+		s := &Server{runner: r, log: slog.New(slog.DiscardHandler), calls: rpc.NewCalls(maxCalls)}
 		release := make(chan struct{})
 		r.control.do(func() { <-release })
 		synctest.Wait()

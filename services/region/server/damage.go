@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 

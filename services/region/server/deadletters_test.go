@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,7 +49,7 @@ func clerksAt(t *testing.T, def entity.Definition) func(id sharding.EntityID, co
 	links.Cluster, links.Self = "test", sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
 	cfg := DefaultConfig()
 	r := runTypes(t, RunnerConfig{
-		Log: slog.New(slog.DiscardHandler), Core: coreWith(func(c *region.Config) { c.ShardCores = 1 }),
+		Log: askingLog(), Failures: 1000, Core: coreWith(func(c *region.Config) { c.ShardCores = 1 }),
 		Router: &RouterConfig{Core: cfg.Routed, Link: links, Send: func(sharding.NodeID, control.Message) {}, Call: noCall},
 	}, def)
 	d := sharding.TableDelta{Full: true, Version: sharding.Version{Term: 1, N: 1}, Types: []sharding.TypeDesc{r.Types()[0].Desc}}

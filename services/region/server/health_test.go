@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -130,7 +131,7 @@ func runHanging(t *testing.T) (*Runner, *hanging) {
 		t.Fatal(err)
 	}
 	h := &hanging{Driver: b}
-	j, err := journal.Open(t.Context(), h, journal.Declaration{Cluster: "test"}, journal.DefaultConfig(), s.Observer())
+	j, err := commit.Open(t.Context(), h, journal.Declaration{Cluster: "test"}, journal.DefaultConfig(), s.Observer())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,6 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 	"github.com/roost-cluster/roost/services/region/server/stored"
 )
@@ -97,22 +95,22 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		var err error
 		var ignored bool
 		if o.Bare {
-			found, err = s.journal.Load(ctx, reads.Load(o))
+			found, err = s.journal.Load(ctx, o.LoadRequest)
 		} else {
-			found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], reads.Load(o))
+			found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], o.LoadRequest)
 		}
 		if ignored {
 			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
 		}
 		if err != nil {
-			if reads.NotLoaded(&out, err); !out.Retry {
+			if out.NotFound(err); !out.Retry {
 				out.Cause = cut(err.Error(), maxCause)
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
 			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
-		reads.Loaded(&out, &found)
+		out.Found(&found)
 	}
 	if o.LookupOnly || o.Bare {
 		s.inbox.putLoaded(s.index, &out, false)
@@ -164,7 +162,7 @@ func (s *shardLoop) lookup(o turn.Lookup) {
 		found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
 		out.Failed = err != nil
 		out.Stored, out.Found = found.Stored[o.ID]
-		s.inbox.put(s.index, item{in: region.Turn{Input: out}})
+		s.inbox.put(s.index, item{in: out})
 	}}})
 }
 
@@ -330,7 +328,7 @@ func (s *shardLoop) stopInstance(o turn.Stop) {
 		var kept *turn.Kept
 		defer func() { // the author's code may end this goroutine
 			s.noter.end(&n, time.Now())
-			s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}}})
+			s.inbox.put(s.index, item{in: turn.Stopped{Incarnation: o.Incarnation, Kept: kept}})
 		}()
 		kept = s.stopAndKeep(&o, &sl.inst)
 	}}})

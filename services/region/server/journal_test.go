@@ -14,6 +14,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -63,7 +64,7 @@ type driven struct {
 	t       *testing.T
 	store   *memory.Driver
 	script  *script
-	journal *journal.Journal
+	journal *commit.Journal
 	answers *answers
 	number  uint64
 }
@@ -95,7 +96,7 @@ func driveBy(t *testing.T, ahead time.Duration, typ entity.Definition, test func
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.journal, err = journal.Open(t.Context(), d.script, journal.Declaration{Cluster: "c"}, journal.DefaultConfig(), journal.Observer{})
+		d.journal, err = commit.Open(t.Context(), d.script, journal.Declaration{Cluster: "c"}, journal.DefaultConfig(), commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}

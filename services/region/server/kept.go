@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/roost-cluster/roost/libs/node"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -15,7 +15,7 @@ import (
 )
 
 // keptGauges are read from the counts of the shard cores.
-func (s *Runner) keptGauges(meter *node.Instruments) error {
+func (s *Runner) keptGauges(meter *nodetelemetry.Instruments) error {
 	given := meter.Count("roost.region.states.given", "{state}", "states of volatile entities that this region has given to the next owner of their shard")
 	fetched := meter.Count("roost.region.states.fetched", "{state}", "states of volatile entities that this region has fetched from the previous owner of their shard")
 	unfetched := meter.Count("roost.region.states.unfetched", "{state}", "states of volatile entities that this region has dropped, because the next owner did not fetch them in time")

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -49,7 +49,7 @@ type keptClient struct {
 	bytes    int
 }
 
-func newKeptClient(cluster string, peers *node.Peers, limits *turn.Config) *keptClient {
+func newKeptClient(cluster string, peers *rpc.Peers, limits *turn.Config) *keptClient {
 	regions := peers.Of(control.Region)
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return regions.Dial(ctx, addr) }
 	return &keptClient{

@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -226,7 +226,7 @@ func TestWhatIsRefused(t *testing.T) {
 	host := control.HostShard{Term: 1, Shard: counterShard(0), Epoch: 1 << 32}
 	uid := r.server.self.UID
 	watch := func(cluster string, m control.Message) error {
-		c := controlrpc.Client{Cluster: cluster, Reach: controlrpc.Via(r.client, nil), Timeout: 10 * time.Second}
+		c := rpc.Client{Cluster: cluster, Reach: rpc.Via(r.client, nil), Timeout: 10 * time.Second}
 		_, err := c.Call(t.Context(), r.node.ServiceAddr(), m)
 		return err
 	}
@@ -248,7 +248,7 @@ func TestWhatIsRefused(t *testing.T) {
 			t.Errorf("got %v, want %s", c.err, c.want)
 		}
 	}
-	c := controlrpc.Client{Cluster: "dev", Reach: controlrpc.Via(r.client, nil), Timeout: 10 * time.Second}
+	c := rpc.Client{Cluster: "dev", Reach: rpc.Via(r.client, nil), Timeout: 10 * time.Second}
 	for _, w := range []control.WatchTable{{}, {Copy: true}} {
 		answer, err := c.Call(t.Context(), r.node.ServiceAddr(), w)
 		if _, table := answer.(control.TableChanged); err != nil || table != w.Copy {

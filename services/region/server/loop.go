@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wakeup"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
 )
@@ -326,7 +327,7 @@ func (s *shardLoop) input(in region.ShardInput) {
 	s.now = time.Now()
 	s.core.Step(s.now, in, &s.outputs)
 	switch in.(type) {
-	case region.WakesRead, region.StoreClock:
+	case wakeup.Page, region.StoreClock:
 		if store, at, known := s.core.StoreClock(); known {
 			s.storeTime = &storeTime{store, at}
 		}

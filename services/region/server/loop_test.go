@@ -10,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
@@ -145,7 +146,7 @@ func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner 
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(t.Context(), b, d, journal.DefaultConfig(), s.Observer())
+	j, err := commit.Open(t.Context(), b, d, journal.DefaultConfig(), s.Observer())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/observe"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wakeup"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -36,11 +36,11 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 		if open == nil {
 			return
 		}
-		j := observe.JournalReport(open.Report(ctx, shard)).Observation()
+		j := diagnosis.JournalReport(open.Report(ctx, shard)).Observation()
 		var state sharding.JournalState
 		var heard time.Time
 		if s.inspect(ctx, func() error { state, _, heard = s.runner.control.core.Journal(); return nil }) == nil {
-			j.State, j.HeardMs = state.String(), observe.Heard(time.Now(), heard)
+			j.State, j.HeardMs = state.String(), diagnosis.Heard(time.Now(), heard)
 		}
 		out.Journal = j
 	})
@@ -50,14 +50,14 @@ func (s *Server) observe(ctx context.Context, req *inspectionv1.ObserveRequest) 
 
 // describe returns the setup of this region.
 func (s *Server) describe(n *node.Node) *inspectionv1.Process {
-	p := observe.Process(n, "region")
+	p := n.Describe("region")
 	var warning error
 	if open := s.opened.Load(); open != nil {
 		warning = errors.Join(open.Warning(), open.Failure())
 	}
-	observe.DescribeJournal(p, s.cfg.Journal.URL, warning)
+	diagnosis.DescribeJournal(p, s.cfg.Journal.URL, warning, node.Disk)
 	if open := s.opened.Load(); open != nil {
-		observe.DescribeClock(s.runner.ctx, p, open)
+		diagnosis.DescribeClock(s.runner.ctx, p, open)
 	}
 	p.ShowPayloads = s.cfg.ShowPayloads
 	p.CommandsLimit = uint32(s.cfg.Core.Turn.TotalCommands)
@@ -67,7 +67,7 @@ func (s *Server) describe(n *node.Node) *inspectionv1.Process {
 	}
 	notAlive, newest := s.runner.notAlive.list(time.Now())
 	p.NotAlive, p.NotAliveNewest = uint32(notAlive), newest
-	ctx, cancel := context.WithTimeout(s.runner.ctx, observe.Patience)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, diagnosis.Patience)
 	defer cancel()
 	counts, err := inspect(ctx, s.runner, func(l *shardLoop) []int { return []int{l.core.Stats().Commands} })
 	for _, n := range counts {
@@ -173,7 +173,7 @@ func (s *Runner) observeStored(ctx context.Context, id sharding.Entity, shard sh
 		out.Stored, out.Failure, out.Record = r.stored, r.failure, r.record
 	case <-ctx.Done():
 	}
-	out.ReadMs = observe.Since(time.Now(), began)
+	out.ReadMs = diagnosis.Since(time.Now(), began)
 }
 
 func (s *Runner) tryStored(id sharding.Entity, shard sharding.ShardID) (r readStored) {

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/roost-cluster/roost/libs/node"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -104,7 +104,7 @@ func (s *Runner) lookAtHeap() {
 	}
 	h.cycle = cycle
 	for _, l := range s.shards {
-		l.put(item{in: region.Collected{Cycle: cycle, Live: h.samples[1].Value.Uint64()}})
+		l.put(item{in: turn.Collected{Cycle: cycle, Live: h.samples[1].Value.Uint64()}})
 	}
 }
 
@@ -113,7 +113,7 @@ type typeGauges struct {
 	active, limit, bytes, passivations metric.Int64Observable
 }
 
-func newTypeGauges(meter *node.Instruments) typeGauges {
+func newTypeGauges(meter *nodetelemetry.Instruments) typeGauges {
 	return typeGauges{
 		active:       meter.Gauge("roost.entity.active", "{entity}", "entities that are alive or being loaded"),
 		limit:        meter.Gauge("roost.entity.limit", "{entity}", "the most entities of a type that may be alive, because of the strategy of the type and because of memory. Absent: not limited"),

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -14,7 +15,7 @@ func TestWhoseJournal(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
 	url := "sqlite:" + t.TempDir() + "/journal.db"
-	j, err := open.Journal(t.Context(), open.At{URL: url}, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, func(error) {})
+	j, err := open.Journal(t.Context(), open.At{URL: url}, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), commit.Observer{}, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

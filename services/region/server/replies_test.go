@@ -14,6 +14,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -76,7 +77,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "test", Types: []sharding.TypeDesc{s.Types()[0].Desc}}, journal.DefaultConfig(), s.Observer())
+	j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: "test", Types: []sharding.TypeDesc{s.Types()[0].Desc}}, journal.DefaultConfig(), s.Observer())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
-	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/router/driver"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -193,7 +193,7 @@ func (w *wayIn) Ended() bool { return w.answers.Ended() }
 func (w *wayIn) Waiting() {}
 
 // observe registers the metrics of the router.
-func (r *routing) observe(histograms *histogram.Registry, meter *node.Instruments) error {
+func (r *routing) observe(histograms *histogram.Registry, meter *nodetelemetry.Instruments) error {
 	r.hops = histograms.New(histogram.Desc{
 		Scope: scope, Name: "roost.region.routed.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
 		Description: "number of times that one command from an entity to another was sent. More than 1: the shard of the target moved, or an answer was lost",

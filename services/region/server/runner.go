@@ -15,13 +15,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/auth"
-	"github.com/roost-cluster/roost/libs/node/histogram"
-	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/node/security"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
+	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/replies"
@@ -50,7 +51,7 @@ type RunnerConfig struct {
 	// Noter notes the turns that run; nil: nothing is noted.
 	Noter *noter
 	// Policy defines who may send which commands; nil: everybody may send all.
-	Policy *auth.PolicyFile
+	Policy *security.PolicyFile
 	Log    *slog.Logger
 	// Tracers, Meters and Histograms receive the runner's telemetry; nil: none is made.
 	Tracers    trace.TracerProvider
@@ -102,13 +103,13 @@ type shared struct {
 	// lostLogged has what was logged about states that did not move: each lostState once.
 	lostLogged sync.Map
 	fetch      func(context.Context, region.FetchKept) ([]turn.Kept, error)
-	policy     *auth.PolicyFile // nil: everything is allowed
+	policy     *security.PolicyFile // nil: everything is allowed
 	noter      *noter
 
 	ctx context.Context // of all turns
 	end context.CancelFunc
 
-	journal *journal.Journal
+	journal *commit.Journal
 	inbox   *inbox
 	rest    rest
 	// route sends a command of an entity to another one, and calls done once with the reply. It
@@ -151,7 +152,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Meters == nil {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
-	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(node.NewInstruments(c.Meters.Meter(scope))), s.keptGauges(node.NewInstruments(c.Meters.Meter(scope))))
+	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(nodetelemetry.NewInstruments(c.Meters.Meter(scope))), s.keptGauges(nodetelemetry.NewInstruments(c.Meters.Meter(scope))))
 	if s.self.Addr == "" || s.self.UID == 0 {
 		errs = append(errs, errors.New("region: Self needs an address and a uid"))
 	}
@@ -183,7 +184,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if s.routing, err = newRouting(s, c.Router); err != nil {
 		return nil, err
 	}
-	return s, s.routing.observe(c.Histograms, node.NewInstruments(c.Meters.Meter(scope)))
+	return s, s.routing.observe(c.Histograms, nodetelemetry.NewInstruments(c.Meters.Meter(scope)))
 }
 
 // coreOf returns the shard core of an entity, and any core if the type is not known here.
@@ -203,10 +204,10 @@ func (s *Runner) coreOf(e sharding.Entity) int {
 func (s *Runner) Types() []turn.Type { return s.descs }
 
 // Use sets the journal.
-func (s *Runner) Use(j *journal.Journal) { s.journal = j }
+func (s *Runner) Use(j *commit.Journal) { s.journal = j }
 
 // Observer returns the journal observer that feeds the runner's metrics.
-func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
+func (s *Runner) Observer() commit.Observer { return s.journalObserver() }
 
 // Run steps the control core, and sends ticks to all cores, until [Runner.End]; then no goroutine steps any of
 // them any more.

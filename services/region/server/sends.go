@@ -4,36 +4,34 @@ import (
 	"context"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readSends reads a page of records with pending sends, as a load reads an entity.
 func (s *shardLoop) readSends(o outbox.Read) {
 	s.queue(job{Work: work{do: func() {
-		page, err := s.journal.Sends(s.ctx, reads.Sends(o))
+		page, err := s.journal.Sends(s.ctx, o.SendsRequest)
 		if err != nil {
 			s.log.Warn("cannot read pending sends, delivering them later", "error", err)
 		}
-		s.put(item{in: region.SendsRead{Page: reads.SendsPage(o, page, err)}})
+		s.put(item{in: outbox.Page{Number: o.Number, SendsPage: page, Err: err}})
 	}}})
 }
 
 // routeSend brings a send to its target.
 func (s *shardLoop) routeSend(o outbox.Deliver) {
 	s.route(o.Env, false, origin{slowest.OriginSend, o.From}, func(reply sharding.Reply) {
-		s.put(item{in: region.Routed{Answer: outbox.Answered{Number: o.Number, Reply: reply}}})
+		s.put(item{in: outbox.Answered{Number: o.Number, Reply: reply}})
 	})
 }
 
 // storeEnds stores how sends have ended.
 func (s *shardLoop) storeEnds(o outbox.Ack) {
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
-		s.put(item{in: region.EndsStored{Acked: outbox.Acked{Number: o.Number, Verdict: r.Verdict}}})
+		s.put(item{in: outbox.Acked{Number: o.Number, Verdict: r.Verdict}})
 	})
 }
 
@@ -50,9 +48,9 @@ func (s *shardLoop) readSend(o turn.ReadSend) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
 		defer cancel()
 		for _, dead := range []bool{false, true} {
-			page, err := s.journal.Sends(ctx, reads.Send(o, dead))
-			if out, last := reads.ReadSendDone(o, dead, page, err); last {
-				s.inbox.put(s.index, item{in: region.Turn{Input: out}})
+			page, err := s.journal.Sends(ctx, o.Query(dead))
+			if out, last := o.Answer(dead, page, err); last {
+				s.inbox.put(s.index, item{in: out})
 				return
 			}
 		}

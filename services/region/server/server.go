@@ -23,17 +23,20 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/diagnosis"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/auth"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
-	"github.com/roost-cluster/roost/libs/node/observe"
+	"github.com/roost-cluster/roost/libs/node/rpc"
+	"github.com/roost-cluster/roost/libs/node/security"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
@@ -76,7 +79,7 @@ type Server struct {
 	runner *Runner
 	cfg    *Config
 	hosted []entity.Definition
-	peers  *node.Peers
+	peers  *rpc.Peers
 	fail   func(reason string)
 
 	member *member.Member
@@ -84,18 +87,18 @@ type Server struct {
 	links  *link.Server
 	// generation is the journal's generation, 0 until the journal is open.
 	generation atomic.Uint64
-	opened     atomic.Pointer[journal.Journal] // nil until it is open
-	client     *controlrpc.Client
+	opened     atomic.Pointer[commit.Journal] // nil until it is open
+	client     *rpc.Client
 	kept       *keptClient
-	outbox     *controlrpc.Outbox
+	outbox     *rpc.Outbox
 	departed   chan struct{}
 
-	controlFull node.Repeated
+	controlFull nodetelemetry.Repeated
 
 	// Used in the control loop alone.
 	draining   bool
 	downed     bool // the cluster has declared this node down
-	calls      *controlrpc.Calls
+	calls      *rpc.Calls
 	complaints map[string]complaint // about calls, by kind
 }
 
@@ -105,7 +108,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		log: n.Log(), self: n.Self(), name: n.Name(),
 		cfg: cfg, peers: n.Peers(), departed: make(chan struct{}),
 		fail:  func(reason string) { n.Fail(errors.New(reason)) },
-		calls: controlrpc.NewCalls(maxCalls), complaints: map[string]complaint{},
+		calls: rpc.NewCalls(maxCalls), complaints: map[string]complaint{},
 	}
 	var err error
 	if s.hosted, err = hosted(types, cfg.Types); err != nil {
@@ -120,7 +123,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	routes := cfg.Routed
 	routes.Seed = rand.Uint64() // regions do not send again at the same moments
-	policy, err := auth.OpenPolicy(cfg.Policy, func(err error) {
+	policy, err := security.OpenPolicy(cfg.Policy, func(err error) {
 		s.log.Error("new policy is unusable, keeping the old", "error", err)
 	})
 	if err != nil {
@@ -154,8 +157,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	s.kept = newKeptClient(cfg.ClusterName, s.peers, &s.runner.cfg.Turn)
-	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
-	s.outbox = controlrpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
+	s.client = &rpc.Client{Cluster: cfg.ClusterName, Self: s.self, Reach: s.peers.Reach, Timeout: callTimeout}
+	s.outbox = rpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
 	if s.links, err = link.NewServer(lc, s.take, s.closed); err != nil {
 		return nil, err
 	}
@@ -165,11 +168,11 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.HandlePeers(link.Path, control.Gateway|control.Region|control.Coordinator, s.links)
 	n.HandlePeers(keptPath, control.Region, giver{s})
 	n.HandlePeers(inspectionv1.InspectionPathPrefix, control.Coordinator, inspectionv1.NewInspectionServer(newInspection(s)))
-	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(observe.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
-	n.HandlePeers(controlrpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, s.member.Identity, receiver{s}, s.log))
+	n.HandlePeers(inspectionv1.ObserverPathPrefix, control.Coordinator|control.Gateway, inspectionv1.NewObserverServer(diagnosis.NewObserver(cfg.ClusterName, s.self, s.observe, func() *inspectionv1.Process { return s.describe(n) })))
+	n.HandlePeers(rpc.PathPrefix, control.Gateway|control.Region|control.Coordinator, rpc.Handler(cfg.ClusterName, s.self, control.Region, s.member.Identity, receiver{s}, s.log))
 	s.stages(n)
-	n.Reread([]string{"region.passivation"}, func() node.Configured { return new(DefaultConfig()) },
-		func(c node.Configured) error { return s.reread(c.(*Config), types) })
+	n.Reread([]string{"region.passivation"}, func() config.Configured { return new(DefaultConfig()) },
+		func(c config.Configured) error { return s.reread(c.(*Config), types) })
 	// When the region leaves, its entry in discovery is removed before shards are handed off.
 	return s, s.member.Register(scope)
 }
@@ -234,7 +237,7 @@ func (s *Server) performOutside(o region.ControlOutput) {
 	case region.Send:
 		s.send(o)
 	case region.Reply:
-		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
+		s.calls.Answer(o.Call, rpc.Answer{Msg: o.Msg})
 	case region.ReadJournalHeartbeat:
 		go s.readJournalHeartbeat(o)
 	case region.Registered:

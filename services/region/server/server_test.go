@@ -21,7 +21,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -161,7 +161,7 @@ func newFake(t *testing.T) *fake {
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
 		t.Fatal(err)
 	}
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", g.Self, control.Coordinator, nil, f, slog.New(slog.DiscardHandler)))
+	mux.Handle(rpc.PathPrefix, rpc.Handler("dev", g.Self, control.Coordinator, nil, f, slog.New(slog.DiscardHandler)))
 	mux.Handle(f.agent.PathPrefix(), f.agent.Handler())
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -351,7 +351,7 @@ func (r *running) order(msgs ...control.Message) error {
 }
 
 func (r *running) send(cluster string, to sharding.NodeUID, msgs ...control.Message) error {
-	c := controlrpc.Client{Cluster: cluster, Self: sharding.NodeID{Addr: r.f.addr, UID: 77}, Reach: controlrpc.Via(r.client, nil), Timeout: 10 * time.Second}
+	c := rpc.Client{Cluster: cluster, Self: sharding.NodeID{Addr: r.f.addr, UID: 77}, Reach: rpc.Via(r.client, nil), Timeout: 10 * time.Second}
 	return c.Send(context.Background(), sharding.NodeID{Addr: r.node.ServiceAddr(), UID: to}, msgs)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/node/slowest"
+	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"

@@ -15,8 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/journal/commit"
+	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
+	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -49,7 +50,7 @@ type telemetry struct {
 	// notCommitted counts group commits that failed.
 	notCommitted metric.Int64Counter
 	// databaseDown identifies the databases that do not answer, if the journal has several.
-	databaseDown *node.Flags
+	databaseDown *nodetelemetry.Flags
 	// statesLost counts states of volatile entities that did not move with their shard.
 	statesLost metric.Int64Counter
 	// dropped counts reports that the region dropped because the queue of reports to the coordinator
@@ -81,7 +82,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.load = byType(seconds("roost.journal.replay.duration", "time that it takes to read one entity from the journal"))
 	t.replay = byType(number("roost.journal.replay.records", "{record}", "number of records that are replayed after the snapshot when one entity is read from the journal"))
 	t.reminder = byType(seconds("roost.region.reminders.lateness", "time from the due time of a reminder to its firing. Each attempt to run the command counts"))
-	meter := node.NewInstruments(mp.Meter(scope))
+	meter := nodetelemetry.NewInstruments(mp.Meter(scope))
 	t.fenced = meter.Counter("roost.journal.fenced", "{operation}",
 		"operations that the journal refused because the shard belongs to another epoch: claims, appends, fence reads and snapshots",
 		operation("claim"), operation("append"), operation("fence"), operation("snapshot"))
@@ -104,7 +105,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 }
 
 // gauges registers the metrics whose values come from the counts of the shard cores.
-func (s *Runner) gauges(meter *node.Instruments) error {
+func (s *Runner) gauges(meter *nodetelemetry.Instruments) error {
 	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	byType := newTypeGauges(meter)
 	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, including abandoned loads")
@@ -278,16 +279,16 @@ func (f *failingTypes) add(o *failingTypes) {
 	}
 }
 
-func (s *shared) journalObserver() journal.Observer {
-	return journal.Observer{
-		Batch: func(b journal.BatchStats) {
+func (s *shared) journalObserver() commit.Observer {
+	return commit.Observer{
+		Batch: func(b commit.BatchStats) {
 			s.telemetry.commit.Record(b.Took.Seconds())
 			s.telemetry.batch.Record(float64(b.Ops))
 			if b.Err != nil {
-				s.telemetry.notCommitted.Add(s.ctx, 1, commitFailed(journal.Reason(b.Err)))
+				s.telemetry.notCommitted.Add(s.ctx, 1, commitFailed(commit.Reason(b.Err)))
 			}
 		},
-		Op: func(o journal.OpStats) {
+		Op: func(o commit.OpStats) {
 			switch {
 			case isJournalTest(&o.Op):
 			case o.Result.Verdict == sharding.RefusedEpoch:
@@ -296,7 +297,7 @@ func (s *shared) journalObserver() journal.Observer {
 				s.telemetry.damaged.Add(s.ctx, 1, operation(o.Op.Kind()))
 			}
 		},
-		Load: func(l journal.LoadStats) {
+		Load: func(l commit.LoadStats) {
 			switch {
 			case errors.Is(l.Err, journal.ErrCorrupt):
 				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
@@ -311,7 +312,7 @@ func (s *shared) journalObserver() journal.Observer {
 			journalDamage(s.log, d)
 		},
 		Upkeep:  func(err error) { journalUpkeep(s.log, err) },
-		Failing: func(database int, p journal.Path, err error) { journalFails(s.log, database, p, err) },
+		Failing: func(database int, p commit.Path, err error) { journalFails(s.log, database, p, err) },
 		Down: func(database int, err error) {
 			if was := s.telemetry.databaseDown.Set(strconv.Itoa(database), err != nil); was || err != nil {
 				databaseDown(s.log, database, err)
@@ -344,9 +345,9 @@ func journalUpkeep(log *slog.Logger, err error) {
 }
 
 // journalFails logs that the commits or reads of a database fail or, if err is nil, succeed again.
-func journalFails(log *slog.Logger, database int, p journal.Path, err error) {
+func journalFails(log *slog.Logger, database int, p commit.Path, err error) {
 	if err != nil {
-		log.Error("the journal fails", "database", database, "of", p.String(), "reason", journal.Reason(err), "error", err)
+		log.Error("the journal fails", "database", database, "of", p.String(), "reason", commit.Reason(err), "error", err)
 		return
 	}
 	log.Info("the journal succeeds again", "database", database, "of", p.String())
@@ -359,7 +360,7 @@ func commitFailed(reason string) metric.MeasurementOption {
 
 // commitsFailed returns all series of failed commits.
 func commitsFailed() (series []metric.AddOption) {
-	for _, reason := range journal.Reasons() {
+	for _, reason := range commit.Reasons() {
 		series = append(series, commitFailed(reason))
 	}
 	return series

@@ -20,8 +20,9 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/commit"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/progress"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -182,7 +183,7 @@ func (t *tool) parse(f *flag.FlagSet, help string, args, environ []string) error
 		given = append(given, "--journal.databases", *databases)
 	}
 	cfg := toolConfig(DefaultConfig())
-	if _, err := node.Load(&cfg, given, environ); err != nil {
+	if _, err := config.Load(&cfg, given, environ); err != nil {
 		return err
 	}
 	t.at = journalopen.At{URL: cfg.Journal.URL, Databases: cfg.Journal.Databases}
@@ -260,7 +261,7 @@ func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err
 		if err != nil {
 			return false, err
 		}
-		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, func(err error) { slog.Warn(err.Error()) })
+		j, err := journalopen.Journal(ctx, t.at, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), commit.Observer{}, func(err error) { slog.Warn(err.Error()) })
 		if err != nil {
 			return false, err
 		}

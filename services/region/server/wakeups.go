@@ -2,14 +2,12 @@ package server
 
 import (
 	"github.com/roost-cluster/roost/libs/wakeup"
-	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/reads"
 )
 
 // readWakes reads a page of wake-ups, as a load reads an entity.
 func (s *shardLoop) readWakes(o wakeup.Read) {
 	s.queue(job{Work: work{do: func() {
-		page, err := s.journal.Wakes(s.ctx, reads.Wakes(o))
+		page, err := s.journal.Wakes(s.ctx, o.WakesRequest)
 		if err != nil {
 			what := "cannot read reminders, firing them later"
 			if o.Remembered {
@@ -17,6 +15,6 @@ func (s *shardLoop) readWakes(o wakeup.Read) {
 			}
 			s.log.Warn(what, "error", err)
 		}
-		s.put(item{in: region.WakesRead{Page: reads.WakesPage(o, page, err)}})
+		s.put(item{in: wakeup.Page{Number: o.Number, Remembered: o.Remembered, WakesPage: page, Err: err}})
 	}}})
 }

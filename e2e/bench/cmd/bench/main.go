@@ -23,6 +23,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
 	_ "github.com/roost-cluster/roost/libs/backends/all"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/config"
 )
 
 // serveBaselines is the argument with which this binary serves the baselines.
@@ -36,7 +37,7 @@ const asPeer = "peer"
 
 func main() {
 	// The baselines and what runs in this process collect garbage as a region does.
-	node.CollectFrom(node.DefaultConfig("").CollectFrom)
+	node.CollectFrom(config.Default("").CollectFrom)
 	if len(os.Args) == 2 && os.Args[1] == serveBaselines {
 		exit(baseline.Serve(os.Stdin, os.Stdout))
 	}

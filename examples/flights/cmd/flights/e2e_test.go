@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
 // build returns the directory of all binaries.

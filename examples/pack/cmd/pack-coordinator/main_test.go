@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/testbin"
+	"github.com/roost-cluster/roost/libs/test/testbin"
 	"github.com/roost-cluster/roost/sdk/adminclient"
 )
 

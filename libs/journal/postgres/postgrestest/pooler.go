@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 // Pooler is a running pgbouncer before a server.

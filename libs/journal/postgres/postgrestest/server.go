@@ -33,7 +33,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/roost-cluster/roost/libs/servertest"
+	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
 // Superuser is the role that may do anything.

@@ -23,414 +23,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type JoinRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"` // host:port of its service listener
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *JoinRequest) Reset() {
-	*x = JoinRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *JoinRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*JoinRequest) ProtoMessage() {}
-
-func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
-func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *JoinRequest) GetAddr() string {
-	if x != nil {
-		return x.Addr
-	}
-	return ""
-}
-
-type JoinResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Self          string                 `protobuf:"bytes,1,opt,name=self,proto3" json:"self,omitempty"` // who joins
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *JoinResponse) Reset() {
-	*x = JoinResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *JoinResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*JoinResponse) ProtoMessage() {}
-
-func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
-func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *JoinResponse) GetSelf() string {
-	if x != nil {
-		return x.Self
-	}
-	return ""
-}
-
-type NodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NodeRequest) Reset() {
-	*x = NodeRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NodeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NodeRequest) ProtoMessage() {}
-
-func (x *NodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NodeRequest.ProtoReflect.Descriptor instead.
-func (*NodeRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *NodeRequest) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-type NodeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"` // as it was when the wish came
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NodeResponse) Reset() {
-	*x = NodeResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NodeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NodeResponse) ProtoMessage() {}
-
-func (x *NodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NodeResponse.ProtoReflect.Descriptor instead.
-func (*NodeResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *NodeResponse) GetMember() *Member {
-	if x != nil {
-		return x.Member
-	}
-	return nil
-}
-
-type EventsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // as in the last answer; empty: from the beginning
-	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EventsRequest) Reset() {
-	*x = EventsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EventsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EventsRequest) ProtoMessage() {}
-
-func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
-func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *EventsRequest) GetStream() string {
-	if x != nil {
-		return x.Stream
-	}
-	return ""
-}
-
-func (x *EventsRequest) GetNext() uint64 {
-	if x != nil {
-		return x.Next
-	}
-	return 0
-}
-
-type EventsResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // whose events these are: another one counts anew
-	Next   uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`    // to be asked for next
-	// Resync says that events are missing before this answer: in the first one
-	// of a stream, and when older events are lost. Members are then all there are;
-	// the events are the newest, which they include already.
-	Resync        bool      `protobuf:"varint,3,opt,name=resync,proto3" json:"resync,omitempty"`
-	Missed        uint64    `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"`
-	Members       []*Member `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
-	Events        []*Event  `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EventsResponse) Reset() {
-	*x = EventsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EventsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EventsResponse) ProtoMessage() {}
-
-func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
-func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *EventsResponse) GetStream() string {
-	if x != nil {
-		return x.Stream
-	}
-	return ""
-}
-
-func (x *EventsResponse) GetNext() uint64 {
-	if x != nil {
-		return x.Next
-	}
-	return 0
-}
-
-func (x *EventsResponse) GetResync() bool {
-	if x != nil {
-		return x.Resync
-	}
-	return false
-}
-
-func (x *EventsResponse) GetMissed() uint64 {
-	if x != nil {
-		return x.Missed
-	}
-	return 0
-}
-
-func (x *EventsResponse) GetMembers() []*Member {
-	if x != nil {
-		return x.Members
-	}
-	return nil
-}
-
-func (x *EventsResponse) GetEvents() []*Event {
-	if x != nil {
-		return x.Events
-	}
-	return nil
-}
-
-// Event is a change of the membership as the answering node saw it.
-type Event struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	AtUnixMs      int64                  `protobuf:"varint,2,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // joining, weakly-up, up, leaving, exiting, down, removed, unreachable, reachable, …
-	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"` // host:port#uid of the node that it is about, or empty
-	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	ByMe          bool                   `protobuf:"varint,6,opt,name=by_me,json=byMe,proto3" json:"by_me,omitempty"` // in the eyes of the answering node alone, not of the cluster
-	Text          string                 `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`              // more, such as a reason
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Event) Reset() {
-	*x = Event{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Event) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Event) ProtoMessage() {}
-
-func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Event.ProtoReflect.Descriptor instead.
-func (*Event) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Event) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *Event) GetAtUnixMs() int64 {
-	if x != nil {
-		return x.AtUnixMs
-	}
-	return 0
-}
-
-func (x *Event) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *Event) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Event) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Event) GetByMe() bool {
-	if x != nil {
-		return x.ByMe
-	}
-	return false
-}
-
-func (x *Event) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
 type MembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -439,7 +31,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +43,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +56,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
 type MembersResponse struct {
@@ -487,7 +79,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +91,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +104,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *MembersResponse) GetMembers() []*Member {
@@ -602,7 +194,7 @@ type Gateway struct {
 
 func (x *Gateway) Reset() {
 	*x = Gateway{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +206,7 @@ func (x *Gateway) String() string {
 func (*Gateway) ProtoMessage() {}
 
 func (x *Gateway) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +219,7 @@ func (x *Gateway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gateway.ProtoReflect.Descriptor instead.
 func (*Gateway) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Gateway) GetAddr() string {
@@ -705,7 +297,7 @@ type Brake struct {
 
 func (x *Brake) Reset() {
 	*x = Brake{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +309,7 @@ func (x *Brake) String() string {
 func (*Brake) ProtoMessage() {}
 
 func (x *Brake) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +322,7 @@ func (x *Brake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brake.ProtoReflect.Descriptor instead.
 func (*Brake) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Brake) GetState() string {
@@ -815,7 +407,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +419,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +432,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Quarantined) GetNode() string {
@@ -881,7 +473,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +485,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +498,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Member) GetName() string {
@@ -1036,7 +628,7 @@ type Load struct {
 
 func (x *Load) Reset() {
 	*x = Load{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +640,7 @@ func (x *Load) String() string {
 func (*Load) ProtoMessage() {}
 
 func (x *Load) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +653,7 @@ func (x *Load) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Load.ProtoReflect.Descriptor instead.
 func (*Load) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Load) GetCost() float64 {
@@ -1158,7 +750,7 @@ type ShardsRequest struct {
 
 func (x *ShardsRequest) Reset() {
 	*x = ShardsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +762,7 @@ func (x *ShardsRequest) String() string {
 func (*ShardsRequest) ProtoMessage() {}
 
 func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +775,7 @@ func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsRequest.ProtoReflect.Descriptor instead.
 func (*ShardsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ShardsRequest) GetType() string {
@@ -1211,7 +803,7 @@ type ShardsResponse struct {
 
 func (x *ShardsResponse) Reset() {
 	*x = ShardsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +815,7 @@ func (x *ShardsResponse) String() string {
 func (*ShardsResponse) ProtoMessage() {}
 
 func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +828,7 @@ func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsResponse.ProtoReflect.Descriptor instead.
 func (*ShardsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ShardsResponse) GetShards() []*Shard {
@@ -1283,7 +875,7 @@ type Unreadable struct {
 
 func (x *Unreadable) Reset() {
 	*x = Unreadable{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +887,7 @@ func (x *Unreadable) String() string {
 func (*Unreadable) ProtoMessage() {}
 
 func (x *Unreadable) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +900,7 @@ func (x *Unreadable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreadable.ProtoReflect.Descriptor instead.
 func (*Unreadable) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Unreadable) GetType() string {
@@ -1378,7 +970,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +982,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +995,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Shard) GetType() string {
@@ -1477,7 +1069,7 @@ type TypeSummary struct {
 
 func (x *TypeSummary) Reset() {
 	*x = TypeSummary{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1081,7 @@ func (x *TypeSummary) String() string {
 func (*TypeSummary) ProtoMessage() {}
 
 func (x *TypeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1094,7 @@ func (x *TypeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeSummary.ProtoReflect.Descriptor instead.
 func (*TypeSummary) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TypeSummary) GetType() string {
@@ -1565,7 +1157,7 @@ type TypeCommand struct {
 
 func (x *TypeCommand) Reset() {
 	*x = TypeCommand{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1169,7 @@ func (x *TypeCommand) String() string {
 func (*TypeCommand) ProtoMessage() {}
 
 func (x *TypeCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1182,7 @@ func (x *TypeCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeCommand.ProtoReflect.Descriptor instead.
 func (*TypeCommand) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TypeCommand) GetName() string {
@@ -1617,7 +1209,7 @@ type WhereRequest struct {
 
 func (x *WhereRequest) Reset() {
 	*x = WhereRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1221,7 @@ func (x *WhereRequest) String() string {
 func (*WhereRequest) ProtoMessage() {}
 
 func (x *WhereRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1234,7 @@ func (x *WhereRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereRequest.ProtoReflect.Descriptor instead.
 func (*WhereRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WhereRequest) GetType() string {
@@ -1669,7 +1261,7 @@ type WhereResponse struct {
 
 func (x *WhereResponse) Reset() {
 	*x = WhereResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1273,7 @@ func (x *WhereResponse) String() string {
 func (*WhereResponse) ProtoMessage() {}
 
 func (x *WhereResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1286,7 @@ func (x *WhereResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereResponse.ProtoReflect.Descriptor instead.
 func (*WhereResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WhereResponse) GetShard() *Shard {
@@ -1724,7 +1316,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1328,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1341,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrainRequest) GetRegion() string {
@@ -1802,7 +1394,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1406,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1419,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainResponse) GetRemaining() uint32 {
@@ -1886,7 +1478,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +1490,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +1503,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CordonRequest) GetRegion() string {
@@ -1970,7 +1562,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +1574,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +1587,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QuarantineRequest) GetType() string {
@@ -2049,7 +1641,7 @@ type QuarantinesRequest struct {
 
 func (x *QuarantinesRequest) Reset() {
 	*x = QuarantinesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +1653,7 @@ func (x *QuarantinesRequest) String() string {
 func (*QuarantinesRequest) ProtoMessage() {}
 
 func (x *QuarantinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +1666,7 @@ func (x *QuarantinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinesRequest.ProtoReflect.Descriptor instead.
 func (*QuarantinesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QuarantinesRequest) GetType() string {
@@ -2093,7 +1685,7 @@ type QuarantinesResponse struct {
 
 func (x *QuarantinesResponse) Reset() {
 	*x = QuarantinesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +1697,7 @@ func (x *QuarantinesResponse) String() string {
 func (*QuarantinesResponse) ProtoMessage() {}
 
 func (x *QuarantinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +1710,7 @@ func (x *QuarantinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinesResponse.ProtoReflect.Descriptor instead.
 func (*QuarantinesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QuarantinesResponse) GetEntities() []*QuarantinedEntity {
@@ -2147,7 +1739,7 @@ type QuarantinedEntity struct {
 
 func (x *QuarantinedEntity) Reset() {
 	*x = QuarantinedEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +1751,7 @@ func (x *QuarantinedEntity) String() string {
 func (*QuarantinedEntity) ProtoMessage() {}
 
 func (x *QuarantinedEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +1764,7 @@ func (x *QuarantinedEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedEntity.ProtoReflect.Descriptor instead.
 func (*QuarantinedEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QuarantinedEntity) GetType() string {
@@ -2263,7 +1855,7 @@ type Crash struct {
 
 func (x *Crash) Reset() {
 	*x = Crash{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +1867,7 @@ func (x *Crash) String() string {
 func (*Crash) ProtoMessage() {}
 
 func (x *Crash) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +1880,7 @@ func (x *Crash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crash.ProtoReflect.Descriptor instead.
 func (*Crash) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Crash) GetRegion() string {
@@ -2321,7 +1913,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +1925,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +1938,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FreezeRequest) GetThaw() bool {
@@ -2404,7 +1996,7 @@ type PinRequest struct {
 
 func (x *PinRequest) Reset() {
 	*x = PinRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2008,7 @@ func (x *PinRequest) String() string {
 func (*PinRequest) ProtoMessage() {}
 
 func (x *PinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2021,7 @@ func (x *PinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
 func (*PinRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PinRequest) GetPins() []*Pin {
@@ -2478,7 +2070,7 @@ type Pin struct {
 
 func (x *Pin) Reset() {
 	*x = Pin{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2082,7 @@ func (x *Pin) String() string {
 func (*Pin) ProtoMessage() {}
 
 func (x *Pin) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2095,7 @@ func (x *Pin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pin.ProtoReflect.Descriptor instead.
 func (*Pin) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pin) GetType() string {
@@ -2541,7 +2133,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2145,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2158,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MoveRequest) GetType() string {
@@ -2625,7 +2217,7 @@ type SteerResponse struct {
 
 func (x *SteerResponse) Reset() {
 	*x = SteerResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2229,7 @@ func (x *SteerResponse) String() string {
 func (*SteerResponse) ProtoMessage() {}
 
 func (x *SteerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2242,7 @@ func (x *SteerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteerResponse.ProtoReflect.Descriptor instead.
 func (*SteerResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SteerResponse) GetAlready() bool {
@@ -2704,7 +2296,7 @@ type SteeringRequest struct {
 
 func (x *SteeringRequest) Reset() {
 	*x = SteeringRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2308,7 @@ func (x *SteeringRequest) String() string {
 func (*SteeringRequest) ProtoMessage() {}
 
 func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2321,7 @@ func (x *SteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringRequest.ProtoReflect.Descriptor instead.
 func (*SteeringRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SteeringRequest) GetType() string {
@@ -2753,7 +2345,7 @@ type SteeringResponse struct {
 
 func (x *SteeringResponse) Reset() {
 	*x = SteeringResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +2357,7 @@ func (x *SteeringResponse) String() string {
 func (*SteeringResponse) ProtoMessage() {}
 
 func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +2370,7 @@ func (x *SteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringResponse.ProtoReflect.Descriptor instead.
 func (*SteeringResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SteeringResponse) GetFreeze() *Freeze {
@@ -2838,7 +2430,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +2442,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +2455,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Drain) GetRegion() string {
@@ -2921,7 +2513,7 @@ type Freeze struct {
 
 func (x *Freeze) Reset() {
 	*x = Freeze{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +2525,7 @@ func (x *Freeze) String() string {
 func (*Freeze) ProtoMessage() {}
 
 func (x *Freeze) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +2538,7 @@ func (x *Freeze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
 func (*Freeze) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Freeze) GetUntilUnixMs() int64 {
@@ -2993,7 +2585,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +2597,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +2610,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Cordon) GetRegion() string {
@@ -3085,7 +2677,7 @@ type PinnedShard struct {
 
 func (x *PinnedShard) Reset() {
 	*x = PinnedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +2689,7 @@ func (x *PinnedShard) String() string {
 func (*PinnedShard) ProtoMessage() {}
 
 func (x *PinnedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +2702,7 @@ func (x *PinnedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinnedShard.ProtoReflect.Descriptor instead.
 func (*PinnedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PinnedShard) GetType() string {
@@ -3176,7 +2768,7 @@ type MovingShard struct {
 
 func (x *MovingShard) Reset() {
 	*x = MovingShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +2780,7 @@ func (x *MovingShard) String() string {
 func (*MovingShard) ProtoMessage() {}
 
 func (x *MovingShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +2793,7 @@ func (x *MovingShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovingShard.ProtoReflect.Descriptor instead.
 func (*MovingShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MovingShard) GetType() string {
@@ -3254,7 +2846,7 @@ type RolloutRequest struct {
 
 func (x *RolloutRequest) Reset() {
 	*x = RolloutRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +2858,7 @@ func (x *RolloutRequest) String() string {
 func (*RolloutRequest) ProtoMessage() {}
 
 func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +2871,7 @@ func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutRequest.ProtoReflect.Descriptor instead.
 func (*RolloutRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 type RolloutResponse struct {
@@ -3305,7 +2897,7 @@ type RolloutResponse struct {
 
 func (x *RolloutResponse) Reset() {
 	*x = RolloutResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +2909,7 @@ func (x *RolloutResponse) String() string {
 func (*RolloutResponse) ProtoMessage() {}
 
 func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +2922,7 @@ func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutResponse.ProtoReflect.Descriptor instead.
 func (*RolloutResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RolloutResponse) GetTarget() string {
@@ -3423,7 +3015,7 @@ type RolloutVersion struct {
 
 func (x *RolloutVersion) Reset() {
 	*x = RolloutVersion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3027,7 @@ func (x *RolloutVersion) String() string {
 func (*RolloutVersion) ProtoMessage() {}
 
 func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3040,7 @@ func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutVersion.ProtoReflect.Descriptor instead.
 func (*RolloutVersion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RolloutVersion) GetVersion() string {
@@ -3499,7 +3091,7 @@ type CannotRead struct {
 
 func (x *CannotRead) Reset() {
 	*x = CannotRead{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +3103,7 @@ func (x *CannotRead) String() string {
 func (*CannotRead) ProtoMessage() {}
 
 func (x *CannotRead) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +3116,7 @@ func (x *CannotRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CannotRead.ProtoReflect.Descriptor instead.
 func (*CannotRead) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CannotRead) GetReader() string {
@@ -3563,7 +3155,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3167,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3180,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 type LookResponse struct {
@@ -3600,7 +3192,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3204,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3217,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LookResponse) GetUnreadable() []*Unreadable {
@@ -3645,7 +3237,7 @@ type SetTargetRequest struct {
 
 func (x *SetTargetRequest) Reset() {
 	*x = SetTargetRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3249,7 @@ func (x *SetTargetRequest) String() string {
 func (*SetTargetRequest) ProtoMessage() {}
 
 func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3670,7 +3262,7 @@ func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
 func (*SetTargetRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetTargetRequest) GetVersion() string {
@@ -3702,7 +3294,7 @@ type SetTargetResponse struct {
 
 func (x *SetTargetResponse) Reset() {
 	*x = SetTargetResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3306,7 @@ func (x *SetTargetResponse) String() string {
 func (*SetTargetResponse) ProtoMessage() {}
 
 func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3319,7 @@ func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
 func (*SetTargetResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetTargetResponse) GetTarget() string {
@@ -3796,7 +3388,7 @@ type CommandRequest struct {
 
 func (x *CommandRequest) Reset() {
 	*x = CommandRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +3400,7 @@ func (x *CommandRequest) String() string {
 func (*CommandRequest) ProtoMessage() {}
 
 func (x *CommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +3413,7 @@ func (x *CommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRequest.ProtoReflect.Descriptor instead.
 func (*CommandRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CommandRequest) GetType() string {
@@ -3895,7 +3487,7 @@ type CommandResponse struct {
 
 func (x *CommandResponse) Reset() {
 	*x = CommandResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +3499,7 @@ func (x *CommandResponse) String() string {
 func (*CommandResponse) ProtoMessage() {}
 
 func (x *CommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +3512,7 @@ func (x *CommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResponse.ProtoReflect.Descriptor instead.
 func (*CommandResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CommandResponse) GetOutcome() string {
@@ -3974,7 +3566,7 @@ type RemindersRequest struct {
 
 func (x *RemindersRequest) Reset() {
 	*x = RemindersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +3578,7 @@ func (x *RemindersRequest) String() string {
 func (*RemindersRequest) ProtoMessage() {}
 
 func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +3591,7 @@ func (x *RemindersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersRequest.ProtoReflect.Descriptor instead.
 func (*RemindersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RemindersRequest) GetType() string {
@@ -4061,7 +3653,7 @@ type RemindersResponse struct {
 
 func (x *RemindersResponse) Reset() {
 	*x = RemindersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +3665,7 @@ func (x *RemindersResponse) String() string {
 func (*RemindersResponse) ProtoMessage() {}
 
 func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +3678,7 @@ func (x *RemindersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemindersResponse.ProtoReflect.Descriptor instead.
 func (*RemindersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemindersResponse) GetReminders() []*Reminder {
@@ -4135,7 +3727,7 @@ type Silent struct {
 
 func (x *Silent) Reset() {
 	*x = Silent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +3739,7 @@ func (x *Silent) String() string {
 func (*Silent) ProtoMessage() {}
 
 func (x *Silent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +3752,7 @@ func (x *Silent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silent.ProtoReflect.Descriptor instead.
 func (*Silent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Silent) GetRegion() string {
@@ -4194,7 +3786,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +3798,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +3811,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Failure) GetSinceUnixMs() int64 {
@@ -4279,7 +3871,7 @@ type Reminder struct {
 
 func (x *Reminder) Reset() {
 	*x = Reminder{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +3883,7 @@ func (x *Reminder) String() string {
 func (*Reminder) ProtoMessage() {}
 
 func (x *Reminder) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +3896,7 @@ func (x *Reminder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
 func (*Reminder) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Reminder) GetType() string {
@@ -4372,7 +3964,7 @@ type SendsRequest struct {
 
 func (x *SendsRequest) Reset() {
 	*x = SendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +3976,7 @@ func (x *SendsRequest) String() string {
 func (*SendsRequest) ProtoMessage() {}
 
 func (x *SendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +3989,7 @@ func (x *SendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsRequest.ProtoReflect.Descriptor instead.
 func (*SendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SendsRequest) GetType() string {
@@ -4455,7 +4047,7 @@ type SendsResponse struct {
 
 func (x *SendsResponse) Reset() {
 	*x = SendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4467,7 +4059,7 @@ func (x *SendsResponse) String() string {
 func (*SendsResponse) ProtoMessage() {}
 
 func (x *SendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4480,7 +4072,7 @@ func (x *SendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendsResponse.ProtoReflect.Descriptor instead.
 func (*SendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SendsResponse) GetSends() []*Send {
@@ -4530,7 +4122,7 @@ type RetrySendsRequest struct {
 
 func (x *RetrySendsRequest) Reset() {
 	*x = RetrySendsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4134,7 @@ func (x *RetrySendsRequest) String() string {
 func (*RetrySendsRequest) ProtoMessage() {}
 
 func (x *RetrySendsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4147,7 @@ func (x *RetrySendsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySendsRequest.ProtoReflect.Descriptor instead.
 func (*RetrySendsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RetrySendsRequest) GetType() string {
@@ -4596,7 +4188,7 @@ type RetrySendsResponse struct {
 
 func (x *RetrySendsResponse) Reset() {
 	*x = RetrySendsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4200,7 @@ func (x *RetrySendsResponse) String() string {
 func (*RetrySendsResponse) ProtoMessage() {}
 
 func (x *RetrySendsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4213,7 @@ func (x *RetrySendsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySendsResponse.ProtoReflect.Descriptor instead.
 func (*RetrySendsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RetrySendsResponse) GetRetried() uint32 {
@@ -4665,7 +4257,7 @@ type Send struct {
 
 func (x *Send) Reset() {
 	*x = Send{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4677,7 +4269,7 @@ func (x *Send) String() string {
 func (*Send) ProtoMessage() {}
 
 func (x *Send) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4690,7 +4282,7 @@ func (x *Send) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Send.ProtoReflect.Descriptor instead.
 func (*Send) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Send) GetType() string {
@@ -4811,7 +4403,7 @@ type RememberedRequest struct {
 
 func (x *RememberedRequest) Reset() {
 	*x = RememberedRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +4415,7 @@ func (x *RememberedRequest) String() string {
 func (*RememberedRequest) ProtoMessage() {}
 
 func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +4428,7 @@ func (x *RememberedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRequest.ProtoReflect.Descriptor instead.
 func (*RememberedRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RememberedRequest) GetType() string {
@@ -4887,7 +4479,7 @@ type RememberedResponse struct {
 
 func (x *RememberedResponse) Reset() {
 	*x = RememberedResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4899,7 +4491,7 @@ func (x *RememberedResponse) String() string {
 func (*RememberedResponse) ProtoMessage() {}
 
 func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4912,7 +4504,7 @@ func (x *RememberedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedResponse.ProtoReflect.Descriptor instead.
 func (*RememberedResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RememberedResponse) GetRemembered() []*Remembered {
@@ -4963,7 +4555,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +4567,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +4580,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Remembered) GetType() string {
@@ -5032,7 +4624,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +4636,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +4649,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WhyRequest) GetType() string {
@@ -5107,7 +4699,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +4711,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +4724,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WhyResponse) GetShard() *Shard {
@@ -5243,7 +4835,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +4847,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +4860,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Decision) GetTerm() uint32 {
@@ -5438,7 +5030,7 @@ type DecisionLoads struct {
 
 func (x *DecisionLoads) Reset() {
 	*x = DecisionLoads{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +5042,7 @@ func (x *DecisionLoads) String() string {
 func (*DecisionLoads) ProtoMessage() {}
 
 func (x *DecisionLoads) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +5055,7 @@ func (x *DecisionLoads) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionLoads.ProtoReflect.Descriptor instead.
 func (*DecisionLoads) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DecisionLoads) GetShard() float64 {
@@ -5501,7 +5093,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5105,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5118,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PlanRequest) GetType() string {
@@ -5571,7 +5163,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5583,7 +5175,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5596,7 +5188,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PlanResponse) GetMoves() []*PlannedMove {
@@ -5641,7 +5233,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5653,7 +5245,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5666,7 +5258,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PlannedMove) GetType() string {
@@ -5722,7 +5314,7 @@ type UnplacedShard struct {
 
 func (x *UnplacedShard) Reset() {
 	*x = UnplacedShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5734,7 +5326,7 @@ func (x *UnplacedShard) String() string {
 func (*UnplacedShard) ProtoMessage() {}
 
 func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5747,7 +5339,7 @@ func (x *UnplacedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnplacedShard.ProtoReflect.Descriptor instead.
 func (*UnplacedShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *UnplacedShard) GetType() string {
@@ -5788,7 +5380,7 @@ type PlannedRegion struct {
 
 func (x *PlannedRegion) Reset() {
 	*x = PlannedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5392,7 @@ func (x *PlannedRegion) String() string {
 func (*PlannedRegion) ProtoMessage() {}
 
 func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5405,7 @@ func (x *PlannedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedRegion.ProtoReflect.Descriptor instead.
 func (*PlannedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PlannedRegion) GetRegion() string {
@@ -5870,7 +5462,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5882,7 +5474,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5895,7 +5487,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TopRequest) GetType() string {
@@ -5931,7 +5523,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5943,7 +5535,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5956,7 +5548,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *TopResponse) GetShards() []*TopShard {
@@ -6005,7 +5597,7 @@ type TopShard struct {
 
 func (x *TopShard) Reset() {
 	*x = TopShard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6017,7 +5609,7 @@ func (x *TopShard) String() string {
 func (*TopShard) ProtoMessage() {}
 
 func (x *TopShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6030,7 +5622,7 @@ func (x *TopShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopShard.ProtoReflect.Descriptor instead.
 func (*TopShard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TopShard) GetType() string {
@@ -6110,7 +5702,7 @@ type TopEntity struct {
 
 func (x *TopEntity) Reset() {
 	*x = TopEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6122,7 +5714,7 @@ func (x *TopEntity) String() string {
 func (*TopEntity) ProtoMessage() {}
 
 func (x *TopEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6135,7 +5727,7 @@ func (x *TopEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopEntity.ProtoReflect.Descriptor instead.
 func (*TopEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TopEntity) GetType() string {
@@ -6198,7 +5790,7 @@ type EntitiesRequest struct {
 
 func (x *EntitiesRequest) Reset() {
 	*x = EntitiesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +5802,7 @@ func (x *EntitiesRequest) String() string {
 func (*EntitiesRequest) ProtoMessage() {}
 
 func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +5815,7 @@ func (x *EntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesRequest.ProtoReflect.Descriptor instead.
 func (*EntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EntitiesRequest) GetType() string {
@@ -6296,7 +5888,7 @@ type EntitiesResponse struct {
 
 func (x *EntitiesResponse) Reset() {
 	*x = EntitiesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6308,7 +5900,7 @@ func (x *EntitiesResponse) String() string {
 func (*EntitiesResponse) ProtoMessage() {}
 
 func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6321,7 +5913,7 @@ func (x *EntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntitiesResponse.ProtoReflect.Descriptor instead.
 func (*EntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *EntitiesResponse) GetEntities() []*Entity {
@@ -6378,7 +5970,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +5982,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +5995,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Entity) GetType() string {
@@ -6544,7 +6136,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6556,7 +6148,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6569,7 +6161,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *EntityRequest) GetType() string {
@@ -6651,7 +6243,7 @@ type EntityResponse struct {
 
 func (x *EntityResponse) Reset() {
 	*x = EntityResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6663,7 +6255,7 @@ func (x *EntityResponse) String() string {
 func (*EntityResponse) ProtoMessage() {}
 
 func (x *EntityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6676,7 +6268,7 @@ func (x *EntityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityResponse.ProtoReflect.Descriptor instead.
 func (*EntityResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *EntityResponse) GetWhere() *WhereResponse {
@@ -6811,7 +6403,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6823,7 +6415,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6836,7 +6428,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Timer) GetName() string {
@@ -6884,7 +6476,7 @@ type StoredEntity struct {
 
 func (x *StoredEntity) Reset() {
 	*x = StoredEntity{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6896,7 +6488,7 @@ func (x *StoredEntity) String() string {
 func (*StoredEntity) ProtoMessage() {}
 
 func (x *StoredEntity) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6909,7 +6501,7 @@ func (x *StoredEntity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEntity.ProtoReflect.Descriptor instead.
 func (*StoredEntity) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StoredEntity) GetLast() uint64 {
@@ -6981,7 +6573,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6993,7 +6585,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7006,7 +6598,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Record) GetNumber() uint64 {
@@ -7099,7 +6691,7 @@ type StoredEvent struct {
 
 func (x *StoredEvent) Reset() {
 	*x = StoredEvent{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7111,7 +6703,7 @@ func (x *StoredEvent) String() string {
 func (*StoredEvent) ProtoMessage() {}
 
 func (x *StoredEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7124,7 +6716,7 @@ func (x *StoredEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredEvent.ProtoReflect.Descriptor instead.
 func (*StoredEvent) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StoredEvent) GetName() string {
@@ -7173,7 +6765,7 @@ type StoredSend struct {
 
 func (x *StoredSend) Reset() {
 	*x = StoredSend{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7185,7 +6777,7 @@ func (x *StoredSend) String() string {
 func (*StoredSend) ProtoMessage() {}
 
 func (x *StoredSend) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7198,7 +6790,7 @@ func (x *StoredSend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredSend.ProtoReflect.Descriptor instead.
 func (*StoredSend) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StoredSend) GetTargetType() string {
@@ -7235,7 +6827,7 @@ type EntityState struct {
 
 func (x *EntityState) Reset() {
 	*x = EntityState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7247,7 +6839,7 @@ func (x *EntityState) String() string {
 func (*EntityState) ProtoMessage() {}
 
 func (x *EntityState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7260,7 +6852,7 @@ func (x *EntityState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityState.ProtoReflect.Descriptor instead.
 func (*EntityState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EntityState) GetRecord() uint64 {
@@ -7304,7 +6896,7 @@ type RegionsRequest struct {
 
 func (x *RegionsRequest) Reset() {
 	*x = RegionsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7316,7 +6908,7 @@ func (x *RegionsRequest) String() string {
 func (*RegionsRequest) ProtoMessage() {}
 
 func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7329,7 +6921,7 @@ func (x *RegionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionsRequest.ProtoReflect.Descriptor instead.
 func (*RegionsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RegionsRequest) GetType() string {
@@ -7363,7 +6955,7 @@ type RegionsResponse struct {
 
 func (x *RegionsResponse) Reset() {
 	*x = RegionsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +6967,7 @@ func (x *RegionsResponse) String() string {
 func (*RegionsResponse) ProtoMessage() {}
 
 func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +6980,7 @@ func (x *RegionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionsResponse.ProtoReflect.Descriptor instead.
 func (*RegionsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RegionsResponse) GetRegions() []*RegionState {
@@ -7420,7 +7012,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7432,7 +7024,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7445,7 +7037,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RegionState) GetRegion() string {
@@ -7508,7 +7100,7 @@ type Holdings struct {
 
 func (x *Holdings) Reset() {
 	*x = Holdings{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7520,7 +7112,7 @@ func (x *Holdings) String() string {
 func (*Holdings) ProtoMessage() {}
 
 func (x *Holdings) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7533,7 +7125,7 @@ func (x *Holdings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holdings.ProtoReflect.Descriptor instead.
 func (*Holdings) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Holdings) GetType() string {
@@ -7605,7 +7197,7 @@ type ShardStatesRequest struct {
 
 func (x *ShardStatesRequest) Reset() {
 	*x = ShardStatesRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7617,7 +7209,7 @@ func (x *ShardStatesRequest) String() string {
 func (*ShardStatesRequest) ProtoMessage() {}
 
 func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7630,7 +7222,7 @@ func (x *ShardStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatesRequest.ProtoReflect.Descriptor instead.
 func (*ShardStatesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ShardStatesRequest) GetType() string {
@@ -7680,7 +7272,7 @@ type ShardStatesResponse struct {
 
 func (x *ShardStatesResponse) Reset() {
 	*x = ShardStatesResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7692,7 +7284,7 @@ func (x *ShardStatesResponse) String() string {
 func (*ShardStatesResponse) ProtoMessage() {}
 
 func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7705,7 +7297,7 @@ func (x *ShardStatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatesResponse.ProtoReflect.Descriptor instead.
 func (*ShardStatesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ShardStatesResponse) GetShards() []*ShardState {
@@ -7751,7 +7343,7 @@ type ShardState struct {
 
 func (x *ShardState) Reset() {
 	*x = ShardState{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7763,7 +7355,7 @@ func (x *ShardState) String() string {
 func (*ShardState) ProtoMessage() {}
 
 func (x *ShardState) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7776,7 +7368,7 @@ func (x *ShardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
 func (*ShardState) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShardState) GetShard() *Shard {
@@ -7824,7 +7416,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7836,7 +7428,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[96]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7849,7 +7441,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{96}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SlowRequest) GetLimit() uint32 {
@@ -7879,7 +7471,7 @@ type SlowResponse struct {
 
 func (x *SlowResponse) Reset() {
 	*x = SlowResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7891,7 +7483,7 @@ func (x *SlowResponse) String() string {
 func (*SlowResponse) ProtoMessage() {}
 
 func (x *SlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[97]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7904,7 +7496,7 @@ func (x *SlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowResponse.ProtoReflect.Descriptor instead.
 func (*SlowResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{97}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SlowResponse) GetCommands() []*SlowCommand {
@@ -7969,7 +7561,7 @@ type SlowCommand struct {
 
 func (x *SlowCommand) Reset() {
 	*x = SlowCommand{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7981,7 +7573,7 @@ func (x *SlowCommand) String() string {
 func (*SlowCommand) ProtoMessage() {}
 
 func (x *SlowCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[98]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7994,7 +7586,7 @@ func (x *SlowCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCommand.ProtoReflect.Descriptor instead.
 func (*SlowCommand) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{98}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SlowCommand) GetAtUnixMs() int64 {
@@ -8129,7 +7721,7 @@ type WeighedRegion struct {
 
 func (x *WeighedRegion) Reset() {
 	*x = WeighedRegion{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8141,7 +7733,7 @@ func (x *WeighedRegion) String() string {
 func (*WeighedRegion) ProtoMessage() {}
 
 func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[99]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8154,7 +7746,7 @@ func (x *WeighedRegion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeighedRegion.ProtoReflect.Descriptor instead.
 func (*WeighedRegion) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{99}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WeighedRegion) GetRegion() string {
@@ -8193,7 +7785,7 @@ type ExamineRequest struct {
 
 func (x *ExamineRequest) Reset() {
 	*x = ExamineRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8205,7 +7797,7 @@ func (x *ExamineRequest) String() string {
 func (*ExamineRequest) ProtoMessage() {}
 
 func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[100]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8218,7 +7810,7 @@ func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
 func (*ExamineRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{100}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{93}
 }
 
 type ExamineResponse struct {
@@ -8231,7 +7823,7 @@ type ExamineResponse struct {
 
 func (x *ExamineResponse) Reset() {
 	*x = ExamineResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8243,7 +7835,7 @@ func (x *ExamineResponse) String() string {
 func (*ExamineResponse) ProtoMessage() {}
 
 func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[101]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8256,7 +7848,7 @@ func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExamineResponse.ProtoReflect.Descriptor instead.
 func (*ExamineResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{101}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ExamineResponse) GetAdvice() []*Advice {
@@ -8287,7 +7879,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8299,7 +7891,7 @@ func (x *Advice) String() string {
 func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[102]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8312,7 +7904,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{102}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Advice) GetName() string {
@@ -8354,34 +7946,7 @@ var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1aroost/admin/v1/admin.proto\x12\x0eroost.admin.v1\"!\n" +
-	"\vJoinRequest\x12\x12\n" +
-	"\x04addr\x18\x01 \x01(\tR\x04addr\"\"\n" +
-	"\fJoinResponse\x12\x12\n" +
-	"\x04self\x18\x01 \x01(\tR\x04self\"!\n" +
-	"\vNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\">\n" +
-	"\fNodeResponse\x12.\n" +
-	"\x06member\x18\x01 \x01(\v2\x16.roost.admin.v1.MemberR\x06member\";\n" +
-	"\rEventsRequest\x12\x16\n" +
-	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\"\xcd\x01\n" +
-	"\x0eEventsResponse\x12\x16\n" +
-	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x16\n" +
-	"\x06resync\x18\x03 \x01(\bR\x06resync\x12\x16\n" +
-	"\x06missed\x18\x04 \x01(\x04R\x06missed\x120\n" +
-	"\amembers\x18\x05 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12-\n" +
-	"\x06events\x18\x06 \x03(\v2\x15.roost.admin.v1.EventR\x06events\"\x9c\x01\n" +
-	"\x05Event\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
-	"\n" +
-	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\x12\x12\n" +
-	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\tR\x04name\x12\x13\n" +
-	"\x05by_me\x18\x06 \x01(\bR\x04byMe\x12\x12\n" +
-	"\x04text\x18\a \x01(\tR\x04text\"\x10\n" +
+	"\x1aroost/admin/v1/admin.proto\x12\x0eroost.admin.v1\"\x10\n" +
 	"\x0eMembersRequest\"\x8d\x03\n" +
 	"\x0fMembersResponse\x120\n" +
 	"\amembers\x18\x01 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12\x12\n" +
@@ -9124,14 +8689,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"RetrySends\x12!.roost.admin.v1.RetrySendsRequest\x1a\".roost.admin.v1.RetrySendsResponse\x12S\n" +
 	"\n" +
-	"Remembered\x12!.roost.admin.v1.RememberedRequest\x1a\".roost.admin.v1.RememberedResponse2\xe4\x02\n" +
-	"\n" +
-	"Membership\x12A\n" +
-	"\x04Join\x12\x1b.roost.admin.v1.JoinRequest\x1a\x1c.roost.admin.v1.JoinResponse\x12B\n" +
-	"\x05Leave\x12\x1b.roost.admin.v1.NodeRequest\x1a\x1c.roost.admin.v1.NodeResponse\x12A\n" +
-	"\x04Down\x12\x1b.roost.admin.v1.NodeRequest\x1a\x1c.roost.admin.v1.NodeResponse\x12C\n" +
-	"\x06Remove\x12\x1b.roost.admin.v1.NodeRequest\x1a\x1c.roost.admin.v1.NodeResponse\x12G\n" +
-	"\x06Events\x12\x1d.roost.admin.v1.EventsRequest\x1a\x1e.roost.admin.v1.EventsResponseB=Z;github.com/roost-cluster/roost/proto/roost/admin/v1;adminv1b\x06proto3"
+	"Remembered\x12!.roost.admin.v1.RememberedRequest\x1a\".roost.admin.v1.RememberedResponseB=Z;github.com/roost-cluster/roost/proto/roost/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_roost_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -9145,261 +8703,241 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
-	(*JoinRequest)(nil),         // 0: roost.admin.v1.JoinRequest
-	(*JoinResponse)(nil),        // 1: roost.admin.v1.JoinResponse
-	(*NodeRequest)(nil),         // 2: roost.admin.v1.NodeRequest
-	(*NodeResponse)(nil),        // 3: roost.admin.v1.NodeResponse
-	(*EventsRequest)(nil),       // 4: roost.admin.v1.EventsRequest
-	(*EventsResponse)(nil),      // 5: roost.admin.v1.EventsResponse
-	(*Event)(nil),               // 6: roost.admin.v1.Event
-	(*MembersRequest)(nil),      // 7: roost.admin.v1.MembersRequest
-	(*MembersResponse)(nil),     // 8: roost.admin.v1.MembersResponse
-	(*Gateway)(nil),             // 9: roost.admin.v1.Gateway
-	(*Brake)(nil),               // 10: roost.admin.v1.Brake
-	(*Quarantined)(nil),         // 11: roost.admin.v1.Quarantined
-	(*Member)(nil),              // 12: roost.admin.v1.Member
-	(*Load)(nil),                // 13: roost.admin.v1.Load
-	(*ShardsRequest)(nil),       // 14: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),      // 15: roost.admin.v1.ShardsResponse
-	(*Unreadable)(nil),          // 16: roost.admin.v1.Unreadable
-	(*Shard)(nil),               // 17: roost.admin.v1.Shard
-	(*TypeSummary)(nil),         // 18: roost.admin.v1.TypeSummary
-	(*TypeCommand)(nil),         // 19: roost.admin.v1.TypeCommand
-	(*WhereRequest)(nil),        // 20: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),       // 21: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),        // 22: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),       // 23: roost.admin.v1.DrainResponse
-	(*CordonRequest)(nil),       // 24: roost.admin.v1.CordonRequest
-	(*QuarantineRequest)(nil),   // 25: roost.admin.v1.QuarantineRequest
-	(*QuarantinesRequest)(nil),  // 26: roost.admin.v1.QuarantinesRequest
-	(*QuarantinesResponse)(nil), // 27: roost.admin.v1.QuarantinesResponse
-	(*QuarantinedEntity)(nil),   // 28: roost.admin.v1.QuarantinedEntity
-	(*Crash)(nil),               // 29: roost.admin.v1.Crash
-	(*FreezeRequest)(nil),       // 30: roost.admin.v1.FreezeRequest
-	(*PinRequest)(nil),          // 31: roost.admin.v1.PinRequest
-	(*Pin)(nil),                 // 32: roost.admin.v1.Pin
-	(*MoveRequest)(nil),         // 33: roost.admin.v1.MoveRequest
-	(*SteerResponse)(nil),       // 34: roost.admin.v1.SteerResponse
-	(*SteeringRequest)(nil),     // 35: roost.admin.v1.SteeringRequest
-	(*SteeringResponse)(nil),    // 36: roost.admin.v1.SteeringResponse
-	(*Drain)(nil),               // 37: roost.admin.v1.Drain
-	(*Freeze)(nil),              // 38: roost.admin.v1.Freeze
-	(*Cordon)(nil),              // 39: roost.admin.v1.Cordon
-	(*PinnedShard)(nil),         // 40: roost.admin.v1.PinnedShard
-	(*MovingShard)(nil),         // 41: roost.admin.v1.MovingShard
-	(*RolloutRequest)(nil),      // 42: roost.admin.v1.RolloutRequest
-	(*RolloutResponse)(nil),     // 43: roost.admin.v1.RolloutResponse
-	(*RolloutVersion)(nil),      // 44: roost.admin.v1.RolloutVersion
-	(*CannotRead)(nil),          // 45: roost.admin.v1.CannotRead
-	(*LookRequest)(nil),         // 46: roost.admin.v1.LookRequest
-	(*LookResponse)(nil),        // 47: roost.admin.v1.LookResponse
-	(*SetTargetRequest)(nil),    // 48: roost.admin.v1.SetTargetRequest
-	(*SetTargetResponse)(nil),   // 49: roost.admin.v1.SetTargetResponse
-	(*CommandRequest)(nil),      // 50: roost.admin.v1.CommandRequest
-	(*CommandResponse)(nil),     // 51: roost.admin.v1.CommandResponse
-	(*RemindersRequest)(nil),    // 52: roost.admin.v1.RemindersRequest
-	(*RemindersResponse)(nil),   // 53: roost.admin.v1.RemindersResponse
-	(*Silent)(nil),              // 54: roost.admin.v1.Silent
-	(*Failure)(nil),             // 55: roost.admin.v1.Failure
-	(*Reminder)(nil),            // 56: roost.admin.v1.Reminder
-	(*SendsRequest)(nil),        // 57: roost.admin.v1.SendsRequest
-	(*SendsResponse)(nil),       // 58: roost.admin.v1.SendsResponse
-	(*RetrySendsRequest)(nil),   // 59: roost.admin.v1.RetrySendsRequest
-	(*RetrySendsResponse)(nil),  // 60: roost.admin.v1.RetrySendsResponse
-	(*Send)(nil),                // 61: roost.admin.v1.Send
-	(*RememberedRequest)(nil),   // 62: roost.admin.v1.RememberedRequest
-	(*RememberedResponse)(nil),  // 63: roost.admin.v1.RememberedResponse
-	(*Remembered)(nil),          // 64: roost.admin.v1.Remembered
-	(*WhyRequest)(nil),          // 65: roost.admin.v1.WhyRequest
-	(*WhyResponse)(nil),         // 66: roost.admin.v1.WhyResponse
-	(*Decision)(nil),            // 67: roost.admin.v1.Decision
-	(*DecisionLoads)(nil),       // 68: roost.admin.v1.DecisionLoads
-	(*PlanRequest)(nil),         // 69: roost.admin.v1.PlanRequest
-	(*PlanResponse)(nil),        // 70: roost.admin.v1.PlanResponse
-	(*PlannedMove)(nil),         // 71: roost.admin.v1.PlannedMove
-	(*UnplacedShard)(nil),       // 72: roost.admin.v1.UnplacedShard
-	(*PlannedRegion)(nil),       // 73: roost.admin.v1.PlannedRegion
-	(*TopRequest)(nil),          // 74: roost.admin.v1.TopRequest
-	(*TopResponse)(nil),         // 75: roost.admin.v1.TopResponse
-	(*TopShard)(nil),            // 76: roost.admin.v1.TopShard
-	(*TopEntity)(nil),           // 77: roost.admin.v1.TopEntity
-	(*EntitiesRequest)(nil),     // 78: roost.admin.v1.EntitiesRequest
-	(*EntitiesResponse)(nil),    // 79: roost.admin.v1.EntitiesResponse
-	(*Entity)(nil),              // 80: roost.admin.v1.Entity
-	(*EntityRequest)(nil),       // 81: roost.admin.v1.EntityRequest
-	(*EntityResponse)(nil),      // 82: roost.admin.v1.EntityResponse
-	(*Timer)(nil),               // 83: roost.admin.v1.Timer
-	(*StoredEntity)(nil),        // 84: roost.admin.v1.StoredEntity
-	(*Record)(nil),              // 85: roost.admin.v1.Record
-	(*StoredEvent)(nil),         // 86: roost.admin.v1.StoredEvent
-	(*StoredSend)(nil),          // 87: roost.admin.v1.StoredSend
-	(*EntityState)(nil),         // 88: roost.admin.v1.EntityState
-	(*RegionsRequest)(nil),      // 89: roost.admin.v1.RegionsRequest
-	(*RegionsResponse)(nil),     // 90: roost.admin.v1.RegionsResponse
-	(*RegionState)(nil),         // 91: roost.admin.v1.RegionState
-	(*Holdings)(nil),            // 92: roost.admin.v1.Holdings
-	(*ShardStatesRequest)(nil),  // 93: roost.admin.v1.ShardStatesRequest
-	(*ShardStatesResponse)(nil), // 94: roost.admin.v1.ShardStatesResponse
-	(*ShardState)(nil),          // 95: roost.admin.v1.ShardState
-	(*SlowRequest)(nil),         // 96: roost.admin.v1.SlowRequest
-	(*SlowResponse)(nil),        // 97: roost.admin.v1.SlowResponse
-	(*SlowCommand)(nil),         // 98: roost.admin.v1.SlowCommand
-	(*WeighedRegion)(nil),       // 99: roost.admin.v1.WeighedRegion
-	(*ExamineRequest)(nil),      // 100: roost.admin.v1.ExamineRequest
-	(*ExamineResponse)(nil),     // 101: roost.admin.v1.ExamineResponse
-	(*Advice)(nil),              // 102: roost.admin.v1.Advice
-	nil,                         // 103: roost.admin.v1.Member.LabelsEntry
+	(*MembersRequest)(nil),      // 0: roost.admin.v1.MembersRequest
+	(*MembersResponse)(nil),     // 1: roost.admin.v1.MembersResponse
+	(*Gateway)(nil),             // 2: roost.admin.v1.Gateway
+	(*Brake)(nil),               // 3: roost.admin.v1.Brake
+	(*Quarantined)(nil),         // 4: roost.admin.v1.Quarantined
+	(*Member)(nil),              // 5: roost.admin.v1.Member
+	(*Load)(nil),                // 6: roost.admin.v1.Load
+	(*ShardsRequest)(nil),       // 7: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),      // 8: roost.admin.v1.ShardsResponse
+	(*Unreadable)(nil),          // 9: roost.admin.v1.Unreadable
+	(*Shard)(nil),               // 10: roost.admin.v1.Shard
+	(*TypeSummary)(nil),         // 11: roost.admin.v1.TypeSummary
+	(*TypeCommand)(nil),         // 12: roost.admin.v1.TypeCommand
+	(*WhereRequest)(nil),        // 13: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),       // 14: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),        // 15: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),       // 16: roost.admin.v1.DrainResponse
+	(*CordonRequest)(nil),       // 17: roost.admin.v1.CordonRequest
+	(*QuarantineRequest)(nil),   // 18: roost.admin.v1.QuarantineRequest
+	(*QuarantinesRequest)(nil),  // 19: roost.admin.v1.QuarantinesRequest
+	(*QuarantinesResponse)(nil), // 20: roost.admin.v1.QuarantinesResponse
+	(*QuarantinedEntity)(nil),   // 21: roost.admin.v1.QuarantinedEntity
+	(*Crash)(nil),               // 22: roost.admin.v1.Crash
+	(*FreezeRequest)(nil),       // 23: roost.admin.v1.FreezeRequest
+	(*PinRequest)(nil),          // 24: roost.admin.v1.PinRequest
+	(*Pin)(nil),                 // 25: roost.admin.v1.Pin
+	(*MoveRequest)(nil),         // 26: roost.admin.v1.MoveRequest
+	(*SteerResponse)(nil),       // 27: roost.admin.v1.SteerResponse
+	(*SteeringRequest)(nil),     // 28: roost.admin.v1.SteeringRequest
+	(*SteeringResponse)(nil),    // 29: roost.admin.v1.SteeringResponse
+	(*Drain)(nil),               // 30: roost.admin.v1.Drain
+	(*Freeze)(nil),              // 31: roost.admin.v1.Freeze
+	(*Cordon)(nil),              // 32: roost.admin.v1.Cordon
+	(*PinnedShard)(nil),         // 33: roost.admin.v1.PinnedShard
+	(*MovingShard)(nil),         // 34: roost.admin.v1.MovingShard
+	(*RolloutRequest)(nil),      // 35: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),     // 36: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),      // 37: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),          // 38: roost.admin.v1.CannotRead
+	(*LookRequest)(nil),         // 39: roost.admin.v1.LookRequest
+	(*LookResponse)(nil),        // 40: roost.admin.v1.LookResponse
+	(*SetTargetRequest)(nil),    // 41: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil),   // 42: roost.admin.v1.SetTargetResponse
+	(*CommandRequest)(nil),      // 43: roost.admin.v1.CommandRequest
+	(*CommandResponse)(nil),     // 44: roost.admin.v1.CommandResponse
+	(*RemindersRequest)(nil),    // 45: roost.admin.v1.RemindersRequest
+	(*RemindersResponse)(nil),   // 46: roost.admin.v1.RemindersResponse
+	(*Silent)(nil),              // 47: roost.admin.v1.Silent
+	(*Failure)(nil),             // 48: roost.admin.v1.Failure
+	(*Reminder)(nil),            // 49: roost.admin.v1.Reminder
+	(*SendsRequest)(nil),        // 50: roost.admin.v1.SendsRequest
+	(*SendsResponse)(nil),       // 51: roost.admin.v1.SendsResponse
+	(*RetrySendsRequest)(nil),   // 52: roost.admin.v1.RetrySendsRequest
+	(*RetrySendsResponse)(nil),  // 53: roost.admin.v1.RetrySendsResponse
+	(*Send)(nil),                // 54: roost.admin.v1.Send
+	(*RememberedRequest)(nil),   // 55: roost.admin.v1.RememberedRequest
+	(*RememberedResponse)(nil),  // 56: roost.admin.v1.RememberedResponse
+	(*Remembered)(nil),          // 57: roost.admin.v1.Remembered
+	(*WhyRequest)(nil),          // 58: roost.admin.v1.WhyRequest
+	(*WhyResponse)(nil),         // 59: roost.admin.v1.WhyResponse
+	(*Decision)(nil),            // 60: roost.admin.v1.Decision
+	(*DecisionLoads)(nil),       // 61: roost.admin.v1.DecisionLoads
+	(*PlanRequest)(nil),         // 62: roost.admin.v1.PlanRequest
+	(*PlanResponse)(nil),        // 63: roost.admin.v1.PlanResponse
+	(*PlannedMove)(nil),         // 64: roost.admin.v1.PlannedMove
+	(*UnplacedShard)(nil),       // 65: roost.admin.v1.UnplacedShard
+	(*PlannedRegion)(nil),       // 66: roost.admin.v1.PlannedRegion
+	(*TopRequest)(nil),          // 67: roost.admin.v1.TopRequest
+	(*TopResponse)(nil),         // 68: roost.admin.v1.TopResponse
+	(*TopShard)(nil),            // 69: roost.admin.v1.TopShard
+	(*TopEntity)(nil),           // 70: roost.admin.v1.TopEntity
+	(*EntitiesRequest)(nil),     // 71: roost.admin.v1.EntitiesRequest
+	(*EntitiesResponse)(nil),    // 72: roost.admin.v1.EntitiesResponse
+	(*Entity)(nil),              // 73: roost.admin.v1.Entity
+	(*EntityRequest)(nil),       // 74: roost.admin.v1.EntityRequest
+	(*EntityResponse)(nil),      // 75: roost.admin.v1.EntityResponse
+	(*Timer)(nil),               // 76: roost.admin.v1.Timer
+	(*StoredEntity)(nil),        // 77: roost.admin.v1.StoredEntity
+	(*Record)(nil),              // 78: roost.admin.v1.Record
+	(*StoredEvent)(nil),         // 79: roost.admin.v1.StoredEvent
+	(*StoredSend)(nil),          // 80: roost.admin.v1.StoredSend
+	(*EntityState)(nil),         // 81: roost.admin.v1.EntityState
+	(*RegionsRequest)(nil),      // 82: roost.admin.v1.RegionsRequest
+	(*RegionsResponse)(nil),     // 83: roost.admin.v1.RegionsResponse
+	(*RegionState)(nil),         // 84: roost.admin.v1.RegionState
+	(*Holdings)(nil),            // 85: roost.admin.v1.Holdings
+	(*ShardStatesRequest)(nil),  // 86: roost.admin.v1.ShardStatesRequest
+	(*ShardStatesResponse)(nil), // 87: roost.admin.v1.ShardStatesResponse
+	(*ShardState)(nil),          // 88: roost.admin.v1.ShardState
+	(*SlowRequest)(nil),         // 89: roost.admin.v1.SlowRequest
+	(*SlowResponse)(nil),        // 90: roost.admin.v1.SlowResponse
+	(*SlowCommand)(nil),         // 91: roost.admin.v1.SlowCommand
+	(*WeighedRegion)(nil),       // 92: roost.admin.v1.WeighedRegion
+	(*ExamineRequest)(nil),      // 93: roost.admin.v1.ExamineRequest
+	(*ExamineResponse)(nil),     // 94: roost.admin.v1.ExamineResponse
+	(*Advice)(nil),              // 95: roost.admin.v1.Advice
+	nil,                         // 96: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
-	12,  // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
-	12,  // 1: roost.admin.v1.EventsResponse.members:type_name -> roost.admin.v1.Member
-	6,   // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
-	12,  // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
-	11,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	38,  // 5: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
-	10,  // 6: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
-	9,   // 7: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
-	103, // 8: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
-	13,  // 9: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
-	17,  // 10: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	18,  // 11: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	16,  // 12: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	19,  // 13: roost.admin.v1.TypeSummary.commands:type_name -> roost.admin.v1.TypeCommand
-	17,  // 14: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	16,  // 15: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
-	28,  // 16: roost.admin.v1.QuarantinesResponse.entities:type_name -> roost.admin.v1.QuarantinedEntity
-	29,  // 17: roost.admin.v1.QuarantinedEntity.crashes:type_name -> roost.admin.v1.Crash
-	32,  // 18: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
-	38,  // 19: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
-	39,  // 20: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
-	40,  // 21: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
-	41,  // 22: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
-	10,  // 23: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
-	37,  // 24: roost.admin.v1.SteeringResponse.drains:type_name -> roost.admin.v1.Drain
-	44,  // 25: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
-	45,  // 26: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
-	16,  // 27: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	16,  // 28: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	56,  // 29: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
-	54,  // 30: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
-	55,  // 31: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
-	61,  // 32: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
-	54,  // 33: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
-	54,  // 34: roost.admin.v1.RetrySendsResponse.silent:type_name -> roost.admin.v1.Silent
-	55,  // 35: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
-	64,  // 36: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
-	54,  // 37: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
-	55,  // 38: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
-	17,  // 39: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
-	40,  // 40: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
-	67,  // 41: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
-	99,  // 42: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
-	99,  // 43: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
-	68,  // 44: roost.admin.v1.Decision.loads:type_name -> roost.admin.v1.DecisionLoads
-	71,  // 45: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
-	72,  // 46: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
-	73,  // 47: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
-	76,  // 48: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
-	77,  // 49: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
-	54,  // 50: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
-	80,  // 51: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
-	54,  // 52: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
-	21,  // 53: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
-	80,  // 54: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
-	83,  // 55: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
-	54,  // 56: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
-	84,  // 57: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
-	56,  // 58: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
-	61,  // 59: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
-	88,  // 60: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
-	85,  // 61: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
-	86,  // 62: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
-	87,  // 63: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
-	91,  // 64: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
-	54,  // 65: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
-	92,  // 66: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
-	92,  // 67: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
-	95,  // 68: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
-	54,  // 69: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
-	17,  // 70: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
-	92,  // 71: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
-	98,  // 72: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
-	54,  // 73: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
-	54,  // 74: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
-	102, // 75: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
-	7,   // 76: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	14,  // 77: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	20,  // 78: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	22,  // 79: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	24,  // 80: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
-	30,  // 81: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
-	31,  // 82: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
-	33,  // 83: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
-	35,  // 84: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
-	25,  // 85: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
-	26,  // 86: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
-	65,  // 87: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
-	69,  // 88: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
-	74,  // 89: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
-	78,  // 90: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
-	81,  // 91: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
-	89,  // 92: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
-	93,  // 93: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
-	100, // 94: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
-	96,  // 95: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
-	42,  // 96: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
-	46,  // 97: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
-	48,  // 98: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
-	50,  // 99: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
-	52,  // 100: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
-	57,  // 101: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
-	59,  // 102: roost.admin.v1.Admin.RetrySends:input_type -> roost.admin.v1.RetrySendsRequest
-	62,  // 103: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
-	0,   // 104: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,   // 105: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,   // 106: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,   // 107: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,   // 108: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,   // 109: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	15,  // 110: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	21,  // 111: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	23,  // 112: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	34,  // 113: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
-	34,  // 114: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
-	34,  // 115: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
-	34,  // 116: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
-	36,  // 117: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
-	34,  // 118: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
-	27,  // 119: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
-	66,  // 120: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
-	70,  // 121: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
-	75,  // 122: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
-	79,  // 123: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
-	82,  // 124: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
-	90,  // 125: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
-	94,  // 126: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
-	101, // 127: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
-	97,  // 128: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
-	43,  // 129: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
-	47,  // 130: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
-	49,  // 131: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
-	51,  // 132: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
-	53,  // 133: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
-	58,  // 134: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
-	60,  // 135: roost.admin.v1.Admin.RetrySends:output_type -> roost.admin.v1.RetrySendsResponse
-	63,  // 136: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
-	1,   // 137: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,   // 138: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,   // 139: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,   // 140: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,   // 141: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	109, // [109:142] is the sub-list for method output_type
-	76,  // [76:109] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	5,   // 0: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
+	4,   // 1: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
+	31,  // 2: roost.admin.v1.MembersResponse.freeze:type_name -> roost.admin.v1.Freeze
+	3,   // 3: roost.admin.v1.MembersResponse.brake:type_name -> roost.admin.v1.Brake
+	2,   // 4: roost.admin.v1.MembersResponse.gateways:type_name -> roost.admin.v1.Gateway
+	96,  // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	6,   // 6: roost.admin.v1.Member.load:type_name -> roost.admin.v1.Load
+	10,  // 7: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	11,  // 8: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	9,   // 9: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	12,  // 10: roost.admin.v1.TypeSummary.commands:type_name -> roost.admin.v1.TypeCommand
+	10,  // 11: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	9,   // 12: roost.admin.v1.DrainResponse.stays:type_name -> roost.admin.v1.Unreadable
+	21,  // 13: roost.admin.v1.QuarantinesResponse.entities:type_name -> roost.admin.v1.QuarantinedEntity
+	22,  // 14: roost.admin.v1.QuarantinedEntity.crashes:type_name -> roost.admin.v1.Crash
+	25,  // 15: roost.admin.v1.PinRequest.pins:type_name -> roost.admin.v1.Pin
+	31,  // 16: roost.admin.v1.SteeringResponse.freeze:type_name -> roost.admin.v1.Freeze
+	32,  // 17: roost.admin.v1.SteeringResponse.cordons:type_name -> roost.admin.v1.Cordon
+	33,  // 18: roost.admin.v1.SteeringResponse.pins:type_name -> roost.admin.v1.PinnedShard
+	34,  // 19: roost.admin.v1.SteeringResponse.moves:type_name -> roost.admin.v1.MovingShard
+	3,   // 20: roost.admin.v1.SteeringResponse.brake:type_name -> roost.admin.v1.Brake
+	30,  // 21: roost.admin.v1.SteeringResponse.drains:type_name -> roost.admin.v1.Drain
+	37,  // 22: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	38,  // 23: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	9,   // 24: roost.admin.v1.RolloutResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	9,   // 25: roost.admin.v1.LookResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	49,  // 26: roost.admin.v1.RemindersResponse.reminders:type_name -> roost.admin.v1.Reminder
+	47,  // 27: roost.admin.v1.RemindersResponse.silent:type_name -> roost.admin.v1.Silent
+	48,  // 28: roost.admin.v1.Reminder.failure:type_name -> roost.admin.v1.Failure
+	54,  // 29: roost.admin.v1.SendsResponse.sends:type_name -> roost.admin.v1.Send
+	47,  // 30: roost.admin.v1.SendsResponse.silent:type_name -> roost.admin.v1.Silent
+	47,  // 31: roost.admin.v1.RetrySendsResponse.silent:type_name -> roost.admin.v1.Silent
+	48,  // 32: roost.admin.v1.Send.failure:type_name -> roost.admin.v1.Failure
+	57,  // 33: roost.admin.v1.RememberedResponse.remembered:type_name -> roost.admin.v1.Remembered
+	47,  // 34: roost.admin.v1.RememberedResponse.silent:type_name -> roost.admin.v1.Silent
+	48,  // 35: roost.admin.v1.Remembered.failure:type_name -> roost.admin.v1.Failure
+	10,  // 36: roost.admin.v1.WhyResponse.shard:type_name -> roost.admin.v1.Shard
+	33,  // 37: roost.admin.v1.WhyResponse.pin:type_name -> roost.admin.v1.PinnedShard
+	60,  // 38: roost.admin.v1.WhyResponse.decisions:type_name -> roost.admin.v1.Decision
+	92,  // 39: roost.admin.v1.Decision.chosen:type_name -> roost.admin.v1.WeighedRegion
+	92,  // 40: roost.admin.v1.Decision.others:type_name -> roost.admin.v1.WeighedRegion
+	61,  // 41: roost.admin.v1.Decision.loads:type_name -> roost.admin.v1.DecisionLoads
+	64,  // 42: roost.admin.v1.PlanResponse.moves:type_name -> roost.admin.v1.PlannedMove
+	65,  // 43: roost.admin.v1.PlanResponse.unplaced:type_name -> roost.admin.v1.UnplacedShard
+	66,  // 44: roost.admin.v1.PlanResponse.regions:type_name -> roost.admin.v1.PlannedRegion
+	69,  // 45: roost.admin.v1.TopResponse.shards:type_name -> roost.admin.v1.TopShard
+	70,  // 46: roost.admin.v1.TopResponse.entities:type_name -> roost.admin.v1.TopEntity
+	47,  // 47: roost.admin.v1.TopResponse.silent:type_name -> roost.admin.v1.Silent
+	73,  // 48: roost.admin.v1.EntitiesResponse.entities:type_name -> roost.admin.v1.Entity
+	47,  // 49: roost.admin.v1.EntitiesResponse.silent:type_name -> roost.admin.v1.Silent
+	14,  // 50: roost.admin.v1.EntityResponse.where:type_name -> roost.admin.v1.WhereResponse
+	73,  // 51: roost.admin.v1.EntityResponse.memory:type_name -> roost.admin.v1.Entity
+	76,  // 52: roost.admin.v1.EntityResponse.timers:type_name -> roost.admin.v1.Timer
+	47,  // 53: roost.admin.v1.EntityResponse.silent:type_name -> roost.admin.v1.Silent
+	77,  // 54: roost.admin.v1.EntityResponse.stored:type_name -> roost.admin.v1.StoredEntity
+	49,  // 55: roost.admin.v1.EntityResponse.reminders:type_name -> roost.admin.v1.Reminder
+	54,  // 56: roost.admin.v1.EntityResponse.sends:type_name -> roost.admin.v1.Send
+	81,  // 57: roost.admin.v1.EntityResponse.state:type_name -> roost.admin.v1.EntityState
+	78,  // 58: roost.admin.v1.StoredEntity.records:type_name -> roost.admin.v1.Record
+	79,  // 59: roost.admin.v1.Record.events:type_name -> roost.admin.v1.StoredEvent
+	80,  // 60: roost.admin.v1.Record.sends:type_name -> roost.admin.v1.StoredSend
+	84,  // 61: roost.admin.v1.RegionsResponse.regions:type_name -> roost.admin.v1.RegionState
+	47,  // 62: roost.admin.v1.RegionsResponse.silent:type_name -> roost.admin.v1.Silent
+	85,  // 63: roost.admin.v1.RegionState.all:type_name -> roost.admin.v1.Holdings
+	85,  // 64: roost.admin.v1.RegionState.types:type_name -> roost.admin.v1.Holdings
+	88,  // 65: roost.admin.v1.ShardStatesResponse.shards:type_name -> roost.admin.v1.ShardState
+	47,  // 66: roost.admin.v1.ShardStatesResponse.silent:type_name -> roost.admin.v1.Silent
+	10,  // 67: roost.admin.v1.ShardState.shard:type_name -> roost.admin.v1.Shard
+	85,  // 68: roost.admin.v1.ShardState.holdings:type_name -> roost.admin.v1.Holdings
+	91,  // 69: roost.admin.v1.SlowResponse.commands:type_name -> roost.admin.v1.SlowCommand
+	47,  // 70: roost.admin.v1.SlowResponse.silent:type_name -> roost.admin.v1.Silent
+	47,  // 71: roost.admin.v1.SlowResponse.silent_regions:type_name -> roost.admin.v1.Silent
+	95,  // 72: roost.admin.v1.ExamineResponse.advice:type_name -> roost.admin.v1.Advice
+	0,   // 73: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	7,   // 74: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	13,  // 75: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	15,  // 76: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	17,  // 77: roost.admin.v1.Admin.Cordon:input_type -> roost.admin.v1.CordonRequest
+	23,  // 78: roost.admin.v1.Admin.Freeze:input_type -> roost.admin.v1.FreezeRequest
+	24,  // 79: roost.admin.v1.Admin.Pin:input_type -> roost.admin.v1.PinRequest
+	26,  // 80: roost.admin.v1.Admin.Move:input_type -> roost.admin.v1.MoveRequest
+	28,  // 81: roost.admin.v1.Admin.Steering:input_type -> roost.admin.v1.SteeringRequest
+	18,  // 82: roost.admin.v1.Admin.Quarantine:input_type -> roost.admin.v1.QuarantineRequest
+	19,  // 83: roost.admin.v1.Admin.Quarantines:input_type -> roost.admin.v1.QuarantinesRequest
+	58,  // 84: roost.admin.v1.Admin.Why:input_type -> roost.admin.v1.WhyRequest
+	62,  // 85: roost.admin.v1.Admin.Plan:input_type -> roost.admin.v1.PlanRequest
+	67,  // 86: roost.admin.v1.Admin.Top:input_type -> roost.admin.v1.TopRequest
+	71,  // 87: roost.admin.v1.Admin.Entities:input_type -> roost.admin.v1.EntitiesRequest
+	74,  // 88: roost.admin.v1.Admin.Entity:input_type -> roost.admin.v1.EntityRequest
+	82,  // 89: roost.admin.v1.Admin.Regions:input_type -> roost.admin.v1.RegionsRequest
+	86,  // 90: roost.admin.v1.Admin.ShardStates:input_type -> roost.admin.v1.ShardStatesRequest
+	93,  // 91: roost.admin.v1.Admin.Examine:input_type -> roost.admin.v1.ExamineRequest
+	89,  // 92: roost.admin.v1.Admin.Slow:input_type -> roost.admin.v1.SlowRequest
+	35,  // 93: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	39,  // 94: roost.admin.v1.Admin.Look:input_type -> roost.admin.v1.LookRequest
+	41,  // 95: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	43,  // 96: roost.admin.v1.Admin.Command:input_type -> roost.admin.v1.CommandRequest
+	45,  // 97: roost.admin.v1.Admin.Reminders:input_type -> roost.admin.v1.RemindersRequest
+	50,  // 98: roost.admin.v1.Admin.Sends:input_type -> roost.admin.v1.SendsRequest
+	52,  // 99: roost.admin.v1.Admin.RetrySends:input_type -> roost.admin.v1.RetrySendsRequest
+	55,  // 100: roost.admin.v1.Admin.Remembered:input_type -> roost.admin.v1.RememberedRequest
+	1,   // 101: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	8,   // 102: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	14,  // 103: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	16,  // 104: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	27,  // 105: roost.admin.v1.Admin.Cordon:output_type -> roost.admin.v1.SteerResponse
+	27,  // 106: roost.admin.v1.Admin.Freeze:output_type -> roost.admin.v1.SteerResponse
+	27,  // 107: roost.admin.v1.Admin.Pin:output_type -> roost.admin.v1.SteerResponse
+	27,  // 108: roost.admin.v1.Admin.Move:output_type -> roost.admin.v1.SteerResponse
+	29,  // 109: roost.admin.v1.Admin.Steering:output_type -> roost.admin.v1.SteeringResponse
+	27,  // 110: roost.admin.v1.Admin.Quarantine:output_type -> roost.admin.v1.SteerResponse
+	20,  // 111: roost.admin.v1.Admin.Quarantines:output_type -> roost.admin.v1.QuarantinesResponse
+	59,  // 112: roost.admin.v1.Admin.Why:output_type -> roost.admin.v1.WhyResponse
+	63,  // 113: roost.admin.v1.Admin.Plan:output_type -> roost.admin.v1.PlanResponse
+	68,  // 114: roost.admin.v1.Admin.Top:output_type -> roost.admin.v1.TopResponse
+	72,  // 115: roost.admin.v1.Admin.Entities:output_type -> roost.admin.v1.EntitiesResponse
+	75,  // 116: roost.admin.v1.Admin.Entity:output_type -> roost.admin.v1.EntityResponse
+	83,  // 117: roost.admin.v1.Admin.Regions:output_type -> roost.admin.v1.RegionsResponse
+	87,  // 118: roost.admin.v1.Admin.ShardStates:output_type -> roost.admin.v1.ShardStatesResponse
+	94,  // 119: roost.admin.v1.Admin.Examine:output_type -> roost.admin.v1.ExamineResponse
+	90,  // 120: roost.admin.v1.Admin.Slow:output_type -> roost.admin.v1.SlowResponse
+	36,  // 121: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	40,  // 122: roost.admin.v1.Admin.Look:output_type -> roost.admin.v1.LookResponse
+	42,  // 123: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	44,  // 124: roost.admin.v1.Admin.Command:output_type -> roost.admin.v1.CommandResponse
+	46,  // 125: roost.admin.v1.Admin.Reminders:output_type -> roost.admin.v1.RemindersResponse
+	51,  // 126: roost.admin.v1.Admin.Sends:output_type -> roost.admin.v1.SendsResponse
+	53,  // 127: roost.admin.v1.Admin.RetrySends:output_type -> roost.admin.v1.RetrySendsResponse
+	56,  // 128: roost.admin.v1.Admin.Remembered:output_type -> roost.admin.v1.RememberedResponse
+	101, // [101:129] is the sub-list for method output_type
+	73,  // [73:101] is the sub-list for method input_type
+	73,  // [73:73] is the sub-list for extension type_name
+	73,  // [73:73] is the sub-list for extension extendee
+	0,   // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -9407,16 +8945,16 @@ func file_roost_admin_v1_admin_proto_init() {
 	if File_roost_admin_v1_admin_proto != nil {
 		return
 	}
-	file_roost_admin_v1_admin_proto_msgTypes[78].OneofWrappers = []any{}
+	file_roost_admin_v1_admin_proto_msgTypes[71].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   104,
+			NumMessages:   97,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   1,
 		},
 		GoTypes:           file_roost_admin_v1_admin_proto_goTypes,
 		DependencyIndexes: file_roost_admin_v1_admin_proto_depIdxs,

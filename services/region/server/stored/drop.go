@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Submit hands an operation to a journal, as [journal.Journal.Submit] does.
+// Submit hands an operation to a journal, as Submit of a journal does.
 type Submit func(op journal.Op, done func(journal.Result))
 
 // DropReport is the result of [DropSnapshots].

@@ -1,0 +1,86 @@
+package commit
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// lane holds the operations that wait for one database. Its queue and pace are guarded by
+// Journal.mu.
+type lane struct {
+	number int // of the database
+	queue  []pending
+	bytes  int  // size of the operations in queue
+	pace   pace // of commits
+
+	wake       chan struct{} // buffered: an operation was submitted, or the journal closed
+	loadTokens chan struct{} // one token per running load
+	// backgroundTokens has one token per running load that is a LoadRequest.Background.
+	backgroundTokens chan struct{}
+	// writeToken holds a token while a commit or, in the first lane, a declaration is in progress.
+	writeToken chan struct{}
+	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
+	downErr    atomic.Pointer[error] // why the database does not answer
+	clock      storeClock
+	failures   [paths]failure // guarded by Journal.failing
+}
+
+func (j *Journal) makeLanes() {
+	numbers := []int{1}
+	spread, several := j.driver.(journal.Lanes)
+	if several {
+		numbers = spread.Lanes()
+	}
+	for _, n := range numbers {
+		j.lanes = append(j.lanes, &lane{
+			number:     n,
+			wake:       make(chan struct{}, 1),
+			loadTokens: make(chan struct{}, j.cfg.Loads), backgroundTokens: make(chan struct{}, max(1, j.cfg.Loads/2)),
+			writeToken: make(chan struct{}, 1),
+		})
+	}
+	for n := range j.lanes {
+		j.noteDown(n, nil)
+	}
+	if several {
+		spread.NotifyDown(j.noteDown)
+	}
+}
+
+// lane returns the lane of a type.
+func (j *Journal) lane(t sharding.EntityType) *lane {
+	if len(j.lanes) == 1 {
+		return j.lanes[0]
+	}
+	return j.lanes[j.driver.(journal.Lanes).Lane(t)]
+}
+
+// start begins to commit.
+func (j *Journal) start() {
+	var running sync.WaitGroup
+	for _, l := range j.lanes {
+		running.Go(func() { j.run(l) })
+	}
+	go func() {
+		running.Wait()
+		close(j.stopped)
+	}()
+}
+
+func (l *lane) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // a signal is pending already
+	}
+}
+
+// noteDown notes that the database of a lane does not answer or, with nil, that it answers again.
+func (j *Journal) noteDown(n int, err error) {
+	j.lanes[n].downErr.Store(&err)
+	if j.obs.Down != nil {
+		j.obs.Down(j.lanes[n].number, err)
+	}
+}

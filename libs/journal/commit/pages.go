@@ -1,0 +1,129 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Wakes reads a page of the wake-ups of shards, as it is at some moment after the call. It
+// waits and ends as [Journal.Load] does. Shards whose rows cannot be read are in Page.Damaged,
+// and the others have their rows.
+func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+	r := pageReader[journal.ShardPosition, journal.WakeRow]{
+		journal: j, of: "wakes", what: "read wake-ups",
+		shard:  func(s *journal.ShardPosition) sharding.ShardID { return s.Shard },
+		row:    func(w *journal.WakeRow) sharding.ShardID { return w.Shard },
+		damage: func(w *journal.WakeRow) (sharding.Entity, error) { return w.Entity, w.Err },
+		read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
+			return j.driver.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
+		},
+	}
+	return r.lanes(ctx, req.Shards)
+}
+
+// Sends is Wakes for records whose sends have not all ended.
+func (j *Journal) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+	r := pageReader[journal.SendPosition, journal.SendRow]{
+		journal: j, of: "sends", what: "read sends",
+		shard:  func(s *journal.SendPosition) sharding.ShardID { return s.Shard },
+		row:    func(s *journal.SendRow) sharding.ShardID { return s.Shard },
+		damage: func(s *journal.SendRow) (sharding.Entity, error) { return s.Entity, s.Err },
+		read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
+			return j.driver.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
+		},
+	}
+	return r.lanes(ctx, req.Shards)
+}
+
+// pageReader reads pages of rows R of shards with positions P.
+type pageReader[P, R any] struct {
+	journal *Journal
+	of      string
+	what    string // is done, for errors
+	shard   func(*P) sharding.ShardID
+	row     func(*R) sharding.ShardID
+	damage  func(*R) (sharding.Entity, error)
+	read    func(context.Context, []P) (journal.Page[R], error)
+}
+
+// lanes reads the shards of each lane as a page, concurrently. If a lane cannot be read and another one can,
+// the shards of the former are damaged.
+func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (journal.Page[R], error) {
+	parts := map[*lane][]P{}
+	var order []*lane
+	for i := range shards {
+		l := r.journal.lane(r.shard(&shards[i]).Type)
+		if parts[l] == nil {
+			order = append(order, l)
+		}
+		parts[l] = append(parts[l], shards[i])
+	}
+	readLane := func(l *lane) (journal.Page[R], error) {
+		asked := time.Now()
+		p, err := read(ctx, r.journal, l, r.what, func(ctx context.Context) (journal.Page[R], error) { return r.page(ctx, parts[l]) })
+		l.clock.note(asked, p.Now)
+		return p, err
+	}
+	if len(order) == 0 {
+		order = r.journal.lanes[:1]
+	}
+	if len(order) == 1 {
+		return readLane(order[0])
+	}
+	pages, errs := make([]journal.Page[R], len(order)), make([]error, len(order))
+	var reading sync.WaitGroup
+	for i, l := range order {
+		reading.Go(func() { pages[i], errs[i] = readLane(l) })
+	}
+	reading.Wait()
+	if !slices.Contains(errs, nil) {
+		return journal.Page[R]{}, errors.Join(errs...)
+	}
+	for i, l := range order {
+		if errs[i] != nil {
+			for n := range parts[l] {
+				pages[i].Damaged = append(pages[i].Damaged, journal.Damaged{Shard: r.shard(&parts[l][n]), Err: errs[i]})
+			}
+		}
+	}
+	ids := make([]sharding.ShardID, len(shards))
+	for i := range shards {
+		ids[i] = r.shard(&shards[i])
+	}
+	return journal.JoinPages(ids, pages, r.row), nil
+}
+
+// page reads a page. If that meets damage, it reads the shards in halves, until those with
+// damage are alone.
+func (r *pageReader[P, R]) page(ctx context.Context, shards []P) (journal.Page[R], error) {
+	start := time.Now()
+	p, err := r.read(ctx, shards)
+	j := r.journal
+	if j.obs.Page != nil {
+		j.obs.Page(PageStats{Of: r.of, Shards: len(shards), Rows: len(p.Rows), Took: time.Since(start), Err: err})
+	}
+	switch half := len(shards) / 2; {
+	case !errors.Is(err, journal.ErrCorrupt) || ctx.Err() != nil || len(shards) == 0:
+		for i := range p.Rows {
+			j.noteLoad(r.damage(&p.Rows[i]))
+		}
+		return p, err
+	case half == 0:
+		shard := r.shard(&shards[0])
+		j.reportDamage(subject{shard: shard}, shard, err)
+		return journal.Page[R]{Damaged: []journal.Damaged{{Shard: shard, Err: err}}}, nil
+	default:
+		if p, err = r.page(ctx, shards[:half]); err != nil {
+			return journal.Page[R]{}, err
+		}
+		rest, err := r.page(ctx, shards[half:])
+		p.Add(&rest)
+		return p, err
+	}
+}

@@ -1,0 +1,15 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/test/archtest"
+)
+
+func TestHouse(t *testing.T) {
+	layer := []string{"libs/sharding", "libs/mutant", "libs/dial", "libs/rawconn", "libs/servertest", "libs/journal/..."}
+	archtest.Check(t, archtest.Rules{
+		May:   map[string][]string{"...": layer},
+		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+	})
+}

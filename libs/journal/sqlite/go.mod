@@ -1,0 +1,29 @@
+module github.com/roost-cluster/roost/libs/journal/sqlite
+
+go 1.26.0
+
+require (
+	github.com/roost-cluster/roost/libs v0.0.0
+	modernc.org/libc v1.79.0
+	modernc.org/sqlite v1.61.1
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/ncruces/go-strftime v1.1.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
+)
+
+replace (
+	github.com/roost-cluster/roost/libs => ../../
+	github.com/roost-cluster/roost/proto => ../../../proto
+)
+
+exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

@@ -1,0 +1,2 @@
+// Package securitytest issues certificates for tests.
+package securitytest

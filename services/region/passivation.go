@@ -1,4 +1,0 @@
-package region
-
-func (SetPassivation) shardInput() {}
-func (Collected) shardInput()      {}
