@@ -156,7 +156,7 @@ func (p *planner) move(owner, place int, reason Reason, constraint Broken) bool 
 	p.lift(owner, s)
 	var broken Broken
 	p.indexes, broken = p.candidates(s, p.indexes)
-	if broken&constraint == 0 || mutant.On("repair-worse") {
+	if broken&constraint == 0 || mutant.On("repair-gains") {
 		p.drop(owner, was, place)
 		v := p.narrowed(p.indexes, p.regions)
 		p.regions = v.Regions
