@@ -65,10 +65,14 @@ func (tr *transit) apply(f Fact) {
 	case DrainFact:
 		tr.applyDrain(f)
 	case TargetFact, CordonFact, FreezeFact:
-		tr.intent.Apply(f, tr.term.recovered)
+		//mutant:do target-as-a-fact if _, mutated := f.(TargetFact); mutated && !tr.term.recovered { return }
+		//mutant:do cordon-kept if _, mutated := f.(CordonFact); mutated && !tr.term.recovered { return }
+		//mutant:do freeze-kept if _, mutated := f.(FreezeFact); mutated && !tr.term.recovered { return }
+		tr.intent.Apply(f)
 	case PinFact:
 		if _, r := tr.table.find(f.Shard); r != nil {
-			tr.intent.Apply(f, tr.term.recovered)
+			//mutant:do pin-kept if !tr.term.recovered { return }
+			tr.intent.Apply(f)
 		}
 	case MoveFact:
 		tr.applyMove(f)
@@ -82,7 +86,8 @@ func (tr *transit) apply(f Fact) {
 }
 
 func (tr *transit) applyDrain(f DrainFact) {
-	tr.intent.Apply(f, tr.term.recovered)
+	//mutant:do drain-kept if !tr.term.recovered { return }
+	tr.intent.Apply(f)
 	if r := tr.live.region(f.Region); r != nil {
 		_, r.draining = tr.intent.Drain(f.Region)
 	}
@@ -92,7 +97,7 @@ func (tr *transit) applyDrain(f DrainFact) {
 // or something else has happened to the shard. The fact of the row comes first.
 func (tr *transit) applyMove(f MoveFact) {
 	if _, r := tr.table.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
-		tr.intent.Apply(f, tr.term.recovered)
+		tr.intent.Apply(f)
 	}
 }
 

@@ -77,31 +77,26 @@ func (in *Intent) apply(kind Kind, k Key, f fact.Fact, ended bool) {
 	}
 }
 
-// Apply applies a fact that is well-formed. recovered is false while the facts of earlier terms are folded.
-func (in *Intent) Apply(f fact.Fact, recovered bool) {
-	old := func(name string) bool { return !recovered && mutant.On(name) }
+// Apply applies a fact that is well-formed.
+func (in *Intent) Apply(f fact.Fact) {
 	switch f := f.(type) {
 	case fact.Drain:
-		if !f.Region.IsZero() && !old("drain-kept") {
+		if !f.Region.IsZero() {
 			in.apply(Drains, Key{Node: f.Region}, f, f.Resume)
 		}
 	case fact.Target:
-		if f.Version != "" && len(f.Version) <= sharding.MaxTypeLen && !old("target-as-a-fact") {
+		if f.Version != "" && len(f.Version) <= sharding.MaxTypeLen {
 			in.apply(Targets, Key{}, f, false)
 		}
 	case fact.Cordon:
-		if f.Region != "" && !old("cordon-kept") {
+		if f.Region != "" {
 			in.apply(Cordons, Key{Name: f.Region}, f, f.Lifted)
 		}
 	case fact.Freeze:
-		if !old("freeze-kept") {
-			in.apply(Freezes, Key{}, f, !f.Frozen)
-		}
+		in.apply(Freezes, Key{}, f, !f.Frozen)
 	case fact.Pin:
-		if !old("pin-kept") {
-			in.apply(Pins, Key{Shard: f.Shard}, f, f.Region == "")
-			delete(in.pinned, f.Shard.Type)
-		}
+		in.apply(Pins, Key{Shard: f.Shard}, f, f.Region == "")
+		delete(in.pinned, f.Shard.Type)
 	case fact.Move:
 		in.apply(Moves, Key{Shard: f.Shard}, f, false)
 	}
