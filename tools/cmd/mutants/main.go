@@ -87,9 +87,6 @@ func run(root string, check, write bool) error {
 	if !check && !write {
 		return r.write(root)
 	}
-	if r.mixed && check { // until no switch is left in the code
-		return nil // until no switch is left in the code
-	} // until no switch is left in the code
 	text, err := r.page()
 	if err != nil {
 		return err
@@ -109,7 +106,6 @@ type repository struct {
 	invariants []invariant
 	copies     map[string][]byte // the switched sources by name
 	tests      []string          // directories of packages that have tests with the build tag
-	mixed      bool              // until no switch is left in the code
 	errs       []error
 }
 
@@ -141,7 +137,6 @@ func read(files map[string][]byte) *repository {
 	}
 	for _, f := range sources {
 		r.readSource(f, imports)
-		r.readSwitches(f) // until no switch is left in the code
 	}
 	names := map[string]bool{}
 	for _, m := range r.mutants {
