@@ -260,8 +260,7 @@ func (r *run) compare(unit string, base measure.Subject, subjects ...subject) er
 func (r *run) add(row report.Row) {
 	row.Judge()
 	r.report.Rows = append(r.report.Rows, row)
-	one := report.Report{Rows: []report.Row{row}}
-	_ = one.Table(r.Progress) // the run does not depend on it
+	_, _ = fmt.Fprintln(r.Progress, row.Line()) // the run does not depend on it
 }
 
 func (r *run) plan(baseline string) measure.Plan {

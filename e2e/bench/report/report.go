@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -98,6 +99,12 @@ func (r *Report) Table(w io.Writer) error {
 		fmt.Fprintf(t, "not measured: %s\n", s)
 	}
 	return t.Flush()
+}
+
+// Line returns the row in one line, for a run that shows its progress.
+func (r *Row) Line() string {
+	cells := slices.DeleteFunc(r.cells(), func(cell string) bool { return cell == "" })
+	return r.Section + ": " + r.Measure + ": " + strings.Join(cells, "  ")
 }
 
 // cells returns the columns after the name of the measure.

@@ -226,3 +226,11 @@ func TestRewritePart(t *testing.T) {
 		t.Error("a page without marks is rewritten")
 	}
 }
+
+func TestLine(t *testing.T) {
+	row := Row{Section: "link", Measure: "64 at a time", Unit: "calls/s", Value: 1234, P99: 2 * time.Millisecond, Target: Target{AtLeast: 1000}}
+	row.Judge()
+	if got, want := row.Line(), "link: 64 at a time: 1,230 calls/s  2 ms  ≥ 1,000: met"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
