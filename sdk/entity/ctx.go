@@ -10,6 +10,8 @@ import (
 )
 
 // held hides the runtime's part of a Ctx from authors.
+//
+//lint:ignore U1000 it makes *Ctx an instance.Context
 type held = instance.Held
 
 // Ctx is the context of one turn of an entity. It is a context.Context that ends at
@@ -24,6 +26,7 @@ type held = instance.Held
 // Persist stages nothing any more in a broken turn, and Ask refuses commands that change another entity.
 type Ctx struct {
 	context.Context
+	//lint:ignore U1000 it makes *Ctx an instance.Context
 	held
 }
 

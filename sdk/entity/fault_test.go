@@ -47,8 +47,8 @@ var evils = map[string]struct {
 	"long":                      {errors.New(strings.Repeat("x", 1<<20)), "xxxx"},
 }
 
-// fragile has code of its author everywhere. It fails in the place that its id names.
-type fragile struct{ place string }
+// fragile has code of its author everywhere. It fails in the place that fault names.
+type fragile struct{}
 
 // fault is the error of a fragile's code.
 var fault struct {

@@ -201,7 +201,7 @@ func TestSendsAreRefused(t *testing.T) {
 	if _, err := sendToRead.Call(t.Context(), k, "p", "a"); err == nil || !strings.Contains(err.Error(), "only reads") {
 		t.Errorf("a read-only target: %v", err)
 	}
-	// Nobody but a target can answer.
+	// Only a target can answer.
 	if _, err := gotIt.Call(t.Context(), k, "o", entity.Answer[given]{}); entity.CodeOf(err) != entity.InvalidArgument {
 		t.Errorf("an answer from a caller: %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 // tested by e2e/stranger.
 func TestOwnRegion(t *testing.T) {
 	bin := binaries(t)
-	page := readFile(t, "../../docs/using/own-region.md")
+	page := readFile(t, filepath.Join(root, "docs", "using", "own-region.md"))
 	files, consoles := fences(page)
 	if len(consoles) != 4 {
 		t.Fatalf("the page has %d consoles, which this test does not know", len(consoles))

@@ -421,7 +421,7 @@ func (s silent) Load(ctx context.Context, req journal.LoadRequest) (journal.Load
 	return s.Reader.Load(ctx, req)
 }
 
-// TestCheckOfASilentStore: it is asked again; if it stays silent, the check says so and does
+// TestCheckOfASilentStore: the check queries it again; if it stays silent, the check says so and does
 // not call the entity unreadable.
 func TestCheckOfASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
