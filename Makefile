@@ -119,10 +119,14 @@ sim-day: ## Simulate one cluster for a day: nothing that it holds may grow (HOUR
 sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (BOOTS=n, or SEED=k for one with its trace)
 	$(if $(SEED),BOOT_SEED=$(SEED) go test -count=1 -run 'TestBoot$$' -v,BOOT_SEEDS=$(or $(BOOTS),10000) go test -count=1 -timeout 0 -run 'TestBoots$$' -v) ./libs/bootstrap
 
+# The overlay has the switches of the mutants, see tools/cmd/mutants; the packages are those that have tests with the build tag.
+with_mutants := -tags mutants -overlay $(BIN)/mutants/overlay.json
+
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
-	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/allocation ./libs/turn ./libs/wakeup ./libs/outbox ./libs/purge ./libs/replies ./libs/control/... ./libs/router ./libs/routetable ./libs/lease ./libs/link ./libs/journal ./libs/journal/commit ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/spread ./libs/factstream ./services/coordinator ./services/coordinator/internal/... ./services/coordinator/operate ./services/region ./services/region/suspects ./sdk/entity
+	@$(call lacks,postgres initdb,PostgreSQL,mutants of its journal)
+	@go run ./tools/cmd/mutants
+	go test -count=1 -timeout 0 $(with_mutants) -run Mutants -v $$(cat $(BIN)/mutants/packages)
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -234,7 +238,7 @@ words: ## Lower the numbers of tools/words.txt to those of now (FIND='phrase' pr
 # ---- checks ----------------------------------------------------------------
 
 .PHONY: check
-check: check-format check-help check-words check-vet check-modules check-generated ## Check format, this list, words, vet, staticcheck, modules, generated code
+check: check-format check-help check-words check-mutants check-vet check-modules check-generated ## Check format, this list, words, mutants, vet, staticcheck, modules, generated code
 
 .PHONY: check-format
 check-format: ## Check that gofmt leaves all files as they are
@@ -246,6 +250,11 @@ check-format: ## Check that gofmt leaves all files as they are
 check-words: ## Check that no phrase of tools/words.txt is used more often than there
 	@echo "== words"
 	@go run ./tools/cmd/words
+
+.PHONY: check-mutants
+check-mutants: ## Check the comments about mutants, their names in tests, and the page of invariants
+	@echo "== mutants"
+	@go run ./tools/cmd/mutants -check
 
 # The binaries are targets, too, but not ones to remember.
 .PHONY: check-help
@@ -260,7 +269,8 @@ check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
 	@go vet -tags nextformat ./libs/journal/... ./libs/journal/sqlite ./libs/journal/postgres/... ./libs/link
-	@go vet -tags mutants ./e2e/... ./libs/... ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease/... ./services/coordinator/... ./services/region ./sdk/entity
+	@go run ./tools/cmd/mutants
+	@go vet $(with_mutants) $$(cat $(BIN)/mutants/packages)
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 
@@ -299,6 +309,10 @@ settings: ## Write docs/running/settings.md from what --help of the services say
 .PHONY: errors
 errors: ## Write docs/using/errors.md from the numbers of libs/errornumber
 	@WRITE_ERRORS=1 go test -count=1 -run 'TestErrorsPage$$' ./cli/cmd/roost
+
+.PHONY: invariants
+invariants: ## Write docs/inside/invariants.md from the comments at the guards
+	@go run ./tools/cmd/mutants -page
 
 OUT ?= $(CURDIR)/proto
 

@@ -8,7 +8,7 @@ import (
 
 func TestHouse(t *testing.T) {
 	// An example imports what a user may import, and no more.
-	user := []string{"libs/backends/all", "proto/...", "sdk/...", "services/region/server", "examples/..."}
+	user := []string{"libs/adminclient", "libs/backends/all", "proto/...", "sdk/...", "services/region/server", "examples/..."}
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"...": user,

@@ -7,7 +7,7 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	nouns := []string{"libs/setting", "libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/latency"}
+	nouns := []string{"libs/setting", "libs/sharding", "libs/vclock", "libs/phi", "libs/latency"}
 	with := func(more ...string) []string { return append(more, nouns...) }
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
@@ -17,8 +17,8 @@ func TestHouse(t *testing.T) {
 			"setting":           {},
 			"setting/...":       {"libs/setting"},
 			"sharding/...":      {"libs/sharding"},
-			"vclock":            {"libs/mutant"},
-			"phi":               {"libs/mutant"},
+			"vclock":            {},
+			"phi":               {},
 			"gossip":            with("libs/pace"),
 			"gossip/agent":      with("libs/gossip", "libs/bounded", "libs/control", "libs/loop", "proto/..."),
 			"gossip/...":        with("libs/gossip"),
@@ -47,9 +47,9 @@ func TestHouse(t *testing.T) {
 			"kubeapi":           {"libs/backendurl"},
 			"link/...":          with("libs/conn", "proto/..."),
 			"latency":           {},
-			"control":           {"libs/sharding", "libs/latency", "libs/mutant"},
+			"control":           {"libs/sharding", "libs/latency"},
 			"control/wire":      {"libs/control", "libs/sharding", "libs/latency", "proto/..."},
-			"factstream":        {"libs/control/wire", "libs/control", "libs/mutant", "libs/sharding", "proto/..."},
+			"factstream":        {"libs/control/wire", "libs/control", "libs/sharding", "proto/..."},
 			"diagnosis":         {"libs/bounded", "libs/control", "libs/sharding", "proto/roost/admin/v1/diagnosis", "proto/roost/inspection/v1"},
 			"test/servertest":   {},
 			"test/scenariotest": {},
@@ -59,14 +59,14 @@ func TestHouse(t *testing.T) {
 			"foreign":           {},
 			"loop":              {"libs/foreign"},
 			"pace":              {},
-			"storeclock":        with("libs/mutant"),
+			"storeclock":        with(),
 			// The vocabulary and the rules; what runs them is above.
-			"journal":                   {"libs/setting", "libs/sharding", "libs/mutant"},
-			"journal/memory":            {"libs/journal", "libs/journal/clock", "libs/sharding", "libs/mutant"},
+			"journal":                   {"libs/setting", "libs/sharding"},
+			"journal/memory":            {"libs/journal", "libs/journal/clock", "libs/sharding"},
 			"journal/clock":             {"libs/journal", "libs/sharding"},
-			"journal/commit":            {"libs/journal", "libs/sharding", "libs/mutant", "libs/storeclock"},
+			"journal/commit":            {"libs/journal", "libs/sharding", "libs/storeclock"},
 			"journal/backup":            {"libs/journal", "libs/sharding"},
-			"journal/spread":            {"libs/journal", "libs/sharding", "libs/mutant"},
+			"journal/spread":            {"libs/journal", "libs/sharding"},
 			"journal/open":              {"libs/journal", "libs/journal/...", "libs/sharding", "libs/backendurl"},
 			"journal/journaltest":       {"libs/journal", "libs/journal/...", "libs/sharding"},
 			"journal/spread/spreadtest": {"libs/journal", "libs/journal/journaltest", "libs/journal/spread", "libs/sharding"},

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -76,7 +75,18 @@ type board struct {
 
 // up reports whether the region may be given shards at all.
 func (r *Region) up() bool {
-	return (r.Status == Up || mutant.On("candidate-status")) && (!r.Unreachable || mutant.On("candidate-unreachable"))
+	// Invariant: a shard goes only to a region that is up and reachable, and that reads what may be stored in the
+	// shard. Among these regions, one that satisfies the constraints zone, cordon, pin and capacity is chosen. If no
+	// such region satisfies all of them, the zone is given up first, then the cordon, then the pin, and the capacity
+	// last.
+	// Guarded by: `allocation.Candidates` is used for every choice. `allocation.CheckPlan` checks the same with other
+	// code.
+	// Mutants: candidate-status, candidate-unreachable, candidate-reads, constraint-capacity, constraint-pin,
+	// constraint-cordon, constraint-zone, share-capacity, check-status, check-reads, check-capacity, check-pin,
+	// check-cordon, check-zone, check-share
+	//mutant:true candidate-status r.Status == Up
+	//mutant:true candidate-unreachable !r.Unreachable
+	return r.Status == Up && !r.Unreachable
 }
 
 // newBoard returns a board with regions of its own. The lists of shards are copied when they
@@ -134,7 +144,7 @@ func (b *board) weigh(coming int) {
 	// If all regions had the same number of shards, except those without room for so many, this number
 	// would be left divided by free. The weights are numbers of shards, times free.
 	left, free := all, b.ready
-	if len(said) < b.ready && !mutant.On("share-capacity") {
+	if len(said) < b.ready { //mutant:false share-capacity
 		slices.Sort(said)
 		for _, capacity := range said {
 			if capacity*free >= left {
@@ -242,15 +252,12 @@ func (b *board) candidates(s sharding.ShardID, buf []int) ([]int, Broken) {
 	list, forms := buf[:0], b.formsOf(s)
 	for i := range b.Regions {
 		r := &b.Regions[i]
-		if r.up() && (r.Reads.Contains(forms) || mutant.On("candidate-reads")) {
+		if r.up() && r.Reads.Contains(forms) { //mutant:true candidate-reads r.Reads.Contains(forms)
 			list = append(list, i)
 		}
 	}
 	var broken Broken
-	keep := func(constraint Broken, mutation string, keeps func(int) bool) {
-		if mutant.On(mutation) {
-			return
-		}
+	keep := func(constraint Broken, keeps func(int) bool) {
 		if !slices.ContainsFunc(list, keeps) {
 			broken |= constraint
 			return
@@ -260,13 +267,17 @@ func (b *board) candidates(s sharding.ShardID, buf []int) ([]int, Broken) {
 	if len(list) == 0 {
 		return list, 0
 	}
-	keep(BrokenCapacity, "constraint-capacity", func(i int) bool { return b.Regions[i].Capacity == 0 || b.Regions[i].Total < b.Regions[i].Capacity })
+	//mutant:skip constraint-capacity
+	keep(BrokenCapacity, func(i int) bool { return b.Regions[i].Capacity == 0 || b.Regions[i].Total < b.Regions[i].Capacity })
 	if pin := b.Pins[s]; pin != "" {
-		keep(BrokenPin, "constraint-pin", func(i int) bool { return b.Regions[i].Name == pin })
+		//mutant:skip constraint-pin
+		keep(BrokenPin, func(i int) bool { return b.Regions[i].Name == pin })
 	}
-	keep(BrokenCordon, "constraint-cordon", func(i int) bool { return !b.Regions[i].Cordoned })
+	//mutant:skip constraint-cordon
+	keep(BrokenCordon, func(i int) bool { return !b.Regions[i].Cordoned })
 	if len(b.zones) > 1 {
-		keep(BrokenZone, "constraint-zone", func(i int) bool { return b.zones[b.zone(i)].shards < b.allowed(b.zone(i), b.shards+1) })
+		//mutant:skip constraint-zone
+		keep(BrokenZone, func(i int) bool { return b.zones[b.zone(i)].shards < b.allowed(b.zone(i), b.shards+1) })
 	}
 	return list, broken
 }

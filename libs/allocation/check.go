@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -43,7 +42,7 @@ func CheckMove(v View, m Move) error {
 		return bad("it is not there any more; plan again")
 	case m.Reason == ReasonLoad && v.ShardLoads == nil:
 		return bad("too little is known of loads")
-	case m.Reason == ReasonLoad && v.loadOf(m.Shard).Cooling && !mutant.On("check-cooling"):
+	case m.Reason == ReasonLoad && v.loadOf(m.Shard).Cooling: //mutant:false check-cooling
 		return bad("it has not been there for as long as the cool-down")
 	case to == nil:
 		return bad("the new region is not here, or does not host the type")
@@ -63,7 +62,8 @@ func CheckMove(v View, m Move) error {
 			lowest, with = p, r
 		}
 	}
-	if bit := repaired[m.Reason]; bit != 0 && (penalty(v, zones, from, from, m.Shard)&bit == 0 || got&bit != 0) && !mutant.On("check-reason") {
+	//mutant:false check-reason
+	if bit := repaired[m.Reason]; bit != 0 && (penalty(v, zones, from, from, m.Shard)&bit == 0 || got&bit != 0) {
 		return bad("it repairs no broken %s: its reason is gone; plan again", m.Reason)
 	}
 	if with == to {
@@ -79,10 +79,11 @@ func CheckMove(v View, m Move) error {
 
 // unable returns why a region cannot serve a shard, or "".
 func unable(v View, r *Region, s sharding.ShardID) string {
-	if r.Status != Up && !mutant.On("check-status") {
+	//mutant:false check-status
+	if r.Status != Up {
 		return "is " + r.Status.String() // none is unreachable, or the cluster would not be settled
 	}
-	if int(s.Index) < len(v.Forms) && !mutant.On("check-reads") {
+	if int(s.Index) < len(v.Forms) { //mutant:false check-reads
 		for form := range v.Forms[s.Index].All() {
 			if !r.Reads.Has(form) {
 				return fmt.Sprintf("does not read form %d of the type, in which something may be stored in the shard", form)
@@ -105,16 +106,16 @@ func penalty(v View, zones shares, r, owner *Region, s sharding.ShardID) int {
 	if r == owner {
 		one = 0
 	}
-	if r.Capacity != 0 && r.Total+one > r.Capacity && !mutant.On("check-capacity") {
+	if r.Capacity != 0 && r.Total+one > r.Capacity { //mutant:false check-capacity
 		p += bitCapacity
 	}
-	if pin, pinned := v.Pins[s]; pinned && pin != "" && r.Name != pin && !mutant.On("check-pin") {
+	if pin, pinned := v.Pins[s]; pinned && pin != "" && r.Name != pin { //mutant:false check-pin
 		p += bitPin
 	}
-	if r.Cordoned && !mutant.On("check-cordon") {
+	if r.Cordoned { //mutant:false check-cordon
 		p += bitCordon
 	}
-	if zones.exceeded(r.Zone) && !mutant.On("check-zone") {
+	if zones.exceeded(r.Zone) { //mutant:false check-zone
 		p += bitZone
 	}
 	return p
@@ -172,7 +173,7 @@ func weightsOf(v View) func(*Region) int {
 		each, of := left, free
 		for i := range v.Regions {
 			r := &v.Regions[i]
-			if r.Status == Up && r.Capacity > 0 && !full[r] && r.Capacity*of < each && !mutant.On("check-share") {
+			if r.Status == Up && r.Capacity > 0 && !full[r] && r.Capacity*of < each { //mutant:false check-share
 				full[r] = true
 				left -= r.Capacity
 				free--

@@ -3,7 +3,6 @@ package allocation
 import (
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -40,7 +39,11 @@ func (b *board) evenOut(inFlight []sharding.ShardID, limit, tolerated int) []sha
 			buf, _ = b.candidates(s, buf)
 			to := b.mostSuitable(buf)
 			worth := to >= 0 && to != owner && len(b.Regions[owner].Shards)+1-len(b.Regions[to].Shards) > tolerated
-			if !worth && !(mutant.On("even-out-worth") && to >= 0 && to != owner) {
+			// Invariant: planning ends: if all planned moves are made and nothing else changes, the plans finally
+			// contain no moves.
+			// Mutants: even-out-worth, repair-gains, plan-totals
+			//mutant:do even-out-worth worth = to >= 0 && to != owner
+			if !worth {
 				b.restore(owner, was)
 				stays[of] = true
 				stay++

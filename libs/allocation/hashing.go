@@ -4,7 +4,6 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -23,7 +22,10 @@ func hashKey(s sharding.ShardID) uint32 { return hashText(strconv.FormatUint(uin
 
 // bound is the largest number of shards of the type for one region.
 func (s ConsistentHashing) bound(shards, regions int) int {
-	if s.BoundedLoad == 0 || mutant.On("hash-bound") {
+	// Invariant: the place of a region on the ring does not give the region many more shards of a type than other
+	// regions have.
+	// Mutants: hash-bound
+	if s.BoundedLoad == 0 { //mutant:true hash-bound
 		return math.MaxInt
 	}
 	return int(math.Ceil((1 + s.BoundedLoad) * float64(shards) / float64(max(1, regions))))

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -82,9 +81,7 @@ func (s LeastLoad) Rebalance(v View, inFlight []sharding.ShardID) []sharding.Sha
 	mean := total / float64(max(1, len(owners)))
 	r.most = max(mean*(1+s.Tolerance), mean+s.Floor)
 	r.step = s.Hysteresis * mean
-	if mutant.On("load-hysteresis") {
-		r.step = 0
-	}
+	//mutant:do load-hysteresis r.step = 0
 	// The busiest region first. A region may have become too busy on the way, because it
 	// has taken a shard that fitted nowhere.
 	for len(owners) > 0 {
@@ -117,7 +114,10 @@ func (r *relief) relieve(owner int) {
 	var movable []sharding.ShardID
 	stays := r.loadAt(owner)
 	for _, s := range r.Regions[owner].Shards {
-		if !r.moving[s] && r.costOf(s) > 0 && (!r.loadOf(s).Cooling || mutant.On("load-cooldown")) {
+		// Invariant: plans by load do not follow a load that comes and goes. After a shard has come to its owner, load
+		// does not move the shard for a while. After a coordinator has become active, load moves no shard for a while.
+		// Mutants: load-cooldown, load-hysteresis, check-cooling, load-cooling
+		if !r.moving[s] && r.costOf(s) > 0 && !r.loadOf(s).Cooling { //mutant:true load-cooldown !r.loadOf(s).Cooling
 			movable = append(movable, s)
 			stays -= r.costOf(s)
 		}

@@ -25,7 +25,7 @@ func TestMutants(t *testing.T) {
 		"candidate-status": "TestPrecedence", "candidate-unreachable": "TestUnreachable", "candidate-reads": "TestPlansKeepConstraints",
 		"constraint-capacity": "TestPlansKeepConstraints", "constraint-pin": "TestPlansKeepConstraints",
 		"constraint-cordon": "TestPlansKeepConstraints", "constraint-zone": "TestPlansKeepConstraints",
-		"even-out-worth": "TestPlanningEnds", "repair-worse": "TestNothingGained", "plan-totals": "TestPlansKeepConstraints",
+		"even-out-worth": "TestPlanningEnds", "repair-gains": "TestNothingGained", "plan-totals": "TestPlansKeepConstraints",
 		"hash-bound": "TestHashBound", "load-cooldown": "TestLoadRules", "load-hysteresis": "TestLoadRules",
 		"check-status": "TestPlantedViolations", "check-reads": "TestPlantedViolations", "check-capacity": "TestPlantedViolations",
 		"check-pin": "TestPlantedViolations", "check-cooling": "TestCheckLoad", "check-cordon": "TestPlantedViolations", "check-zone": "TestPlantedViolations",

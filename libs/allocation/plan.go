@@ -3,7 +3,6 @@ package allocation
 import (
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -132,9 +131,7 @@ func (p *planner) begin(t TypePlan) {
 			p.settled[m.Shard] = true
 		}
 	}
-	if mutant.On("plan-totals") {
-		return
-	}
+	//mutant:do plan-totals return
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		c := p.changes[r.Node]
@@ -156,7 +153,7 @@ func (p *planner) move(owner, place int, reason Reason, constraint Broken) bool 
 	p.lift(owner, s)
 	var broken Broken
 	p.indexes, broken = p.candidates(s, p.indexes)
-	if broken&constraint == 0 || mutant.On("repair-worse") {
+	if broken&constraint == 0 { //mutant:true repair-gains
 		p.drop(owner, was, place)
 		v := p.narrowed(p.indexes, p.regions)
 		p.regions = v.Regions

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // JoinDecider decides what a node does next. The decision must depend on the
@@ -89,7 +87,7 @@ func (d LowestAddress) Decide(info Info) Decision {
 		return Decision{Choice: JoinOtherSeedNodes, Seeds: seeds, Why: "joins through " + strings.Join(seeds, ", ")}
 	}
 	wait := func(format string, args ...any) Decision { return Decision{Why: fmt.Sprintf(format, args...)} }
-	if !d.NewCluster && !mutant.On("form-new-cluster") {
+	if !d.NewCluster { //mutant:false form-new-cluster
 		if len(info.ContactPoints) == 0 {
 			return wait("waits for a cluster to join: this node may not form one, and discovery lists no other node that may")
 		}
@@ -101,20 +99,25 @@ func (d LowestAddress) Decide(info Info) Decision {
 	}
 	silent := slices.DeleteFunc(slices.Clone(info.ContactPoints), func(p ContactPoint) bool { return slices.Contains(confirmed, p) })
 	switch {
-	case len(confirmed) < d.Required && !mutant.On("required-contacts"):
+	// Invariant: one cluster is formed, not two.
+	// Guarded by: `bootstrap.LowestAddress` decides on fresh answers only
+	// ([docs/running/bootstrap.md](../running/bootstrap.md)).
+	// Mutants: required-contacts, stable-margin, contact-all, lowest-address, stale-observation, question-time,
+	// form-new-cluster
+	case len(confirmed) < d.Required: //mutant:false required-contacts
 		if len(silent) == 0 {
 			return wait("waits for more contact points: %d are required, discovery lists %s", d.Required, listPoints(info.ContactPoints))
 		}
 		return wait("waits for contact points: %d are required, %d answer; silent: %s", d.Required, len(confirmed), listPoints(silent))
-	case d.ContactAll && len(silent) > 0 && !mutant.On("contact-all"):
+	case d.ContactAll && len(silent) > 0: //mutant:false contact-all
 		return wait("waits for every listed contact point to answer; silent: %s", listPoints(silent))
-	case info.Unchanged < d.StableMargin && !mutant.On("stable-margin"):
+	case info.Unchanged < d.StableMargin: //mutant:false stable-margin
 		return wait("waits until the list of contact points has not changed for %v: %s", d.StableMargin, listPoints(info.ContactPoints))
 	}
 	if len(confirmed) == 0 {
 		return wait("waits for contact points: discovery lists %s", listPoints(info.ContactPoints))
 	}
-	if lowest := slices.MinFunc(confirmed, ContactPoint.Compare); !lowest.Is(info.Self) && !mutant.On("lowest-address") {
+	if lowest := slices.MinFunc(confirmed, ContactPoint.Compare); !lowest.Is(info.Self) { //mutant:false lowest-address
 		return wait("waits for %s to form the cluster: it has the lowest address of %s", lowest, listPoints(confirmed))
 	}
 	return Decision{Choice: JoinSelf, Why: fmt.Sprintf("forms a cluster, as the lowest address of %s", listPoints(confirmed))}

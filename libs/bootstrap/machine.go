@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 type phase uint8
@@ -206,9 +204,7 @@ func (m *Machine) answered(addr string, a Answer) {
 		return
 	}
 	at := c.queriedAt
-	if mutant.On("question-time") {
-		at = m.now
-	}
+	//mutant:do question-time at = m.now
 	m.queryDone(c)
 	if _, ok := ParseContactPoint(a.SelfNode); !ok || a.SelfUID == 0 {
 		c.problem, c.invalid = fmt.Sprintf("it does not say who it is (selfNode %.80q)", a.SelfNode), true
@@ -347,7 +343,8 @@ func (m *Machine) Info() Info {
 
 // fresh reports whether a contact point has a recent answer.
 func (m *Machine) fresh(c *contact) bool {
-	return !c.answerAt.IsZero() && (m.now.Sub(c.answerAt) <= m.cfg.QueryTimeout || mutant.On("stale-observation"))
+	//mutant:true stale-observation m.now.Sub(c.answerAt) <= m.cfg.QueryTimeout
+	return !c.answerAt.IsZero() && m.now.Sub(c.answerAt) <= m.cfg.QueryTimeout
 }
 
 // veto returns why no cluster may be formed, whatever the decider decides, or "".

@@ -29,6 +29,12 @@ const Factor = 8
 
 // Limits bounds what is decoded. The zero Limits allows nothing but small
 // messages: choose a Body.
+//
+// Invariant: the messages of unknown peers take memory only in proportion to their length. A message on a link may take
+// 8 times its length, plus 64 KiB. A Twirp message may take 8 times its length, plus 2 MiB.
+// Guarded by: `bounded.Limits` checks messages before they are decoded: every Twirp request at the listeners of `node`,
+// and every answer of a peer. `bounded.Budget` counts all bodies of a listener together, as they arrive. `link` has
+// limits of its own.
 type Limits struct {
 	// Body is the longest body, in bytes, after expansion of a compressed one.
 	Body int64

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -122,7 +121,8 @@ func senders(m Message) Role {
 	if k == nil {
 		return 0
 	}
-	if h, is := m.(HostShard); is && !mutant.On("sender-order") {
+	//mutant:false sender-order
+	if h, is := m.(HostShard); is {
 		if h.Released { // the region that had the shard
 			return Region
 		}
@@ -168,9 +168,7 @@ func (i Identity) String() string {
 // MaySpeakAs refuses a process with the identity i, by its certificate, that speaks for another process, or as if it
 // were another one. What is not known of either is not compared.
 func (i Identity) MaySpeakAs(other Identity) error {
-	if mutant.On("sender-name") {
-		return nil
-	}
+	//mutant:do sender-name return nil
 	if other.Roles&^i.Roles != 0 || i.Node != "" && other.Node != "" && i.Node != other.Node {
 		return fmt.Errorf("the certificate is for %s, and cannot speak for %s", i, other)
 	}
@@ -184,7 +182,7 @@ func CheckSender(by, as Identity, m Message) error {
 	if may&by.Roles == 0 || as.Roles != 0 && may&as.Roles == 0 {
 		return fmt.Errorf("%s is no message of %s", Name(m), by)
 	}
-	if r, is := m.(Register); is && by.Node != "" && r.Name != by.Node && !mutant.On("sender-register") {
+	if r, is := m.(Register); is && by.Node != "" && r.Name != by.Node { //mutant:false sender-register
 		return fmt.Errorf("the certificate is for %s, and cannot register the node %.100q", by, r.Name)
 	}
 	return by.MaySpeakAs(as)

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -109,7 +108,7 @@ const holeCost = "what its facts said. All shards are given out anew. What opera
 func (x *Examination) hole(f Finding) {
 	f.Cost = cmp.Or(f.Cost, holeCost)
 	x.add(f)
-	x.holes = x.holes || !mutant.On("facts-holes")
+	x.holes = true //mutant:skip facts-holes
 }
 
 // readRecords decodes all facts. It keeps types and what was asked for, and returns the rows.
@@ -211,7 +210,7 @@ func (x *Examination) readType(f TypeFact, at Finding) {
 		at.Wrong = "it makes no sense"
 		x.add(at)
 		return
-	case declared != 0 && d.Shards != declared && !mutant.On("facts-shards"):
+	case declared != 0 && d.Shards != declared: //mutant:false facts-shards
 		at.Wrong = fmt.Sprintf("it says that the type has %d shards, and the journal says %d", d.Shards, declared)
 		x.add(at)
 		return
@@ -273,9 +272,7 @@ func (x *Examination) foldRow(f rowFact) {
 	if found && last.Row.Epoch == f.Row.Epoch && last.Row.Owner != f.Row.Owner {
 		f.at.Wrong = fmt.Sprintf("at epoch %s the owner is %s, and in record %d it is %s", f.Row.Epoch, f.Row.Owner.Addr, last.at.Record, last.Row.Owner.Addr)
 		x.add(f.at)
-		if !mutant.On("facts-contradiction") {
-			x.doubtful[shard] = true
-		}
+		x.doubtful[shard] = true //mutant:skip facts-contradiction
 	}
 	if !found || f.Row.Newer(last.Row) {
 		t.rows[shard.Index] = f
@@ -305,7 +302,7 @@ func (x *Examination) findLost() {
 			continue
 		}
 		contradicted := slices.ContainsFunc(x.Findings, func(f Finding) bool { return f.Form == wire.TypeFactName && f.About == string(typ) })
-		if x.holes && !mutant.On("facts-lost-type") || contradicted {
+		if x.holes || contradicted { //mutant:false facts-lost-type x.holes
 			x.Lost = append(x.Lost, typ)
 			x.add(Finding{Form: wire.TypeFactName, About: string(typ), Wrong: "no fact declares this type any more",
 				Cost: fmt.Sprintf("its shard rule and its forms. The journal says that it has %d shards. A repair drops it only with --without %s", shards, typ)})
@@ -356,16 +353,12 @@ func (x *Examination) NextTerm(highest sharding.Epoch, heartbeat sharding.Term, 
 			}
 		}
 		term += margin
-		if mutant.On("facts-margin") {
-			term -= margin
-		}
+		//mutant:do facts-margin term -= margin
 	}
 	if term > math.MaxUint32-2*margin {
 		return 0, fmt.Errorf("the highest term is %d: a repair would leave no terms for the cluster; start it with a new journal", term)
 	}
-	if mutant.On("facts-term") {
-		return term, nil
-	}
+	//mutant:do facts-term return term, nil
 	return term + 1, nil
 }
 

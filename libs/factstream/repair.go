@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control/wire"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
@@ -44,7 +43,7 @@ type Remainder struct {
 func (x *Examination) Repair(o Options) (Remainder, error) {
 	var refused []string
 	for _, typ := range x.Lost {
-		if !slices.Contains(o.Without, typ) && !mutant.On("facts-without") {
+		if !slices.Contains(o.Without, typ) { //mutant:false facts-without
 			refused = append(refused, string(typ))
 		}
 	}
@@ -66,7 +65,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 		keep(r.event())
 	}
 	// Regions declare lost types anew, and no record shows any more which of their shards were allocated.
-	if _, before := x.at[lossKey]; (before || len(x.Lost) > 0) && !mutant.On("facts-loss") {
+	if _, before := x.at[lossKey]; before || len(x.Lost) > 0 { //mutant:false facts-loss
 		keep(event(wire.LossFactName, &coordinatorv1.LossFact{}))
 	}
 	for _, typ := range sortedKeys(x.types) {
@@ -77,7 +76,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 	for _, a := range x.asked {
 		switch {
 		case a.event.Name == "" || a.ended || a.key == lossKey:
-		case o.All && !mutant.On("facts-all"):
+		case o.All: //mutant:false facts-all
 			dropped[a.event.Name]++
 		case a.event.Name == wire.MoveFactName:
 			if f, found := x.types[a.typ].rows[a.shard.Index]; found && !x.anew(a.shard, o) && f.Row.Epoch == a.epoch && f.Row.Phase == sharding.HandingOff {
@@ -122,13 +121,9 @@ func (x *Examination) anew(s sharding.ShardID, o Options) bool {
 func (x *Examination) giveOut(t *typeFacts, s sharding.ShardID, last rowFact, o Options, n uint32) wire.RowFact {
 	f := wire.RowFact{Row: sharding.Row{Shard: s, Epoch: sharding.MakeEpoch(o.Term, n), Phase: sharding.Starting}, Cause: sharding.CauseRepaired}
 	for i := range t.fact.Forms {
-		if !mutant.On("facts-forms") {
-			f.Before = f.Before.With(i)
-		}
+		f.Before = f.Before.With(i) //mutant:skip facts-forms
 	}
-	if mutant.On("facts-epoch") {
-		f.Row.Epoch = max(last.Row.Epoch, 1)
-	}
+	//mutant:do facts-epoch f.Row.Epoch = max(last.Row.Epoch, 1)
 	if !o.All && !x.doubtful[s] {
 		f.Successor = last.Row.Owner
 		if last.Row.Phase == sharding.HandingOff && !last.Successor.IsZero() || last.Row.Owner.IsZero() {

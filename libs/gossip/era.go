@@ -3,7 +3,6 @@ package gossip
 import (
 	"cmp"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -62,7 +61,7 @@ func (s *State) advancedTo(o *State) State {
 	out := s.in(o.Era)
 	out.Members = excluding(out.Members, func(m *Member) bool {
 		_, ok := o.Member(m.Node)
-		return !ok && o.Era.forgotten(m.HeardIn) && !mutant.On("era-lift")
+		return !ok && o.Era.forgotten(m.HeardIn) //mutant:false era-lift
 	})
 	return out.restrictedToMembers(len(s.Members))
 }
@@ -72,7 +71,7 @@ func (s *State) advancedTo(o *State) State {
 func (m *Machine) handleOtherEra(from sharding.NodeID, theirs Era) bool {
 	mine := m.state.Era
 	switch {
-	case theirs == mine || mutant.On("era"):
+	case theirs == mine: //mutant:true era
 		return false
 	case mine.follows(theirs):
 		m.sendParts(from, 1, allBits(1), false)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -278,14 +277,17 @@ func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, 
 		return "the uid is that of " + other.String() + "; start this process again, and never from a copy of a running one", true
 	}
 	switch era := m.state.Era; {
-	case era.forgotten(joiner.HeardIn) && !mutant.On("era-join"):
+	case era.forgotten(joiner.HeardIn): //mutant:false era-join
 		return "it may have been removed and forgotten: it first heard of this cluster two or more eras ago; restart the process", true
 	case joiner.HeardIn > era.Number:
 		return "this member has not heard of the latest era yet", false
 	case len(m.state.Tombstones) >= m.cfg.MaxTombstones:
 		return fmt.Sprintf("the cluster remembers %d removed nodes, and can forget none of them before all members have heard of them: down or remove members that are unreachable", len(m.state.Tombstones)), false
 	}
-	if diff := differing(m.cfg.settings(), settings); diff != "" && !mutant.On("config-check") {
+	// Invariant: a node with a different configuration does not join. A node that says about itself what cannot be true
+	// does not join either.
+	// Mutants: config-check, quarantine
+	if diff := differing(m.cfg.settings(), settings); diff != "" { //mutant:false config-check
 		return "settings differ: " + diff, true
 	}
 	if len(m.state.Members) >= m.cfg.MaxMembers {
@@ -404,7 +406,11 @@ func (m *Machine) announce() {
 //     Otherwise the senior claim wins (resolveClaims).
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
-	case msg.Outdated && msg.Era != m.state.Era && !mutant.On("era-left"):
+	// Invariant: late gossip does not cause a member to be excluded.
+	// Guarded by: `gossip.notMember`: a message about an era that this node has left is ignored.
+	// Mutants: era-left
+	//mutant:false era-left
+	case msg.Outdated && msg.Era != m.state.Era:
 		return // about gossip that this node sent before it moved on
 	case m.phase == seeking:
 		m.stop(SelfDowned{"declared down before it could join"})
@@ -413,7 +419,8 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 		m.stop(Left{})
 		return
 	}
-	sameSide := msg.Claim.Cluster == m.state.Cluster && m.hasNotDown(msg.Claim.OldestNode) && !mutant.On("excluded-by-own-side")
+	//mutant:false excluded-by-own-side
+	sameSide := msg.Claim.Cluster == m.state.Cluster && m.hasNotDown(msg.Claim.OldestNode)
 	if m.hasNotDown(from) || sameSide {
 		m.stop(SelfDowned{"declared down, says " + from.String()})
 		return

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -164,9 +163,9 @@ func (m *Machine) leadWeakly() {
 // enoughMembers reports whether enough members have joined for the first one to
 // come up.
 func (m *Machine) enoughMembers() bool {
-	if mutant.On("min-members") {
-		return true
-	}
+	// Invariant: no member is up before there are enough members.
+	// Mutants: min-members
+	//mutant:do min-members return true
 	if len(m.state.Members) < m.cfg.MinMembers {
 		return false
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -213,11 +212,12 @@ func (m *Machine) tick() {
 // notePause notices that this process was paused. After a pause messages may come before the first tick: the pause is
 // noticed with the first input, because the timers that a message sets must not be moved on.
 func (m *Machine) notePause(in Input) {
-	if _, isTick := in.(Tick); mutant.On("pause-first") && !isTick {
-		return
-	}
+	//mutant:do pause-first if _, isTick := in.(Tick); !isTick { return }
 	gap := m.now.Sub(m.lastTick)
-	if !m.lastTick.IsZero() && gap >= m.cfg.LateTick && !mutant.On("late-tick") {
+	// Invariant: a process that was paused does not suspect others because of its own pause.
+	// Guarded by: `gossip.tick`: a late tick restarts the failure detectors.
+	// Mutants: late-tick
+	if !m.lastTick.IsZero() && gap >= m.cfg.LateTick { //mutant:false late-tick
 		m.wasPaused(gap)
 		m.lastTick = m.now
 	}
@@ -249,9 +249,7 @@ func (m *Machine) wasPaused(gap time.Duration) {
 // only this node has seen.
 func (m *Machine) change(s State) {
 	s.Version = s.Version.Tick(m.self.UID)
-	if !mutant.On("seen-reset") {
-		s.Seen = nil
-	}
+	s.Seen = nil //mutant:skip seen-reset
 	s.Seen = s.Seen.Union(s.seenBy(m.self))
 	m.setState(s)
 	m.nextGossip = m.now

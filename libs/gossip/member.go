@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -134,9 +133,11 @@ func laterMember(a, b *Member) *Member {
 		cmp.Compare(b.Version, a.Version),
 		cmp.Compare(b.HeardIn, a.HeardIn),
 	)
-	if mutant.On("merge-precedence") {
-		c = -c
-	}
+	// Invariant: all members come to the same view.
+	// Guarded by: `gossip.laterMember`: one order decides between two entries of a member. `change`: after a local
+	// change, no other member counts as having seen the state. `expired`: messages that waited too long are dropped.
+	// Mutants: merge-precedence, seen-reset, gossip-ttl
+	//mutant:do merge-precedence c = -c
 	if c >= 0 {
 		return a
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/vclock"
 )
@@ -239,9 +238,12 @@ func (s *State) without(nodes ...sharding.NodeID) State {
 	slices.SortFunc(stones, tombstoneOrder)
 	out.Tombstones = mergeSorted(s.Tombstones, stones, tombstoneOrder, laterTombstone)
 	out = out.withoutRemoved()
-	if mutant.On("tombstones") {
-		out.Tombstones = s.Tombstones
-	}
+	// Invariant: a removed node never comes back, even after its tombstone is forgotten.
+	// Guarded by: `gossip.handleOtherEra`: state of another era is not merged. `advancedTo`: when a member moves to the
+	// next era, this member drops old members that are missing in the state of that era. `rejectReason`: if a node
+	// first heard of the cluster two or more eras ago, the node is not admitted.
+	// Mutants: tombstones, era, era-lift, era-join
+	//mutant:do tombstones out.Tombstones = s.Tombstones
 	return out
 }
 

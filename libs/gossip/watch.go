@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/pace"
 	"github.com/roost-cluster/roost/libs/phi"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -105,8 +104,10 @@ func (m *Machine) keepWatching(p *peer) bool {
 	if m.now.Before(p.askedUntil) {
 		return true
 	}
-	return !mutant.On("former-receivers") &&
-		(p.gone || m.state.Reach.Of(m.self, p.node) != Reachable || !p.detector.Available(m.now))
+	// Invariant: if a suspect is no longer a neighbour of a node on the ring, the node continues to watch this suspect.
+	// Mutants: former-receivers
+	//mutant:false former-receivers
+	return p.gone || m.state.Reach.Of(m.self, p.node) != Reachable || !p.detector.Available(m.now)
 }
 
 // sendHeartbeats sends a heartbeat to every peer when it is time.
@@ -169,7 +170,8 @@ func (m *Machine) heartbeat(from sharding.NodeID, msg Heartbeat) {
 // arrives together counts once: otherwise heartbeats would look less regular than they are.
 func (m *Machine) answeredAgain(from sharding.NodeID, seq uint64) {
 	p := m.peer(from)
-	if p == nil || seq != p.lastSeq || p.gone || p.repeated && !mutant.On("answered-again") || m.silence(p) < m.cfg.Watch.Interval/2 {
+	//mutant:false answered-again p.repeated
+	if p == nil || seq != p.lastSeq || p.gone || p.repeated || m.silence(p) < m.cfg.Watch.Interval/2 {
 		return
 	}
 	p.repeated = true
@@ -204,7 +206,9 @@ func (m *Machine) updateLocalHealth() {
 		}
 	}
 	m.localHealth = min(max(m.localHealth+2*silent-watched, 0), maxLocalHealth)
-	if watched < 3 || mutant.On("local-health") {
+	// Invariant: if a node is itself slow, the node waits longer before suspecting others.
+	// Mutants: local-health
+	if watched < 3 { //mutant:true local-health
 		m.localHealth = 0
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -134,7 +133,9 @@ func decodeJSON(payload []byte, v any, l *layout) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("it is not valid JSON: there is more after the value")
 	}
-	if lenient || mutant.On("strict-input") {
+	// Invariant: an input says one thing, however it is decoded.
+	// Mutants: strict-input
+	if lenient { //mutant:true strict-input
 		return nil
 	}
 	return l.checkInput(payload)

@@ -8,8 +8,8 @@ import (
 )
 
 // fault is an error of the author's code after it has left that code: its text, and the errors in it that are Roost's.
-// The author's own error stays behind. Its methods (Error, Is, As, Unwrap) are the author's code, and code that
-// calls them later, for example a log, does not recover a panic of theirs.
+// The author's own error stays behind. Its methods (Error, Is, As, Unwrap) are the author's code, and a caller that asked it
+// later, such as a log, has nothing that would take a panic of theirs.
 type fault struct {
 	text string
 	ours []error

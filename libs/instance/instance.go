@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/foreign"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -102,7 +101,7 @@ func (i *Instance) unreadable(what string, err error, fix string) error {
 // would lack a part of the state.
 func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) {
 	defer i.recovered("Snapshot", &err)
-	if i.partly && !mutant.On("partly-read") {
+	if i.partly { //mutant:false partly-read
 		return form, nil, fmt.Errorf("%w: %s", ErrPartlyRead, i.entity())
 	}
 	form = i.typ.state.current()
@@ -123,7 +122,7 @@ func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) 
 // not exported are not in it, and may be set by reducers.
 func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
 	hidden := i.typ.state.hidden
-	if hidden == "" || mutant.On("lossy-snapshot") {
+	if hidden == "" { //mutant:true lossy-snapshot
 		return nil
 	}
 	again, err := newInstance(i.typ, i.id)

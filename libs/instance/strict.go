@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -47,9 +46,7 @@ func (l *layout) read(payload []byte, v any, lenient bool) error {
 			return err
 		}
 	}
-	if mutant.On("strict-shape") {
-		return nil
-	}
+	//mutant:do strict-shape return nil
 	return l.check(payload, lenient)
 }
 
@@ -218,7 +215,7 @@ func (w *walker) bytes(l *layout) *shapeError {
 
 // declared returns an error if the type declares its values, and the JSON is none of them.
 func (l *layout) declared(value []byte) *shapeError {
-	if l.values == nil || mutant.On("enum-values") {
+	if l.values == nil { //mutant:true enum-values
 		return nil
 	}
 	var same bytes.Buffer // one way to write a text

@@ -3,7 +3,6 @@ package journal
 import (
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -54,7 +53,7 @@ func Decide(ops []Op, tx Tx) ([]Result, error) {
 	results := make([]Result, len(ops))
 	deliver := false
 	for i := range ops {
-		if a := ops[i].Append; a == nil || !a.OnlyDelivers() || mutant.On("deliver-beside") {
+		if a := ops[i].Append; a == nil || !a.OnlyDelivers() { //mutant:true deliver-apart
 			continue
 		}
 		deliver = true
@@ -145,8 +144,8 @@ func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	// A repeated claim by the same node means that the reply to the first was lost.
-	repeated := c.Epoch == f.Epoch && c.Owner == f.Owner && f.Epoch != 0 && !mutant.On("claim-repeat")
-	if c.Epoch <= f.Epoch && !repeated && !mutant.On("claim-check") {
+	repeated := c.Epoch == f.Epoch && c.Owner == f.Owner && f.Epoch != 0 //mutant:false claim-repeat
+	if c.Epoch <= f.Epoch && !repeated {                                 //mutant:false claim-check
 		return Result{Verdict: sharding.RefusedEpoch, Fence: f}, nil
 	}
 	return Result{Verdict: sharding.Durable, Fence: f}, nil
@@ -154,7 +153,12 @@ func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
 
 // checkEpoch decides whether an operation at epoch e passes the fence f.
 func checkEpoch(f sharding.Fence, e sharding.Epoch) Result {
-	if (f.Epoch == 0 || f.Epoch != e) && !mutant.On("epoch-check") {
+	// Invariant: once an effect of an epoch is stored, no effect of a lower epoch on the same shard can follow.
+	// Guarded by: `journal.Decide` checks the epoch in the transaction of each append and each snapshot.
+	// `region.claim`: the owner claims the shard before the owner serves it. `region.command`: the region takes only
+	// commands of exactly the owner's epoch.
+	// Mutants: epoch-check, claim-check, claim-repeat, snapshot-fence, claim, admission-epoch
+	if f.Epoch == 0 || f.Epoch != e { //mutant:false epoch-check
 		return Result{Verdict: sharding.RefusedEpoch, Fence: f}
 	}
 	return Result{Verdict: sharding.Durable, Fence: f}
@@ -166,7 +170,8 @@ func decideAppend(a *sharding.Append, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	r := checkEpoch(f, a.Epoch)
-	if r.Verdict != sharding.Durable && !(len(a.Records) == 0 && mutant.On("fired-fence")) {
+	//mutant:do fired-fence if len(a.Records) == 0 { r.Verdict = sharding.Durable }
+	if r.Verdict != sharding.Durable {
 		return r, nil
 	}
 	if len(a.Records) > 0 {
@@ -177,7 +182,14 @@ func decideAppend(a *sharding.Append, tx Tx) (Result, error) {
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
 	stand, err := allStand(a, tx)
-	if err == nil && !stand && !mutant.On("wake-check") {
+	// Invariant: each setting of a wake-up fires once. A setting of a periodic wake-up fires once per due time. Both
+	// hold even if several regions believe that they own the shard. A setting that was replaced or removed does not
+	// fire.
+	// Guarded by: `journal.Decide` accepts an append that reports a firing only under two conditions: the wake-up's
+	// setting stands, and the append's epoch equals the fence's. If the turn of a firing has staged nothing, the append
+	// has no record and only reports the firing. The same two conditions apply to it.
+	// Mutants: wake-check, fired-fence, refused-wake
+	if err == nil && !stand { //mutant:false wake-check
 		return Result{Verdict: sharding.RefusedWake}, nil
 	}
 	return Result{Verdict: sharding.Durable}, err
@@ -189,15 +201,25 @@ func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 	if err != nil {
 		return 0, err
 	}
-	if head.LastSeq == 0 && !mutant.On("purged-keys") {
+	if head.LastSeq == 0 { //mutant:false purged-keys
 		if head.Dropped, err = tx.Forgotten(a.Shard); err != nil {
 			return 0, err
 		}
 	}
-	if !follows(head.LastSeq, a.Records) && !mutant.On("seq-check") {
+	// Invariant: the sequence numbers of an entity are 1, 2, 3… without gaps.
+	// Guarded by: `journal.Decide` checks the sequence number of each append. `turn.appendPending`: at most one unit of
+	// an entity is being written at a time.
+	// Mutants: seq-check, one-unit
+	if !follows(head.LastSeq, a.Records) { //mutant:false seq-check
 		return sharding.RefusedSeq, nil
 	}
-	if (head.Duplicate || expired(head.Dropped, a.Records) || repeats(a.Records)) && !mutant.On("dedupe") {
+	// Invariant: a command id has at most one effect. A command id belongs to one command with one payload and one
+	// principal.
+	// Guarded by: `journal.Decide` looks for the id in the transaction of the append. `turn.emitLoad`: before a command
+	// runs again, it is looked up in the journal. `turn.resolveStored` and `joinDuplicate` compare the hash of command,
+	// payload and principal.
+	// Mutants: dedupe, lookup-first, key-conflict, principal, principal-joins
+	if head.Duplicate || expired(head.Dropped, a.Records) || repeats(a.Records) { //mutant:false dedupe
 		return sharding.RefusedCommand, nil
 	}
 	return sharding.Durable, nil
@@ -223,7 +245,7 @@ func allStand(a *sharding.Append, tx Tx) (bool, error) {
 		}
 	}
 	for i := range a.Delivered {
-		if d := &a.Delivered[i]; d.Once && !mutant.On("deliver-once") {
+		if d := &a.Delivered[i]; d.Once { //mutant:false deliver-once
 			if states, err := tx.Sends(a.Entity, d.Seq); err != nil || !states.Stands(d) {
 				return false, err
 			}
@@ -238,7 +260,7 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	r := checkEpoch(f, s.Epoch)
-	if r.Verdict != sharding.Durable && !mutant.On("snapshot-fence") {
+	if r.Verdict != sharding.Durable { //mutant:false snapshot-fence
 		return r, nil
 	}
 	head, err := tx.Head(s.Entity, nil)
@@ -249,7 +271,7 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 	if seq == 0 || seq > head.LastSeq || seq < head.SnapshotSeq {
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
-	if seq <= head.Life && !mutant.On("snapshot-of-the-dead") {
+	if seq <= head.Life { //mutant:false snapshot-of-the-dead
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
 	return Result{Verdict: sharding.Durable}, nil
@@ -260,10 +282,15 @@ func decideDrop(d *DropSnapshot, tx Tx) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if head.Cut > head.Life && !mutant.On("drop-trimmed") {
+	if head.Cut > head.Life { //mutant:false drop-trimmed
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
-	if head.SnapshotSeq == 0 || head.SnapshotSeq > d.Seq && !mutant.On("drop-snapshot") {
+	// Invariant: an operator can drop a snapshot (`roost journal snapshot drop`) only if the records alone give the
+	// entity's state: all records that the snapshot covers can be read, and no events were trimmed.
+	// Guarded by: `journal.Decide`: the drop names the last record that the program has read, and is refused if events
+	// were trimmed.
+	// Mutants: drop-snapshot
+	if head.SnapshotSeq == 0 || head.SnapshotSeq > d.Seq { //mutant:false drop-snapshot head.SnapshotSeq > d.Seq
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
 	return Result{Verdict: sharding.Durable}, nil
@@ -275,14 +302,19 @@ func decidePurge(p *Purge, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	r := checkEpoch(f, p.Epoch)
-	if r.Verdict != sharding.Durable && !mutant.On("purge-fence") {
+	// Invariant: the shard's owner removes the remains of a life. It does so when the idempotency keys of the life are
+	// old and the sends of the life have ended.
+	// Guarded by: `journal.decidePurge`, `journal.Purging`. `purge.Purger` paces the removal.
+	// Mutants: purge-fence, purge-life, purge-age, purge-looks, purge-again, purge-sends, purged-keys, purge-rate,
+	// purge-failed-shard
+	if r.Verdict != sharding.Durable { //mutant:false purge-fence
 		return r, nil
 	}
 	ref, found, err := tx.Wake(p.Entity, sharding.PurgeWake, "")
 	if err != nil {
 		return Result{}, err
 	}
-	if !found || ref.Seq != p.Life && !mutant.On("purge-life") {
+	if !found || ref.Seq != p.Life { //mutant:false purge-life ref.Seq != p.Life
 		return Result{Verdict: sharding.RefusedWake}, nil
 	}
 	return Result{Verdict: sharding.Durable}, nil

@@ -3,7 +3,6 @@ package journal
 import (
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,7 +13,10 @@ func KeyTime(id sharding.CommandID) (time.Time, bool) { return sharding.KeyTime(
 // dropped: it has a time, and that is not after the newest time dropped.
 func Expired(dropped time.Time, id sharding.CommandID) bool {
 	t, ok := KeyTime(id)
-	return ok && !dropped.IsZero() && !t.After(dropped) && !mutant.On("key-mark")
+	// Invariant: if a UUIDv7 key is so old that the journal may have forgotten it, the key's command is refused and
+	// does not run.
+	// Mutants: key-mark
+	return ok && !dropped.IsZero() && !t.After(dropped) //mutant:false key-mark
 }
 
 // Verdicts of [Config.Drop].
@@ -40,19 +42,24 @@ type Dropping uint8
 // A key can expire early only if two clocks, read DedupeAge apart, are wrong; no wrong clock
 // makes a key forgotten early.
 func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.CommandID) (remember time.Time, d Dropping) {
-	if c.Ahead(storedWall, id) && !mutant.On("ahead-kept") {
+	if c.Ahead(storedWall, id) { //mutant:false ahead-kept
 		return time.Time{}, Forever
 	}
 	old := age-stored >= Age(c.DedupeAge.Milliseconds())
-	if mutant.On("journal-time") {
-		old = wall.Sub(storedWall) >= c.DedupeAge
-	}
+	// Invariant: setting a clock does not cause the journal to forget a command id early.
+	// Guarded by: `journal.Config.Drop`. `journal.Stamp.Next`: the age of an entity's ids grows only when a record of
+	// the entity is stored. If the same process has stored the entity's previous record, the age grows by the time
+	// between the two records, by a clock that cannot be set. If another process has stored the previous record, the
+	// age does not grow, because two processes share no such clock.
+	// Mutants: journal-time, ahead-kept
+	//mutant:do journal-time old = wall.Sub(storedWall) >= c.DedupeAge
 	if !old {
 		return time.Time{}, Keep
 	}
 	t, timed := KeyTime(id)
+	//mutant:do ahead-kept timed = timed && !c.Ahead(storedWall, id)
 	switch {
-	case !timed, mutant.On("ahead-kept") && c.Ahead(storedWall, id): // the mutant treats such keys as if they had no time
+	case !timed:
 		return time.Time{}, Forget
 	case !t.Before(wall.Add(-c.DedupeAge)):
 		return time.Time{}, Keep

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -47,7 +46,12 @@ func (f Facts) check(lowest int) error {
 // activated returns an error for a program that does not know the lowest format that it must
 // know.
 func activated(lowest int) error {
-	if lowest <= Format || mutant.On("journal-format") {
+	// Invariant: if an operator has activated a journal for a later format ([upgrading](../running/upgrading.md)) than
+	// a process knows, the process does not use this journal.
+	// Guarded by: `Facts.Check` checks the format when the journal is opened. `Facts.CheckOpened` checks the format in
+	// every transaction.
+	// Mutants: journal-format
+	if lowest <= Format { //mutant:true journal-format
 		return nil
 	}
 	return fmt.Errorf("%w: it was activated for format %d, and this program knows format %d; run the release that activated it, or a later one: there is no way back from an activation", ErrIdentity, lowest, Format)
@@ -67,7 +71,13 @@ func (f Facts) CheckOpenedReader(opened sharding.Generation) error {
 }
 
 func (f Facts) checkOpened(opened sharding.Generation, lowest int) error {
-	if opened != f.Generation && !mutant.On("journal-generation") {
+	// Invariant: if another journal has taken the place of a journal, nothing that was learned from the old one is used
+	// with the new one.
+	// Guarded by: the journal's [generation](../running/upgrading.md#the-generation-of-a-journal) is compared in four
+	// places: in every transaction (`Facts.CheckOpened`), at registration (`coordinator.checkJournal`), with every
+	// table (`region.watched`) and in the handshake of a link.
+	// Mutants: journal-generation, region-generation, table-generation, router-generation, link-generation
+	if opened != f.Generation { //mutant:false journal-generation
 		return fmt.Errorf("%w: %w: it has generation %s, this process opened generation %s; restart this process, which then reads everything anew", ErrBroken, ErrReplaced, f.Generation, opened)
 	}
 	if err := activated(lowest); err != nil {

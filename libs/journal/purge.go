@@ -3,7 +3,6 @@ package journal
 import (
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -40,20 +39,19 @@ const looks = 8
 
 // LookAt returns the latest time of the next look at a deleted entity that is not fully purged.
 func (c *Config) LookAt(wall time.Time) time.Time {
-	if mutant.On("purge-looks") {
-		return wall.Add(c.DedupeAge)
-	}
+	//mutant:do purge-looks return wall.Add(c.DedupeAge)
 	return wall.Add(c.DedupeAge / looks)
 }
 
 // Remove reports whether a record is removed. The number of keys that an entity remembers
 // does not matter: after a delete only their age counts.
 func (p *Purging) Remove(r *Remains) bool {
-	if r.Sending && !mutant.On("purge-sends") {
+	//mutant:false purge-sends
+	if r.Sending {
 		p.Again = p.Config.LookAt(p.Wall) // dead letters may stay forever
 		return false
 	}
-	if r.Command == "" || mutant.On("purge-age") {
+	if r.Command == "" { //mutant:true purge-age
 		return true
 	}
 	remember, what := p.Config.Drop(p.Age, r.Age, p.Wall, r.Wall, r.Command)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -128,7 +127,7 @@ func PlanRepair(e *RawEntity, r *Repair, now time.Time) (RepairPlan, error) {
 	slices.SortFunc(p.Put, func(a, b RawRecord) int { return int(min(max(int64(a.Seq)-int64(b.Seq), -1), 1)) })
 	after := e.with(&p)
 	p.After = after.Examine()
-	if err := p.noWorse(e); err != nil && !mutant.On("repair-worse") {
+	if err := p.noWorse(e); err != nil { //mutant:false repair-worse
 		return p, err
 	}
 	d := p.digest()
@@ -164,7 +163,7 @@ func (p *RepairPlan) goBack(e *RawEntity, r *Repair, now time.Time) error {
 	switch {
 	case r.Seq >= e.LastSeq:
 		return fmt.Errorf("%w: the last record of %s is %d: nothing is behind record %d", ErrRepair, e.Entity, e.LastSeq, r.Seq)
-	case r.Seq < e.Life && !mutant.On("repair-life"):
+	case r.Seq < e.Life: //mutant:false repair-life
 		return fmt.Errorf("%w: %s was deleted by record %d, and what was before is another life: go back to %d at most", ErrRepair, e.Entity, e.Life, e.Life)
 	}
 	for seq := r.Seq + 1; seq <= e.LastSeq; seq++ {
@@ -186,7 +185,8 @@ func (p *RepairPlan) wholeUpTo(e *RawEntity, seq uint64) error {
 		return nil // noWorse says so
 	}
 	for i := range p.Before {
-		if f := &p.Before[i]; (f.Kind == DamagedRecord || f.Kind == MissingRecords) && max(f.Seq, f.To) > base && f.Seq <= seq && !mutant.On("repair-whole") {
+		//mutant:false repair-whole
+		if f := &p.Before[i]; (f.Kind == DamagedRecord || f.Kind == MissingRecords) && max(f.Seq, f.To) > base && f.Seq <= seq {
 			return fmt.Errorf("%w: %w: there is no state after record %d; go back further: roost journal repair record %s --back-to %d", ErrRepair, f.Err, seq, e.Entity, f.Seq-1)
 		}
 	}
@@ -221,16 +221,14 @@ func (p *RepairPlan) setAside(e *RawEntity, seq uint64, now time.Time) {
 	entry, err := e.read(seq)
 	if err == nil {
 		blank.Command, blank.Hash, blank.Delete = entry.Record.Command, entry.Record.Hash, entry.Record.Delete
-		if blank.Command != "" && !mutant.On("repair-reply") {
+		if blank.Command != "" { //mutant:false repair-reply
 			blank.Reply = sharding.Reject(sharding.Aborted, "it was applied, and an operator has set its effect aside by a repair since; send it with a new idempotency key if it is still wanted")
 		}
 	} else {
 		entry = e.before(seq)
 		blank.Delete = seq == e.Life
 		p.Forget = append(p.Forget, seq)
-		if !mutant.On("repair-forget") {
-			p.Dropped = now
-		}
+		p.Dropped = now //mutant:skip repair-forget
 	}
 	p.Put = append(p.Put, RawRecord{
 		Seq: seq, Body: AppendRecord(nil, e.Entity, entry.Epoch, entry.At, &blank), Reply: AppendReply(nil, e.Entity, &blank),
@@ -240,9 +238,7 @@ func (p *RepairPlan) setAside(e *RawEntity, seq uint64, now time.Time) {
 
 // dropRowsOf removes the wake-ups that a record has set, and its kept sends.
 func (p *RepairPlan) dropRowsOf(e *RawEntity, seq uint64) {
-	if mutant.On("repair-rows") {
-		return
-	}
+	//mutant:do repair-rows return
 	for _, w := range e.Wakes {
 		if w.Seq == seq && w.Kind != sharding.PurgeWake {
 			p.Wakes = append(p.Wakes, w)

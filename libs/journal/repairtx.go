@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -154,7 +153,7 @@ func DecideRepair(r *Repair, now time.Time, tx RepairTx) (RepairPlan, error) {
 	if err != nil {
 		return p, err
 	}
-	if p.Digest != r.Expect && !mutant.On("repair-expect") {
+	if p.Digest != r.Expect { //mutant:false repair-expect
 		return p, fmt.Errorf("%w: %s %w since it was looked at; look again", ErrRepair, r.Entity, ErrChanged)
 	}
 	last, err := tx.Last(RepairsEntity)
@@ -198,12 +197,14 @@ func (p *RepairPlan) ops(r *Repair, now time.Time, shard, own sharding.Fence, la
 			{Seq: last + 1, Events: []sharding.Event{{Name: RepairEvent, Encoding: sharding.JSON, Payload: line}}},
 		}}},
 	}
-	if mutant.On("repair-fence") {
-		ops = ops[1:]
-	}
-	if mutant.On("repair-audit") {
-		ops = ops[:len(ops)-1]
-	}
+	// Invariant: a repair of an entity takes the shard from its owner, has an audit line, sets aside only what the
+	// operator has seen, and makes nothing worse. No number of a record is used twice, and no command runs again.
+	// Guarded by: `journal.DecideRepair`, `journal.PlanRepair`
+	// ([docs/running/repair.md](../running/repair.md#damaged-data-of-an-entity)).
+	// Mutants: repair-fence, repair-audit, repair-expect, repair-worse, repair-life, repair-whole, repair-rows,
+	// repair-reply, repair-forget
+	//mutant:do repair-fence ops = ops[1:]
+	//mutant:do repair-audit ops = ops[:len(ops)-1]
 	if p.Deletes > 0 {
 		ops = append(ops, Op{Append: &sharding.Append{Shard: r.Shard, Epoch: shard.Epoch, Entity: r.Entity, Records: []sharding.Record{{Seq: p.Deletes, Delete: true}}}})
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -33,12 +32,14 @@ func (f Facts) Restore(drawn sharding.Generation, highest sharding.Epoch) (Facts
 	if term > math.MaxUint32-2*RestoreTerms { // the cluster needs terms, too
 		return f, sharding.Fence{}, fmt.Errorf("%w: the highest term is %d, and a restore would raise it by %d: no terms would be left for the cluster; start it with a new journal", ErrIdentity, term, RestoreTerms)
 	}
-	if !mutant.On("restore-generation") {
-		f.Generation = drawn
-	}
-	if !mutant.On("restore-term") {
-		term += RestoreTerms
-	}
+	// Invariant: once a journal is restored, nothing from before the restore has an effect: no epoch, no table, and no
+	// process that still has the old journal open.
+	// Guarded by: `journal.Facts.Restore`: the journal gets another generation, the fence of every shard is above all
+	// epochs that are known and has no owner, and the next term is at least 2²⁰ above the highest term that is known.
+	// `sqlite.Driver.stillThere`: a process that was paused in a transaction does not report it as stored.
+	// Mutants: restore-generation, restore-term
+	f.Generation = drawn //mutant:skip restore-generation
+	term += RestoreTerms //mutant:skip restore-term
 	fence := sharding.Fence{Epoch: sharding.MakeEpoch(term, 0)}
 	f.MaxEpoch = fence.Epoch
 	return f, fence, nil

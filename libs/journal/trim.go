@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -26,7 +25,7 @@ const sweepMore = 100
 // the error wraps [ErrTrimmed]. A state is never rebuilt from a part of the events.
 func ReplayFrom(of sharding.Entity, snapshot, life, cut uint64) (after uint64, err error) {
 	after = max(snapshot, life)
-	if after < cut && !mutant.On("trim-gap") {
+	if after < cut { //mutant:false trim-gap
 		return 0, fmt.Errorf("%w: %s cannot be rebuilt from its records: events up to record %d are gone, and a snapshot has taken their place", ErrTrimmed, of, cut)
 	}
 	return after, nil
@@ -62,9 +61,7 @@ func (m *TrimMarks) Trimmed() uint64 {
 // Fresh returns which records may lose their events now: those after the first number, up to
 // the second, the first MaxTrim of them.
 func (m *TrimMarks) Fresh() (after, last uint64) {
-	if mutant.On("trim-above") {
-		return max(m.Stripped, m.Life), m.Last
-	}
+	//mutant:do trim-above return max(m.Stripped, m.Life), m.Last
 	return max(m.Stripped, m.Life), m.Cut
 }
 
@@ -112,9 +109,12 @@ type Needed struct {
 
 // Trim decides what becomes of the record seq, which has events or not.
 func (m *TrimMarks) Trim(seq uint64, events bool, n Needed) TrimAct {
-	needed := n.Remembered && !mutant.On("trim-keys") || n.Sending && !mutant.On("trim-sends") || n.Waking && !mutant.On("trim-wakes")
+	//mutant:false trim-keys n.Remembered
+	//mutant:false trim-sends n.Sending
+	//mutant:false trim-wakes n.Waking
+	needed := n.Remembered || n.Sending || n.Waking
 	switch {
-	case seq > m.Cut && !mutant.On("trim-above") || seq <= m.Life || seq >= m.Last:
+	case seq > m.Cut || seq <= m.Life || seq >= m.Last: //mutant:false trim-above seq > m.Cut
 		return LeaveRecord
 	case !needed:
 		return RemoveRecord

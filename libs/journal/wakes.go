@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -249,12 +248,13 @@ func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 		if f.Next == 0 {
 			c = WakeChange{Does: RemoveWake, Kind: f.Kind, Name: f.Name}
 		}
-		if !mutant.On("fired-with-record") {
-			change(c)
-		}
+		// Invariant: when a wake-up has fired, the wake-up is removed or gets its next due time. This happens in the
+		// transaction that stores the records of the wake-up's command.
+		// Mutants: fired-with-record
+		change(c) //mutant:skip fired-with-record
 	}
 	for i := range a.Records {
-		if a.Records[i].Delete && !mutant.On("delete-wakes") {
+		if a.Records[i].Delete { //mutant:false delete-wakes
 			clear(places)
 			changes = changes[:0]
 		}
@@ -275,9 +275,7 @@ func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 
 // endLife returns the change that a delete makes to rows.
 func endLife() WakeDoing {
-	if mutant.On("delete-wakes") {
-		return SetWake
-	}
+	//mutant:do delete-wakes return SetWake
 	return EndLife
 }
 
@@ -308,7 +306,13 @@ type SendStates []byte
 // NewSends returns the SendStates of a record that is being stored, nil if it has no sends
 // and so no row.
 func NewSends(r *sharding.Record) SendStates {
-	if len(r.Sends) == 0 || mutant.On("send-row") {
+	// Invariant: a send stays in the journal until the send is done. If the end of a send is reported a second time,
+	// the second report changes nothing. The append with the second report is not refused because of it, and neither
+	// are other appends of the entity.
+	// Guarded by: `journal.NewSends`: the row of a send is written together with the record that contains the send.
+	// `journal.SendStates.Deliver`; `journal.Decide`.
+	// Mutants: send-row, delivered-again, deliver-apart
+	if len(r.Sends) == 0 { //mutant:true send-row
 		return nil
 	}
 	return make(SendStates, stateBytes(len(r.Sends)))
@@ -333,7 +337,7 @@ func (s SendStates) Deliver(sends int, d *sharding.Delivered) {
 		if place >= sends || place/4 >= len(s) {
 			continue
 		}
-		if old := s.Of(place); old != sharding.SendPending && d.As != sharding.SendDone && !mutant.On("delivered-again") {
+		if old := s.Of(place); old != sharding.SendPending && d.As != sharding.SendDone { //mutant:false delivered-again
 			continue
 		}
 		shift := 2 * (place % 4)

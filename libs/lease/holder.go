@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -71,7 +70,7 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 	if h.stopped {
 		return out
 	}
-	if h.held && !now.Before(h.until) && !mutant.On("lease-time") {
+	if h.held && !now.Before(h.until) { //mutant:false lease-time
 		out = h.lose(now, out)
 	}
 	switch in := in.(type) {
@@ -106,7 +105,7 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 
 // Valid reports whether the lease may be used at now, and in which term.
 func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
-	return h.term, h.held && (now.Before(h.until) || mutant.On("lease-time"))
+	return h.term, h.held && now.Before(h.until) //mutant:true lease-time now.Before(h.until)
 }
 
 // Current returns the holder of the lease, as far as this Holder can know, and until when
@@ -147,7 +146,7 @@ func (h *Holder) sendNext(now time.Time, out []Output) []Output {
 		return out
 	}
 	if h.held {
-		if h.record.Term <= h.spentTerm && !mutant.On("term-raised") {
+		if h.record.Term <= h.spentTerm { //mutant:false term-raised
 			return h.raise(now, out)
 		}
 		if due {
@@ -249,9 +248,11 @@ func (h *Holder) ttl() time.Duration {
 // nextTerm is the term of the next acquisition: above every term ever seen or
 // spent. It is false if the last possible term is spent.
 func (h *Holder) nextTerm() (sharding.Term, bool) {
-	if mutant.On("term-per-incarnation") && h.record.Holder.Addr == h.cfg.Self.Addr && h.record.Term > h.spentTerm {
-		return h.record.Term, true
-	}
+	// Invariant: one process at a time holds the lease. Each acquisition has a term of its own.
+	// Guarded by: `lease.Holder` acts only while the lease is valid by its own monotonic clock. The Holder replaces
+	// only the record that the Holder has read. For this, the Holder compares version and nonce.
+	// Mutants: term-per-incarnation, lease-time, lease-nonce, late-confirm
+	//mutant:do term-per-incarnation if h.record.Holder.Addr == h.cfg.Self.Addr && h.record.Term > h.spentTerm { return h.record.Term, true }
 	highest := max(h.highestTerm, h.spentTerm)
 	return highest + 1, highest < math.MaxUint32
 }
@@ -364,7 +365,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 	}
 	h.nextAt = a.start.Add(h.interval())
 	until := a.start.Add(h.cfg.TTL - h.cfg.Margin)
-	if !now.Before(until) && !mutant.On("late-confirm") {
+	if !now.Before(until) { //mutant:false late-confirm
 		// The answer came too late to act on. The record is ours, so the next
 		// acquisition need not wait.
 		if h.held {
@@ -376,7 +377,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 	case h.held && !raised:
 		h.until = until
 		return append(out, Renewed{Term: a.next.Term, Until: until})
-	case !h.held && !raised && !mutant.On("term-per-incarnation"):
+	case !h.held && !raised: //mutant:false term-per-incarnation
 		// A renewal of a term that ended while it was in progress.
 		return out
 	}

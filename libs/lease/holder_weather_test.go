@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -348,23 +347,4 @@ func TestSameSeedSameTrace(t *testing.T) {
 			t.Errorf("node %d: the same seed gave two states", x.id)
 		}
 	}
-}
-
-// The guards that a mutant build can switch off must be missed.
-func TestMutants(t *testing.T) {
-	if !mutant.Enabled {
-		t.Skip("needs -tags mutants")
-	}
-	activate("term-per-incarnation")
-	defer activate("")
-	for seed := range uint64(300) {
-		w := newWorld(seed, 3)
-		w.after(0, w.nemesis)
-		w.run(60 * time.Second)
-		if len(w.failures) > 0 {
-			t.Logf("caught by seed %d: %s", seed, w.failures[0])
-			return
-		}
-	}
-	t.Error("mutant term-per-incarnation survives")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -82,7 +81,7 @@ func (h *hello) refuse(cfg *Config) (code byte, reason string) {
 		return refusedOther, fmt.Sprintf("this is cluster %q, not %q", cfg.Cluster, h.cluster)
 	case h.peer != cfg.Self.UID:
 		return refusedOtherNode, fmt.Sprintf("this is node %v, not #%x", cfg.Self, uint64(h.peer))
-	case cfg.Generation != nil && h.generation.Other(cfg.Generation()) && !mutant.On("link-generation"):
+	case cfg.Generation != nil && h.generation.Other(cfg.Generation()): //mutant:false link-generation
 		return refusedOther, fmt.Sprintf("the journal here has generation %s, and the table of the caller is of generation %s: the journal was restored or replaced; restart the process that is older than that", cfg.Generation(), h.generation)
 	case h.minVersion > MaxVersion || h.maxVersion < MinVersion:
 		return refusedOther, fmt.Sprintf("protocol versions %d to %d are spoken here, not %d to %d",

@@ -3,7 +3,6 @@ package link
 import (
 	"iter"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -64,7 +63,7 @@ func (r *Readers[C]) Enter(lane LaneID, number uint64, c C) (e Entered[C]) {
 	}
 	older := [...]slot[C]{l.waiting, l.reading}
 	for _, p := range older {
-		if p.taken && p.number >= number && !mutant.On("straggler") {
+		if p.taken && p.number >= number { //mutant:false straggler
 			return Entered[C]{Refused: true}
 		}
 	}
@@ -74,7 +73,13 @@ func (r *Readers[C]) Enter(lane LaneID, number uint64, c C) (e Entered[C]) {
 		}
 	}
 	p := slot[C]{number, c, true}
-	if e.Read = !l.reading.taken || mutant.On("one-reader"); e.Read {
+	// Invariant: once a command of a new connection of a lane is delivered, no command of an old connection of this
+	// lane is delivered.
+	// Guarded by: `link.Readers`: a new connection is read only when the reader of the old one has ended.
+	// `replies.Queue`: when a connection has ended, the waiting commands of this connection are dropped. After that,
+	// the Queue takes no more commands from this connection.
+	// Mutants: one-reader, straggler, dropped-stays
+	if e.Read = !l.reading.taken; e.Read { //mutant:true one-reader
 		l.reading = p
 	} else {
 		l.waiting = p

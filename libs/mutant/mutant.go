@@ -1,6 +1,5 @@
-// Package mutant lets a test build switch single guards off, to prove that some test
-// fails without them. In a release build [On] is always false, and the compiler removes
-// it; only the build tag "mutants" makes guards switchable.
+// Package mutant switches single guards off, to prove that some test fails without them. The calls of [On] are in the copies of
+// the source that tools/cmd/mutants writes; the build tag "mutants" and the overlay with these copies belong together.
 //
 // # What this does not do
 //

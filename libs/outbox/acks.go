@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -42,9 +41,7 @@ func (d *Dispatcher) storeBy(t time.Time) {
 func (d *Dispatcher) beginAcks(s *shard) {
 	ends := s.ends
 	s.ends = nil
-	if mutant.On("send-ack") {
-		return
-	}
+	//mutant:do send-ack return
 	var list []*ack
 	last := map[*source]*ack{}
 	for _, x := range ends {
@@ -127,9 +124,10 @@ func (a *ack) delivered() []sharding.Delivered {
 
 // byRecord divides an ack into one for each record.
 func (a *ack) byRecord() []*ack {
-	if mutant.On("ack-apart") {
-		return []*ack{a}
-	}
+	// Invariant: if the end of one send cannot be stored, the ends of other sends are stored all the same. The end that
+	// could not be stored is tried again, with growing pauses.
+	// Mutants: ack-apart, ack-back-off
+	//mutant:do ack-apart return []*ack{a}
 	var list []*ack
 	for _, x := range a.sends {
 		i := slices.IndexFunc(list, func(o *ack) bool { return o.sends[0].seq == x.seq })
@@ -163,7 +161,12 @@ func (d *Dispatcher) acked(in Acked) {
 			d.removeSend(x)
 		}
 		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Seqs: seqs})
-	case verdict == sharding.RefusedEpoch && !mutant.On("ack-deposed"):
+	// Invariant: when an owner learns from the journal that it is deposed, it stores and delivers nothing more. So a
+	// deposed owner does not deliver a send that a later owner may have ended as refused.
+	// Guarded by: `outbox.acked`: if the journal refuses an append by its epoch, the shard's sends stop. `outbox.page`:
+	// the records of a page say which epoch was claimed last (`journal.SendRow.Epoch`).
+	// Mutants: ack-deposed, page-deposed
+	case verdict == sharding.RefusedEpoch: //mutant:false ack-deposed
 		// The journal will take nothing more of this owner. The next owner delivers the sends again
 		// whose ends are not stored.
 		d.acks[in.Number] = a
@@ -184,9 +187,7 @@ func (d *Dispatcher) acked(in Acked) {
 func (d *Dispatcher) retryAck(a *ack) {
 	a.times++
 	a.at = d.now.Add(d.pause(a.times))
-	if mutant.On("ack-back-off") {
-		a.at = d.now.Add(d.cfg.RetryMin)
-	}
+	//mutant:do ack-back-off a.at = d.now.Add(d.cfg.RetryMin)
 	d.queueUnstored(a)
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -121,9 +120,7 @@ func (d *Dispatcher) event(q *typeQueue, m mark) {
 // remembered returns how long events are remembered: twice as long as an attempt may take.
 func (d *Dispatcher) remembered() time.Duration {
 	longest := max(d.longestTimeout, d.cfg.AttemptTimeout)
-	if mutant.On("early-slow") {
-		longest = d.cfg.AttemptTimeout
-	}
+	//mutant:do early-slow longest = d.cfg.AttemptTimeout
 	return 2 * longest
 }
 
@@ -159,13 +156,11 @@ func (d *Dispatcher) hastenAll(list []*pair) {
 // hasten retries a pair early: now, or when its last early retry is long enough ago.
 func (d *Dispatcher) hasten(p *pair) {
 	at, between := d.now, early
-	if mutant.On("early-limit") {
-		between = 10 * time.Millisecond
-	}
+	//mutant:do early-limit between = 10 * time.Millisecond
 	if next := p.earlyAt.Add(between); next.After(at) {
 		at = next
 	}
-	if !at.Before(p.retryAt) || mutant.On("early-retry") {
+	if !at.Before(p.retryAt) { //mutant:true early-retry
 		return
 	}
 	d.retries.Remove(p)
@@ -180,7 +175,7 @@ func (d *Dispatcher) retry(p *pair) {
 	q := d.typeOf(p.addressee().Type)
 	q.index(p)
 	for _, at := range []time.Time{q.servedAt, q.events[mark{shard: p.shard}], q.events[mark{p.shard, p.addressee().ID}]} {
-		if p.began.Before(at.Add(early)) && !mutant.On("early-in-flight") {
+		if p.began.Before(at.Add(early)) { //mutant:false early-in-flight
 			d.hasten(p)
 		}
 	}

@@ -4,22 +4,23 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // options returns how a send is delivered: by its own options, and by the Config where it has none.
 func (d *Dispatcher) options(x *send) sharding.SendOptions {
 	o := x.Options
-	if mutant.On("send-options") {
-		o = sharding.SendOptions{}
-	}
+	// Invariant: a send has the time-out, the pauses and the age of its command. They are stored with it. It is given
+	// up at its age, and never later than its target remembers keys.
+	// Guarded by: `outbox.options`, `retryPause`. `turn.refuseSends` refuses a send whose age is too long.
+	// Mutants: send-options, ends-in-pause, send-age-limit, send-age-refused
+	//mutant:do send-options o = sharding.SendOptions{}
 	o.Timeout = cmp.Or(o.Timeout, d.cfg.AttemptTimeout)
 	if o.RetryMax == 0 {
 		o.RetryMin, o.RetryMax = d.cfg.RetryMin, d.cfg.RetryMax
 	}
 	// The region has refused sends with a longer age. But it may have been started with another configuration since.
-	if o.MaxAge > d.cfg.AgeLimit && !mutant.On("send-age-limit") {
+	if o.MaxAge > d.cfg.AgeLimit { //mutant:false send-age-limit
 		o.MaxAge = d.cfg.AgeLimit
 	}
 	o.MaxAge = cmp.Or(o.MaxAge, d.cfg.MaxAge)
@@ -50,7 +51,8 @@ func (d *Dispatcher) retryPause(p *pair) time.Duration {
 	x := p.queue[0]
 	o := d.options(x)
 	pause := d.jitter.Pause(p.times, o.RetryMin, o.RetryMax)
-	if left := d.left(x); left > 0 && !mutant.On("ends-in-pause") {
+	//mutant:false ends-in-pause
+	if left := d.left(x); left > 0 {
 		pause = min(pause, left+time.Millisecond) // the clock of the store is known in whole milliseconds
 	}
 	return pause

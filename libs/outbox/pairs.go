@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -68,9 +67,14 @@ type sendName struct {
 // enqueue adds a send to the queue of its pair.
 func (d *Dispatcher) enqueue(x *send) {
 	src, to := x.source, x.To
-	if mutant.On("pair-order") { // every send is a pair of its own
-		to.ID += sharding.EntityID(fmt.Sprint("\x00", x.seq, x.Place))
-	}
+	// With the mutant: every send is a pair of its own
+	//
+	// Invariant: the sends from one entity to another take effect in order. A target that fails does not delay sends to
+	// other targets.
+	// Guarded by: `outbox.Dispatcher`: of each pair, one send is in progress at a time. If the Dispatcher has sends of
+	// a sender in memory, these are the sender's oldest pending sends, without a gap.
+	// Mutants: pair-order, sends-meanwhile, evicted, stored-sends, send-back-off
+	//mutant:do pair-order to.ID += sharding.EntityID(fmt.Sprint("\x00", x.seq, x.Place))
 	p := src.pairs[to]
 	if p == nil {
 		p = &pair{source: src, to: to}
@@ -214,7 +218,10 @@ func (d *Dispatcher) startReady() (any bool) {
 			p := q.ready[0]
 			q.ready = q.ready[1:]
 			d.attempt(q, p)
-			any = !mutant.On("ready-again")
+			// Invariant: a send that can be delivered is delivered at once, and an answer that its sender can take is
+			// given to the sender at once. Neither waits for the next input `outbox.Tick`.
+			// Mutants: ready-again
+			any = true //mutant:false ready-again
 		}
 	}
 	return any
@@ -224,11 +231,9 @@ func (d *Dispatcher) startReady() (any bool) {
 // answer already, attempt has the sender take the answer.
 func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	x := p.queue[0]
-	if x.answer == nil && d.expired(x) && !mutant.On("max-age") {
+	if x.answer == nil && d.expired(x) { //mutant:false max-age
 		d.giveUp(p)
-		if !mutant.On("crowded") {
-			d.offerSlot(x.To)
-		}
+		d.offerSlot(x.To) //mutant:skip crowded
 		return
 	}
 	if !d.takeSlot(q, p) {
@@ -244,9 +249,10 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	timeout := d.options(x).Timeout
 	d.longestTimeout = max(d.longestTimeout, timeout)
 	at := x.at
-	if mutant.On("send-key") {
-		at = at.Add(time.Duration(p.times) * time.Millisecond)
-	}
+	// Invariant: a send has its effect once, however often it is delivered and whichever region delivers it.
+	// Guarded by: `outbox.Key`: the key is the same for every attempt. `outbox.beginAcks` stores the end of each send.
+	// Mutants: send-key, send-ack
+	//mutant:do send-key at = at.Add(time.Duration(p.times) * time.Millisecond)
 	d.deliveries[p.number] = &delivery{pair: p, to: x.To}
 	d.out.Delivers = append(d.out.Delivers, Deliver{Number: p.number, From: p.source.entity, Env: sharding.Envelope{
 		Entity: x.To, Command: x.Input.Command, ID: Key(p.source.entity, x.seq, x.Place, at), Keyed: true,
@@ -310,7 +316,8 @@ func (d *Dispatcher) targetAnswered(p *pair, r *sharding.Reply) {
 	x := p.queue[0]
 	reply := *r
 	reply.Timing = sharding.Timing{}
-	if reply.Outcome == sharding.Rejected && x.unsure && !mutant.On("unsure") { // an earlier attempt may have had its effect
+	//mutant:false unsure
+	if reply.Outcome == sharding.Rejected && x.unsure { // an earlier attempt may have had its effect
 		reply.Outcome = sharding.Unknown
 	}
 	if x.ReplyTo == "" {
@@ -331,9 +338,12 @@ func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
 	switch {
 	case r.Outcome == sharding.OK && r.Code == "":
 		return sharding.SendDone
-	case mutant.On("silent-refusal"):
-		return sharding.SendDone
-	case r.Outcome == sharding.Unknown:
+	// Invariant: a send becomes a dead letter in two cases. The send has failed (the target has refused it, or has not
+	// answered before it may forget the send's key), and the send names no command for the answer. Or the command for
+	// the answer has failed for too long. If a dead letter may have had its effect, its state is *in doubt*.
+	// Mutants: silent-refusal, max-age, take-grace, unsure, send-no-clock
+	case r.Outcome == sharding.Unknown: //mutant:true silent-refusal
+		//mutant:do silent-refusal return sharding.SendDone
 		return sharding.SendInDoubt
 	}
 	return sharding.SendRefused
@@ -375,16 +385,16 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		// An earlier append has ended the send. The machine has not been told of this end yet, for
 		// example because the outcome of that append was unknown.
 		d.stats.Obsolete++
-		if s := p.source.shard; !mutant.On("obsolete-counts") {
-			d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
-		}
+		s := p.source.shard
+		//mutant:skip obsolete-counts
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
 		d.beginNext(p)
 		d.removeSend(x)
 	case turn.FiringOtherLife: // the life of the sender that would have taken the answer is over
 		d.stats.Obsolete++
 		d.storeEnd(p, sharding.SendDone)
 	case turn.FiringFailed:
-		if d.expired(x) && !mutant.On("take-grace") {
+		if d.expired(x) { //mutant:false take-grace
 			reply := sharding.Doubt(e.Code, fmt.Sprintf("the sender has not taken the answer in %s: %s", d.lifetime(x), e.Message))
 			d.endSend(p, sharding.SendInDoubt, &reply)
 			return
@@ -425,7 +435,7 @@ func (d *Dispatcher) storeEnd(p *pair, as sharding.SendState) {
 	x := p.queue[0]
 	x.end = as
 	d.queueEnd(x)
-	if !x.mayStillRun || mutant.On("ended-durable") {
+	if !x.mayStillRun { //mutant:true ended-durable
 		d.beginNext(p)
 		return
 	}
@@ -460,10 +470,10 @@ func (p *pair) pending() []*send {
 // Once the append is durable, SendsEnded tells the machine of the end, as usual.
 func (d *Dispatcher) dropped(e *turn.SendDropped) {
 	s := d.shard(e.Shard, e.Epoch)
-	if s == nil || mutant.On("drop-forgets") {
+	if s == nil { //mutant:true drop-forgets
 		return
 	}
-	if s.reading && !mutant.On("drop-read") {
+	if s.reading { //mutant:false drop-read
 		s.dropped = append(s.dropped, sendName{e.Entity, e.Seq, e.Place})
 	}
 	src := s.sources[e.Entity]
@@ -481,7 +491,7 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 		case i > 0:
 			p.queue = slices.Delete(p.queue, i, i+1)
 			d.removeSend(x)
-		case (p.state == underWay || p.state == taking) && !mutant.On("drop-waits"):
+		case p.state == underWay || p.state == taking: //mutant:false drop-waits
 			x.dropped = true
 		default:
 			d.unqueue(p)
@@ -524,9 +534,7 @@ func (d *Dispatcher) retryLater(p *pair, code sharding.Code, message string) {
 	p.times++
 	p.code, p.message, p.state = code, message, retrying
 	p.retryAt, p.order = d.now.Add(d.retryPause(p)), d.order()
-	if mutant.On("send-back-off") {
-		p.retryAt = d.now.Add(time.Millisecond)
-	}
+	//mutant:do send-back-off p.retryAt = d.now.Add(time.Millisecond)
 	d.retry(p)
 }
 

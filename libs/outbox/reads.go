@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // reading is a read in progress.
@@ -93,7 +92,7 @@ func (d *Dispatcher) evict() {
 			}
 			if !s.reading && d.fails(src) {
 				d.unload(src)
-				s.complete, s.missed = false, !mutant.On("evicted")
+				s.complete, s.missed = false, true //mutant:false evicted true
 				if s.after.Entity == src.entity {
 					s.after.Seq = 0
 				}
@@ -125,7 +124,7 @@ func (d *Dispatcher) page(in *Page) {
 	d.scanBy(d.now) // the next read may begin
 	if in.Err == nil {
 		d.readPause = 0
-		if !in.Now.IsZero() || mutant.On("send-no-clock") {
+		if !in.Now.IsZero() { //mutant:true send-no-clock
 			d.clock.Read(rd.asked, d.now, in.Now)
 		}
 	} else {
@@ -142,7 +141,8 @@ func (d *Dispatcher) page(in *Page) {
 			n++
 		}
 		failed := in.Err != nil || in.Unreadable(p.shard.id)
-		if n > 0 && records[0].Epoch > p.shard.epoch && !p.shard.closed && !mutant.On("page-deposed") {
+		//mutant:false page-deposed
+		if n > 0 && records[0].Epoch > p.shard.epoch && !p.shard.closed {
 			d.close(p.shard.id) // another owner has claimed the shard, see journal.SendRow.Epoch
 		}
 		if !p.shard.closed {
@@ -225,7 +225,8 @@ func (d *Dispatcher) addRecords(src *source, records []journal.SendRow, more boo
 	}
 	if more {
 		d.queueRead(src)
-	} else if !src.readQueued || mutant.On("sends-meanwhile") { // if it is to be read again, the source has changed meanwhile
+		//mutant:true sends-meanwhile
+	} else if !src.readQueued { // if it is to be read again, the source has changed meanwhile
 		src.more = false
 	}
 	return true
@@ -234,13 +235,14 @@ func (d *Dispatcher) addRecords(src *source, records []journal.SendRow, more boo
 // lacks reports whether a sweep that has read the source up to a record has passed records that are
 // not in memory, because one of them could not be read. Then the source is read again, and the records
 // behind the unreadable one wait.
-func (src *source) lacks(seq uint64) bool { return src.upTo < seq && !mutant.On("page-behind") }
+func (src *source) lacks(seq uint64) bool { return src.upTo < seq } //mutant:false page-behind
 
 // pageOfSweep takes in a page of a sweep.
 func (d *Dispatcher) pageOfSweep(p *part, records []journal.SendRow, more bool) {
 	s := p.shard
 	src := s.sources[p.from.Entity]
-	full := more && len(records) == 0 && !mutant.On("page-full") // the page had no room for records of this shard
+	//mutant:false page-full
+	full := more && len(records) == 0 // the page had no room for records of this shard
 	if src != nil && !full && (len(records) == 0 || records[0].Entity != src.entity) && !src.lacks(p.from.Seq) {
 		d.addRecords(src, nil, false) // the page before this one ended with the last record of the source
 		d.removeIfIdle(src)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/storeclock"
 )
@@ -136,9 +135,8 @@ func (p *Purger) page(now time.Time, in *Page) {
 		if in.Unreadable(s.id) {
 			p.stats.Failed++
 			s.failures++
-			if s.lookAt = now.Add(p.pause(s.failures)); mutant.On("purge-failed-shard") {
-				s.lookAt = now
-			}
+			s.lookAt = now.Add(p.pause(s.failures))
+			//mutant:do purge-failed-shard s.lookAt = now
 			continue
 		}
 		s.failures = 0
@@ -171,7 +169,7 @@ func (p *Purger) purged(now time.Time, in *Purged) {
 	case sharding.Durable:
 		p.stats.Purges++
 		p.failures = 0
-		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more && !mutant.On("purge-full") {
+		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more { //mutant:false purge-full
 			s.purged, s.lookAt = append(s.purged, wake{shard: in.Purge.Shard, entity: in.Purge.Entity, life: in.Purge.Life, due: due}), now
 		}
 	case sharding.RefusedWake: // the life was purged before, or the entity was deleted once more
@@ -193,7 +191,8 @@ func (p *Purger) advance(now time.Time, out *Outputs) {
 		p.nextAt = early // what was not used before that is not made up for
 	}
 	pace := time.Second / time.Duration(p.cfg.Rate)
-	for len(p.wakes) > 0 && len(p.inFlight) < p.cfg.UnderWay && (!p.nextAt.After(now) || mutant.On("purge-rate")) {
+	//mutant:true purge-rate !p.nextAt.After(now)
+	for len(p.wakes) > 0 && len(p.inFlight) < p.cfg.UnderWay && !p.nextAt.After(now) {
 		r := p.wakes[0]
 		p.wakes = p.wakes[1:]
 		s := p.find(r.shard)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -63,14 +62,18 @@ const (
 
 // Admit admits a command, or queues it. It copies the command only in the second case.
 func (q *Queue[T]) Admit(b *Budget, now time.Time, r *Request, command *T) (Ticket, Verdict) {
-	if q.dropped && !mutant.On("dropped-stays") {
+	if q.dropped { //mutant:false dropped-stays
 		return Ticket{}, Dropped
 	}
 	e := q.entity(r.Entity)
 	holds := e.held > 0 || !b.passes(e, r.Estimate)
 	// A command must not overtake the last command of its entity, so it joins the list of that command.
 	small := b.small(b.expect(r.Estimate)) && e.large == 0
-	if !holds && e.small == 0 && (small && len(q.small) == 0 || !small && len(q.large) == 0) || mutant.On("reply-order") {
+	// Invariant: if there is no room for the reply to a command, the command waits, and it holds up only commands for
+	// the same entity. If there is no room in time, the command is refused, early enough that its sender still gets the
+	// refusal. One entity may use only its share of a connection.
+	// Mutants: reply-order, reply-patience, entity-share
+	if !holds && e.small == 0 && (small && len(q.small) == 0 || !small && len(q.large) == 0) { //mutant:true reply-order
 		if t, ok := b.reserve(&q.Account, e, r.Estimate); ok {
 			return t, Admitted
 		}
@@ -96,7 +99,7 @@ func (q *Queue[T]) Admit(b *Budget, now time.Time, r *Request, command *T) (Tick
 
 // passes reports whether an entity may owe one more reply. It may always owe one.
 func (b *Budget) passes(e *entity, estimate *SizeEstimate) bool {
-	return e.owed == 0 || e.owed+b.expect(estimate) <= b.cfg.entity() || mutant.On("entity-share")
+	return e.owed == 0 || e.owed+b.expect(estimate) <= b.cfg.entity() //mutant:true entity-share
 }
 
 // full reports whether too much waits already, in total or for the entity. The limit for an entity always
@@ -237,7 +240,7 @@ func (q *Queue[T]) Late(b *Budget, now time.Time, refusals *SizeEstimate) (lapse
 		kept := (*l)[:0]
 		for i := range *l {
 			w := &(*l)[i]
-			if !w.until.IsZero() && !now.Before(w.until) && !mutant.On("reply-patience") {
+			if !w.until.IsZero() && !now.Before(w.until) { //mutant:false reply-patience
 				if t, ok := b.Reserve(&q.Account, refusals); ok {
 					lapsed = append(lapsed, Lapsed[T]{w.command, t})
 					q.removed(b, l, w)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -132,7 +131,10 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		refusal := sharding.Reject(sharding.Unimplemented, unknownCommand(desc, env.Command))
 		return nil, &refusal
 	}
-	if r.mustRead && !command.ReadOnly && !mutant.On("must-read") {
+	// Invariant: if a sender believes that a command is read-only, but the command may change something, the command is
+	// refused.
+	// Mutants: must-read
+	if r.mustRead && !command.ReadOnly { //mutant:false must-read
 		refusal := sharding.Reject(sharding.FailedPrecondition,
 			fmt.Sprintf("not applied: %s.%s is asked as read-only, and may change the entity by what the regions say that host it", desc.Type, command.Name))
 		return nil, &refusal
@@ -158,9 +160,11 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 
 // shardOf returns the shard of an entity of the type.
 func shardOf(desc *sharding.TypeDesc, id sharding.EntityID) sharding.ShardID {
-	if mutant.On("route-rule") {
-		return (&sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards}).ShardOf(id)
-	}
+	// Invariant: every process finds the same shard for an entity. The rule that maps entities to shards never changes.
+	// Guarded by: `sharding.TypeDesc.ShardOf` is the only code that computes the shard. `coordinator.checkType` refuses
+	// a region with another rule. `routetable.Table` ignores another rule.
+	// Mutants: route-rule, shard-rule
+	//mutant:do route-rule return (&sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards}).ShardOf(id)
 	return desc.ShardOf(id)
 }
 
@@ -260,7 +264,10 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	case r.readOnly && reply.Outcome == sharding.Unknown:
 		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"+r.lastFailure()
 	case r.readOnly:
-	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
+	// Invariant: REJECTED means not applied.
+	// Guarded by: `router.finish` rejects a command only if none of its attempts is in doubt.
+	// Mutants: doubt-kept
+	case reply.Outcome == sharding.Rejected && r.inDoubt(): //mutant:false doubt-kept
 		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message+r.failureBefore(reply.Code))
 	}
 	m.ended(r.since, &reply)

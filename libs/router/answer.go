@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -41,23 +40,22 @@ func (m *Machine) answer(in *Answer) {
 	// A request that already waits is sent again, unless that would change the order.
 	again := !r.sent || reply.Code == sharding.Unavailable
 	switch {
-	case reply.Outcome == sharding.Unknown && reply.Code == sharding.KeyExpired && !mutant.On("expired-again"):
+	//mutant:false expired-again
+	case reply.Outcome == sharding.Unknown && reply.Code == sharding.KeyExpired:
 		again = false // a repeat would get the same answer until the deadline passes, and that error says less
 	case reply.Outcome == sharding.Unknown:
 		again = r.resend
 	case unknown:
 		again = m.mayDefer(r.shard, r)
 	}
-	if !again || overtaken(r) && !mutant.On("overtaken") {
+	if !again || overtaken(r) { //mutant:false overtaken overtaken(r)
 		m.finish(r, reply, a.region)
 		return
 	}
 	if r.failure == "" || reply.Code != sharding.DeadlineExceeded { // DeadlineExceeded says less than an earlier failure
 		r.failure = failureText(&reply)
 	}
-	if mutant.On("failure-kept") {
-		r.failure = ""
-	}
+	//mutant:do failure-kept r.failure = ""
 	if unknown {
 		m.deferRequest(r)
 	} else if r.sent {
@@ -85,9 +83,7 @@ func failureText(reply *sharding.Reply) string {
 func (m *Machine) rest(r *request) {
 	r.refusals++
 	pause := m.jitter.Pause(r.refusals, m.cfg.Backoff, m.cfg.BackoffMax)
-	if mutant.On("resend-back-off") {
-		pause = m.cfg.Backoff
-	}
+	//mutant:do resend-back-off pause = m.cfg.Backoff
 	r.restsUntil = m.now.Add(pause)
 }
 
@@ -141,7 +137,7 @@ func (m *Machine) refusedLate(in NotMine) {
 	if !ok {
 		return
 	}
-	if in.Refused == row.Epoch && !mutant.On("late-refusal") {
+	if in.Refused == row.Epoch { //mutant:false late-refusal
 		m.refuseEpoch(m.shard(row.Shard), in.Refused)
 	}
 	m.merge(in.Row)

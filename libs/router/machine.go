@@ -8,7 +8,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -421,9 +420,7 @@ func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
 // take merges what is new in the table, and forgets the rows that a full table of a new term does not have.
 func (m *Machine) take(d sharding.TableDelta) {
 	of := d.Generation
-	if mutant.On("router-generation") {
-		of = 0
-	}
+	//mutant:do router-generation of = 0
 	d.Generation = of
 	m.table.Declare(d)
 	for _, row := range d.Rows {
@@ -470,13 +467,11 @@ func (m *Machine) forgetRow(row sharding.Row) {
 func (m *Machine) reenter(s *shard, epoch sharding.Epoch) {
 	for r := s.first; r != nil; r = r.next {
 		switch {
-		case !r.sent || r.epoch >= epoch || r.blocks || mutant.On("re-entry"):
+		case !r.sent || r.epoch >= epoch || r.blocks: //mutant:true re-entry
 		case r.resend:
 			m.requeue(r)
 		default:
-			if mutant.On("doubt-holds") {
-				continue
-			}
+			//mutant:do doubt-holds continue
 			if s.blocking == 0 {
 				s.blockedUntil = m.now.Add(m.cfg.UnkeyedWait)
 			}

@@ -5,14 +5,16 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // served returns the shard's row, and whether commands may be sent by it.
 func (m *Machine) served(s *shard) (sharding.Row, bool) {
 	row, ok := m.table.Row(s.id)
-	return row, ok && row.Phase == sharding.Serving && (row.Epoch > s.refused || mutant.On("refused-epoch"))
+	// Invariant: if a region has refused an epoch of a shard, a router sends the region nothing more at this epoch.
+	// Mutants: refused-epoch, late-refusal
+	//mutant:true refused-epoch row.Epoch > s.refused
+	return row, ok && row.Phase == sharding.Serving && row.Epoch > s.refused
 }
 
 // flush sends the waiting commands in order of admission, up to the first request that blocks. A
@@ -21,7 +23,9 @@ func (m *Machine) flush(s *shard) {
 	if s.waiting == 0 {
 		return
 	}
-	if m.unreadable(s) && !mutant.On("unreadable-waits") {
+	// Invariant: if no region reads the shard of a command, the command is refused at once, with the reason.
+	// Mutants: unreadable-waits
+	if m.unreadable(s) { //mutant:false unreadable-waits
 		m.refuseWaiting(s)
 		return
 	}
@@ -39,16 +43,17 @@ func (m *Machine) flush(s *shard) {
 	}
 	clear(m.rests)
 	s.restsUntil = time.Time{}
-	backwards := mutant.On("flush-order")
 	r := s.first
-	if backwards {
-		r = s.last
-	}
+	// Invariant: commands keep their order when a shard moves. The router sends commands in admission order. If the
+	// router sends commands again, it does so in admission order too.
+	// Guarded by: `router.flush`; `router.reenter` (re-entry). If a command is in doubt and must not be repeated, later
+	// commands wait. `router.overtaken`: if a later command for the same entity is in doubt, a refused command is not
+	// sent again.
+	// Mutants: flush-order, re-entry, doubt-holds, overtaken
+	//mutant:do flush-order r = s.last
 	for r != nil && !r.blocks {
 		next := r.next
-		if backwards {
-			next = r.prev
-		}
+		//mutant:do flush-order next = r.prev
 		switch {
 		case r.sent:
 		case !m.now.Before(r.env.Deadline):
@@ -56,7 +61,7 @@ func (m *Machine) flush(s *shard) {
 		case m.now.Before(r.restsUntil):
 			s.restsUntil = earlier(s.restsUntil, r.restsUntil)
 			m.rests[r.env.Entity.ID] = true
-		case m.rests[r.env.Entity.ID] && !mutant.On("rest-order"):
+		case m.rests[r.env.Entity.ID]: //mutant:false rest-order
 		default:
 			m.waiting--
 			s.waiting--
@@ -73,7 +78,7 @@ func (m *Machine) flush(s *shard) {
 func (m *Machine) flushChained(s *shard) {
 	row, ok := m.table.Row(s.id)
 	desc, known := m.table.Type(s.id.Type)
-	if !ok || !known || row.Phase != sharding.HandingOff || row.Epoch <= s.refused || mutant.On("route-chained") {
+	if !ok || !known || row.Phase != sharding.HandingOff || row.Epoch <= s.refused { //mutant:true route-chained
 		return
 	}
 	for r := s.first; r != nil && !r.blocks; r = r.next {
@@ -143,9 +148,7 @@ func (m *Machine) send(r *request, l *link) {
 // answerBy returns the latest time for a region to answer a command: a little before its time is
 // over, since the answer must still arrive.
 func (m *Machine) answerBy(deadline time.Time) time.Time {
-	if mutant.On("answer-reserve") {
-		return deadline
-	}
+	//mutant:do answer-reserve return deadline
 	return deadline.Add(-min(deadline.Sub(m.now)/10, m.cfg.AnswerReserve))
 }
 

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -40,12 +39,16 @@ func NewSender[L any]() *Sender[L] {
 // Link returns the link that the command must be written to. If there is none, sending it
 // has failed.
 func (s *Sender[L]) Link(o *SendCommand) (link L, ok bool) {
-	if _, failed := s.failed[o.Shard]; failed && !mutant.On("failed-shard") {
+	// Invariant: the commands of a shard are written to a link in the order in which they were sent.
+	// Guarded by: `router.Sender`: if a command cannot be written, the later commands of its shard fail too. Each
+	// command is written only to the link that it was meant for.
+	// Mutants: failed-shard, link-number, link-down
+	if _, failed := s.failed[o.Shard]; failed { //mutant:false failed-shard
 		s.Failed(o)
 		return link, false
 	}
 	l, up := s.open[o.Region]
-	if !up || l.number != o.Link && !mutant.On("link-number") {
+	if !up || l.number != o.Link { //mutant:false link-number l.number != o.Link
 		s.Failed(o)
 		return link, false
 	}
@@ -73,7 +76,7 @@ func (s *Sender[L]) Up(in LinkUp, link L) {
 // Down must be called when a link is lost, with the attempts that were never written to
 // it. The loss of an older link does not affect the one that is up.
 func (s *Sender[L]) Down(in LinkDown, unsent []Attempt) {
-	if l, up := s.open[in.Region]; up && (l.number == in.Link || mutant.On("link-down")) {
+	if l, up := s.open[in.Region]; up && l.number == in.Link { //mutant:true link-down l.number == in.Link
 		delete(s.open, in.Region)
 	}
 	for _, a := range unsent {

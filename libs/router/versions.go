@@ -1,7 +1,6 @@
 package router
 
 import (
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -44,11 +43,16 @@ func (m *Machine) mayDefer(s *shard, r *request) bool {
 	row, served := m.served(s)
 	moves := m.lacking(s, r) == "" || row.Phase == sharding.HandingOff || !served && row.Phase == sharding.Serving
 	switch {
-	case r.deferred && !mutant.On("deferred-once"), !moves && !mutant.On("deferred-moving"):
+	// Invariant: if the present owner of a shard runs a version that does not know a command, the command waits only
+	// while the shard moves. If the next owner does not know the command either, the command is refused. All commands
+	// that wait for this reason may together take only a share of the router's limits.
+	// Mutants: deferred-moving, deferred-once, deferred-share
+	//mutant:false deferred-once r.deferred
+	//mutant:false deferred-moving !moves
+	case r.deferred, !moves:
 		return false
-	case mutant.On("deferred-share"):
-		return true
 	}
+	//mutant:do deferred-share return true
 	ofShard, ofAll := s.deferred, m.deferred
 	ofShard.add(r)
 	ofAll.add(r)

@@ -53,7 +53,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -123,13 +122,16 @@ func (t *Table) Merge(row sharding.Row) bool {
 		return false
 	}
 	i := int(row.Shard.Index)
-	if (i >= len(of.rows) || of.rows[i].Epoch == 0) && row.Epoch.Term() < t.version.Term && !mutant.On("row-gone") {
+	if (i >= len(of.rows) || of.rows[i].Epoch == 0) && row.Epoch.Term() < t.version.Term { //mutant:false row-gone
 		return false
 	}
 	if i >= len(of.rows) {
 		of.rows = append(of.rows, make([]sharding.Row, i+1-len(of.rows))...)
 	}
-	if !row.Newer(of.rows[i]) && !mutant.On("rows-forward") {
+	// Invariant: a row is replaced only by a newer row.
+	// Guarded by: `routetable.Merge` compares rows with `sharding.Row.Newer`.
+	// Mutants: rows-forward
+	if !row.Newer(of.rows[i]) { //mutant:false rows-forward
 		return false
 	}
 	of.rows[i] = row
@@ -170,7 +172,7 @@ func (t *Table) Advance(d sharding.TableDelta) (gone []sharding.Row) {
 	if d.Version.Compare(t.version) < 0 {
 		return nil
 	}
-	if d.Full && d.Version.Term > t.version.Term && !mutant.On("full-replaces") {
+	if d.Full && d.Version.Term > t.version.Term { //mutant:false full-replaces
 		gone = t.removeAbsent(d)
 	}
 	t.version = d.Version

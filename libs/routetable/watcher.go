@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -130,7 +129,7 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 		if answered {
 			w.nextPoll = now.Add(w.cfg.Retry)
 		}
-	case d.Version.Term < w.term && !mutant.On("watch-term"):
+	case d.Version.Term < w.term: //mutant:false watch-term
 		w.deactivate(from)
 		if answered {
 			w.pollFailed(now, p, w.cfg.Retry)

@@ -1,7 +1,5 @@
 package splitbrain
 
-import "github.com/roost-cluster/roost/libs/mutant"
-
 // keepMajority keeps the larger side, of two equal ones the one with the lowest
 // address. Both sides must count the same members. They do not if the leader
 // moved some on just before the partition, which one side has not heard: the
@@ -18,7 +16,7 @@ func (k keepMajority) decide(s *sides) action {
 		return a
 	}
 	mine, theirs := filter{role: k.role}, filter{role: k.role, joining: true, leaving: true}
-	if k.compare(s, mine, theirs) != downUnreachable && !mutant.On("split-recount") {
+	if k.compare(s, mine, theirs) != downUnreachable { //mutant:false split-recount
 		return downAll
 	}
 	return downUnreachable
@@ -30,7 +28,8 @@ func (k keepMajority) compare(s *sides, mine, theirs filter) action {
 	switch {
 	case lowest < 0:
 		return downAll // no member counts
-	case here > there, here == there && (!s.unreachable[lowest] || mutant.On("split-tie")):
+		//mutant:true split-tie !s.unreachable[lowest]
+	case here > there, here == there && !s.unreachable[lowest]:
 		return downUnreachable
 	}
 	return downReachable

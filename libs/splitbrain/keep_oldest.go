@@ -1,7 +1,5 @@
 package splitbrain
 
-import "github.com/roost-cluster/roost/libs/mutant"
-
 // keepOldest keeps the side with the oldest member; if aloneGoes, not when it
 // is alone there against two or more. The side that wants to stay counts again
 // as in [keepMajority], since the oldest member may be leaving.
@@ -17,7 +15,7 @@ func (k keepOldest) decide(s *sides) action {
 	if a := k.compare(s, filter{role: k.role, leaving: true}); a != downUnreachable {
 		return a
 	}
-	if k.compare(s, filter{role: k.role, joining: k.aloneGoes}) != downUnreachable && !mutant.On("split-recount") {
+	if k.compare(s, filter{role: k.role, joining: k.aloneGoes}) != downUnreachable { //mutant:false split-recount
 		return downAll
 	}
 	return downUnreachable

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -72,10 +71,10 @@ const (
 // expired or its holder is not a member here, because another node may be about to
 // acquire it, and also if this node has just given it up.
 func (r *Resolver) holder(now time.Time, l gossip.Lease, s *sides) answer {
-	if l.Holder.IsZero() || !now.Before(l.Until) && !mutant.On("split-lease-fresh") {
+	if l.Holder.IsZero() || !now.Before(l.Until) { //mutant:false split-lease-fresh !now.Before(l.Until)
 		return unknown
 	}
-	if l.Holder == s.members[s.self].Node && !l.Until.After(r.yield.givenUpUntil) && !mutant.On("split-lease-given") {
+	if l.Holder == s.members[s.self].Node && !l.Until.After(r.yield.givenUpUntil) { //mutant:false split-lease-given
 		return unknown
 	}
 	switch i := s.find(l.Holder); {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -52,16 +51,17 @@ func (r *Resolver) Decide(now time.Time, v gossip.View) gossip.Decision {
 		r.waitingSince, r.yield = time.Time{}, yield{givenUpUntil: r.yield.givenUpUntil}
 		return gossip.Decision{}
 	}
-	stable := now.Sub(r.changedAt) >= r.cfg.StableAfter || mutant.On("split-stable-after")
+	stable := now.Sub(r.changedAt) >= r.cfg.StableAfter //mutant:true split-stable-after
 	more := r.cfg.unstableAfter()
-	unstable := more > 0 && !r.unstableSince.IsZero() && now.Sub(r.unstableSince) > r.cfg.StableAfter+more && !mutant.On("split-unstable")
+	//mutant:false split-unstable
+	unstable := more > 0 && !r.unstableSince.IsZero() && now.Sub(r.unstableSince) > r.cfg.StableAfter+more
 	if r.cfg.Strategy == leaseMajorityName {
 		return r.byLease(now, &v, s, stable || unstable)
 	}
 	switch {
 	case unstable: // on every node: perhaps the nodes do not agree on a leader
 		return r.downBy(now, s, downAll, "unstable for too long")
-	case stable && (v.Leader == v.Self || mutant.On("split-leader")):
+	case stable && v.Leader == v.Self: //mutant:true split-leader v.Leader == v.Self
 		return r.downBy(now, s, r.strategy.decide(s), "")
 	}
 	return gossip.Decision{}
@@ -115,9 +115,7 @@ func (r *Resolver) downBy(now time.Time, s *sides, a action, why string) gossip.
 func (r *Resolver) discountPause(paused time.Duration) {
 	gap := paused - r.paused
 	r.paused = paused
-	if mutant.On("split-own-pause") {
-		return
-	}
+	//mutant:do split-own-pause return
 	for _, t := range []*time.Time{&r.changedAt, &r.unstableSince, &r.waitingSince, &r.yield.minoritySince} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
@@ -149,7 +147,7 @@ func (r *Resolver) observe(now time.Time, s *sides, obs []gossip.Observation) {
 		// This also counts if the same members remain unreachable: a link that came
 		// back may be the first sign of another partition, and the observations
 		// before it do not match what others see after it.
-		changed = changed || !mutant.On("split-observations")
+		changed = true //mutant:skip split-observations
 		if r.unstableSince.IsZero() {
 			r.unstableSince = now
 		}

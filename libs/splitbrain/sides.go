@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -83,12 +82,18 @@ func (s *sides) findIndirect() {
 	flags := make([]bool, 4*n)
 	observer, subject := flags[:n], flags[n:2*n]
 	s.observerAndSubject, s.seenBySubject = flags[2*n:3*n], flags[3*n:]
-	if mutant.On("split-indirect") {
-		return
-	}
+	// Invariant: after a partition, at most one side continues permanently.
+	// Guarded by: `splitbrain.Resolver` with `lease-majority`: the side that holds the coordinator's lease continues.
+	// If the lease's holder dies between the decisions of two sides, both sides may go on. Usually the side that
+	// decided first then ends, at the latest after `gossip.lease_patience`. If the holder has restarted and joined that
+	// side again before, both sides stay until they reach each other (package doc of libs/splitbrain).
+	// Mutants: split-indirect, split-leader, split-lease-fresh, split-lease-given, split-observations, split-old,
+	// split-own-pause, split-quorum-size, split-recount, split-seen, split-stable-after, split-tie, split-unstable,
+	// split-yield-late
+	//mutant:do split-indirect return
 	for _, r := range s.records {
 		observer[r.observer], subject[r.subject] = true, true
-		if s.members[r.subject].Seen && !mutant.On("split-seen") {
+		if s.members[r.subject].Seen { //mutant:false split-seen
 			s.seenBySubject[r.observer], s.seenBySubject[r.subject] = true, true
 		}
 	}
@@ -115,9 +120,7 @@ func (s *sides) withoutIndirect() *sides {
 		}
 	}
 	gone := t.subjects()
-	if !mutant.On("split-old") {
-		t.records = slices.DeleteFunc(t.records, func(r record) bool { return gone[r.observer] })
-	}
+	t.records = slices.DeleteFunc(t.records, func(r record) bool { return gone[r.observer] }) //mutant:skip split-old
 	t.unreachable = t.subjects()
 	t.findIndirect()
 	return t

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // yield is a resolver's memory of the lease of its own node, while any member is unreachable.
@@ -51,9 +50,7 @@ func (r *Resolver) yields(now time.Time, v *gossip.View, s *sides) bool {
 
 // decisionNear reports whether this side may be about to decide by the lease.
 func (r *Resolver) decisionNear(now time.Time, after time.Duration) bool {
-	if mutant.On("split-yield-late") {
-		return false
-	}
+	//mutant:do split-yield-late return false
 	more := r.cfg.unstableAfter()
 	return now.Sub(r.changedAt) > (after+r.cfg.StableAfter)/2 ||
 		more > 0 && !r.unstableSince.IsZero() && now.Sub(r.unstableSince) > r.cfg.StableAfter+more/2

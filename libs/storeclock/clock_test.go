@@ -71,7 +71,7 @@ func TestTheTimeIsBetween(t *testing.T) {
 	}
 }
 
-// TestAhead: an offset is what a reading proves, and a reading proves none by being slow.
+// TestAhead: a reading proves its offset, and a slow reading proves none.
 func TestAhead(t *testing.T) {
 	const ms = time.Millisecond
 	now := time.Unix(1000, 0)

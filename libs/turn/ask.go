@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -51,7 +50,9 @@ func NotAsked(why string) sharding.Reply { return sharding.Reject(sharding.Abort
 // startAsk begins an ask of a running turn, or refuses it.
 func (m *Machine) startAsk(in *Ask) {
 	e := m.find(in.Incarnation)
-	if e == nil || e.running == nil || (e.state != live || e.running.turn != in.Turn && !mutant.On("ask-turn")) && !mutant.On("ask-ended") {
+	//mutant:false ask-turn e.running.turn != in.Turn
+	//mutant:false ask-ended e.state != live || e.running.turn != in.Turn
+	if e == nil || e.running == nil || e.state != live || e.running.turn != in.Turn {
 		m.askDone(in.Incarnation, in.Number, NotAsked("the turn is over, or its result is not wanted any more"))
 		return
 	}
@@ -78,10 +79,16 @@ func (m *Machine) passBarrier(e *entity) {
 	if a == nil || a.sent {
 		return
 	}
-	if e.durable < a.seq && !mutant.On("ask-barrier") {
+	// Invariant: a turn may change other entities only when two things are certain: the state that the turn has read is
+	// durable, and the turn's region still owned the shard at some moment after this state had become durable.
+	// Guarded by: `turn.passBarrier`: the first changing ask of a turn waits for two things. Everything staged before
+	// the turn is durable, and the fence was read after that. `turn.startAsk`: once the incarnation has ended, no ask
+	// leaves.
+	// Mutants: ask-barrier, ask-fence
+	if e.durable < a.seq { //mutant:false ask-barrier
 		return
 	}
-	if a.fence == 0 && !mutant.On("ask-fence") {
+	if a.fence == 0 { //mutant:false ask-fence
 		a.fence = m.requestFenceRead(e)
 	}
 	if e.shard.fence.completed >= a.fence {
@@ -110,29 +117,44 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	env := sharding.Envelope{Entity: in.Target, Command: in.Command, ID: in.Key, Keyed: in.Key != ""}
 	err := env.Check()
 	waiting := m.cfg.WaitingTurns
-	if len(c.env.Chain) == 0 && !mutant.On("ask-reserve") {
+	if len(c.env.Chain) == 0 { //mutant:false ask-reserve
 		waiting -= m.cfg.WaitingTurns / ReservedShare
 	}
 	switch {
 	case err != nil:
 		return refuse(sharding.InvalidArgument, err.Error())
-	case sharding.IsBuiltin(in.Command) && !mutant.On("ask-builtin"):
+	case sharding.IsBuiltin(in.Command): //mutant:false ask-builtin
 		return refuse(sharding.InvalidArgument, in.Command+" is for operators, and no entity may ask it of another one")
 	case len(in.Payload) > sharding.MaxPayload:
 		return refuse(sharding.InvalidArgument, "the input has "+strconv.Itoa(len(in.Payload))+" bytes, at most "+strconv.Itoa(sharding.MaxPayload)+" are allowed")
 	case e.ask != nil:
 		return refuse(sharding.FailedPrecondition, "the turn waits for another answer already; a turn asks for one at a time")
-	case (in.Target == e.address() || slices.Contains(c.env.Chain, in.Target)) && !mutant.On("call-cycle"):
+	// Invariant: if turns wait for each other in a circle, exactly one of these turns gives up. So no turn waits
+	// forever.
+	// Guarded by: `turn.refuseAsk`: no turn asks an entity of its own chain. `turn.probed`: the youngest turn of a
+	// circle gives up. `turn.follow` passes probes on, also in a draining shard.
+	// Mutants: call-cycle, ask-chain, probe-youngest, probe-stale, probe-again, probe-drain
+	case in.Target == e.address() || slices.Contains(c.env.Chain, in.Target): //mutant:false call-cycle
 		return refuse(sharding.FailedPrecondition, "call cycle "+cycle(c.env.Chain, e.address(), in.Target))
-	case len(c.env.Chain) >= sharding.MaxChain && !mutant.On("ask-depth"):
+	case len(c.env.Chain) >= sharding.MaxChain: //mutant:false ask-depth
 		return refuse(sharding.FailedPrecondition, "more than "+strconv.Itoa(sharding.MaxChain)+" entities would wait for one another: "+cycle(c.env.Chain, e.address(), in.Target))
-	case !in.ReadOnly && c.desc.ReadOnly && !mutant.On("ask-read-only"):
+	case !in.ReadOnly && c.desc.ReadOnly: //mutant:false ask-read-only
 		return refuse(sharding.FailedPrecondition, c.env.Command+" changes nothing, so it may send read-only commands only")
-	case !in.ReadOnly && c.origin(e) == nil && !mutant.On("ask-unkeyed"):
+	// Invariant: an ask takes effect once, however often the command of its turn runs.
+	// Guarded by: `turn.refuseAsk`: only a turn with a key may send changing asks. `turn.askKey` derives the key of an
+	// ask from the turn's command. `turn.askAnswered` detects a key that was used before with another input.
+	// Mutants: ask-unkeyed, ask-read-only, asked-read-only, ask-key, ask-ordinal, ask-conflict, ask-turn, asks-again
+	case !in.ReadOnly && c.origin(e) == nil: //mutant:false ask-unkeyed
 		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
-	case !in.ReadOnly && len(c.asksMade) >= m.cfg.AsksPerTurn && (!c.asks(in) || mutant.On("asks-again")):
+	case !in.ReadOnly && len(c.asksMade) >= m.cfg.AsksPerTurn && !c.asks(in): //mutant:true asks-again !c.asks(in)
 		return refuse(sharding.FailedPrecondition, "the turn has asked "+strconv.Itoa(len(c.asksMade))+" entities already for something that changes them; use Send for so many")
-	case m.stats.Waiting >= waiting && !mutant.On("ask-waiting"):
+	// Invariant: a command that a turn waits for is admitted even if other commands have reached the limits. The
+	// command is also admitted if its shard is draining.
+	// Guarded by: `turn.room` reserves a fifth of each limit for commands with a chain. `turn.refuseAsk` limits the
+	// number of turns that wait. `turn.admits`: a draining shard takes the commands that its own turns wait for.
+	// `router.flushChained` sends these commands to the draining shard.
+	// Mutants: ask-waiting, ask-reserve, ask-drain, route-chained
+	case m.stats.Waiting >= waiting: //mutant:false ask-waiting
 		return refuse(sharding.ResourceExhausted, "too many turns of the region wait for answers of other entities")
 	}
 	return nil
@@ -159,9 +181,7 @@ func (m *Machine) askEnvelope(e *entity, c *command, in *Ask) *sharding.Envelope
 		Principal: c.env.Principal, Trace: in.Trace, Deadline: m.askDeadline(c, in),
 		Chain: append(slices.Clip(c.env.Chain), e.address()),
 	}
-	if mutant.On("ask-chain") {
-		env.Chain = nil
-	}
+	//mutant:do ask-chain env.Chain = nil
 	switch {
 	case in.ReadOnly:
 		m.lastTimer++
@@ -202,9 +222,7 @@ func (c *command) origin(e *entity) []string {
 		if w.Answer != nil {
 			at = w.Answer.SentAt.UnixMilli()
 		}
-		if mutant.On("ask-life") {
-			at = 0
-		}
+		//mutant:do ask-life at = 0
 		return []string{"wake-up", e.address().String(), string(rune(w.Kind)), w.Name, strconv.FormatUint(w.Seq, 10), strconv.FormatUint(w.Number, 10), strconv.FormatInt(at, 10)}
 	}
 	return nil
@@ -216,17 +234,15 @@ func (m *Machine) askKey(e *entity, c *command, in *Ask) sharding.CommandID {
 	at, _ := sharding.KeyTime(c.env.ID)
 	parts := c.origin(e)
 	times := c.note(in)
+	// With the mutant: another one in every run
+	//mutant:do ask-key m.lastTimer++; parts = append(parts, strconv.FormatUint(m.lastTimer, 10))
+	//mutant:skip ask-key
 	switch {
-	case mutant.On("ask-key"): // another one in every run
-		m.lastTimer++
-		parts = append(parts, strconv.FormatUint(m.lastTimer, 10))
 	case in.KeyName != "":
 		parts = append(parts, "step", in.KeyName)
 	default:
 		parts = append(parts, "nth", in.Target.String(), in.Command)
-		if !mutant.On("ask-ordinal") {
-			parts = append(parts, strconv.Itoa(times))
-		}
+		parts = append(parts, strconv.Itoa(times)) //mutant:skip ask-ordinal
 	}
 	return sharding.DerivedKey(sharding.AskPrefix, at, parts...)
 }
@@ -256,13 +272,12 @@ func (m *Machine) askAnswered(in AskAnswered) {
 		return
 	}
 	reply := in.Reply
-	if !e.ask.readOnly && reply.Outcome == sharding.Rejected && reply.Code == sharding.AlreadyExists && !mutant.On("ask-conflict") {
+	//mutant:false ask-conflict
+	if !e.ask.readOnly && reply.Outcome == sharding.Rejected && reply.Code == sharding.AlreadyExists {
 		e.running.askConflict = true
 		reply = sharding.Doubt(sharding.Aborted, "the turn has run before, and then it sent "+e.ask.env.Command+" with another input to "+e.ask.env.Entity.String()+": that took effect. The input of an ask must follow from the command alone")
 	}
-	if reply.Outcome == sharding.Rejected && mutant.On("ask-refused") {
-		e.running.asked = false
-	}
+	//mutant:do ask-refused if reply.Outcome == sharding.Rejected { e.running.asked = false }
 	m.endAsk(e, &reply)
 }
 
@@ -284,7 +299,7 @@ func (m *Machine) askTimedOut(e *entity) {
 
 // endUnwantedAsk ends the ask of a turn that is over, or whose incarnation has ended.
 func (m *Machine) endUnwantedAsk(e *entity) {
-	if e.ask != nil && !mutant.On("ask-unwanted") {
+	if e.ask != nil { //mutant:false ask-unwanted
 		m.giveUpAsk(e, sharding.Aborted, "the turn is over, or its result is not wanted any more")
 	}
 }
@@ -295,7 +310,11 @@ func (m *Machine) giveUpAsk(e *entity, code sharding.Code, why string) {
 	switch a := e.ask; {
 	case a.sent && a.readOnly:
 		reply = sharding.Reject(code, why)
-	case a.sent && !mutant.On("ask-sent"):
+	// Invariant: a turn receives exactly one result of its ask, even if the turn, its shard or its region ends. The
+	// result is "not sent" only if the ask never leaves.
+	// Guarded by: `turn.endAsk`: no other function ends an ask. `turn.giveUpAsk`, `endUnwantedAsk`.
+	// Mutants: ask-sent, ask-unwanted
+	case a.sent: //mutant:false ask-sent
 		reply = sharding.Doubt(code, why)
 	}
 	m.endAsk(e, &reply)
@@ -322,7 +341,10 @@ func (m *Machine) askDone(inc Incarnation, number uint64, reply sharding.Reply) 
 // refused: the caller may repeat a command whose outcome was unknown, and in the earlier run, these asks and
 // later ones may have taken effect.
 func (c *command) withDoubt(reply *sharding.Reply) *sharding.Reply {
-	if !c.asked || reply.Outcome != sharding.Rejected || mutant.On("ask-doubt") {
+	// Invariant: if a turn has sent a changing ask and then fails, the outcome of the turn is in doubt. This holds even
+	// if the ask was refused.
+	// Mutants: ask-doubt, ask-refused
+	if !c.asked || reply.Outcome != sharding.Rejected { //mutant:true ask-doubt
 		return reply
 	}
 	r := sharding.Doubt(reply.Code, withAsked(reply.Message))
@@ -344,7 +366,12 @@ func withAsked(message string) string {
 // its deadline for nothing. If the outcome of an ask is not known, the next run may learn it, so the refusal
 // is not made final.
 func (c *command) endsForGood() {
-	if c.asked && !c.askInDoubt && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() && !mutant.On("ask-final") {
+	// Invariant: if every repeat of a command would meet the same refusal, the refusal ends the command at once. This
+	// holds even if the command's turn has sent changing asks. After any other refusal, the router sends the command
+	// again, with growing pauses. Meanwhile, later commands for the same entity wait.
+	// Mutants: ask-final, resend-back-off, rest-order
+	//mutant:false ask-final
+	if c.asked && !c.askInDoubt && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() {
 		c.reply.Outcome = sharding.OK
 		c.reply.Message = withAsked(c.reply.Message)
 	}

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -61,12 +60,12 @@ func reminderDropTurn(m *Machine, e *entity, c *command) {
 // life that has ended, so the incarnation ends too. When the record is durable, the entity is loaded again,
 // and is empty. The commands that wait run then.
 func (m *Machine) deleteEntity(e *entity) {
-	if !mutant.On("delete-mark") {
-		e.pending[len(e.pending)-1].Delete = true
-	}
-	if !mutant.On("delete-ends") {
-		m.endIncarnation(e)
-	}
+	// Invariant: when a life has ended, nothing of it returns: no state, no snapshot, no wake-up.
+	// Guarded by: `turn.deleteEntity` stages the record of the delete. A load reads only the records after this record.
+	// `journal.decideSnapshot`, `journal.WakeChanges`.
+	// Mutants: delete-mark, delete-ends, delete-wakes, snapshot-of-the-dead, deleted-rows
+	e.pending[len(e.pending)-1].Delete = true //mutant:skip delete-mark
+	m.endIncarnation(e)                       //mutant:skip delete-ends
 }
 
 // because is the reason for a refusal, if there is one.

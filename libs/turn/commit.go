@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -61,11 +60,15 @@ func (m *Machine) turnDone(in *TurnDone) {
 	default:
 		c.waitsForRecord = e.staged
 		if c.desc.Stale { // may show any state that was durable once: needs no fence read
-			if mutant.On("stale-gate") {
-				m.answer(e, c, &c.reply)
-			}
-		} else if !mutant.On("read-fence") {
-			c.waitsForFenceRead = m.requestFenceRead(e)
+			// Invariant: a stale read shows only a state that is or was durable.
+			// Guarded by: `turn.turnDone`: like the reply to a write, the reply to a stale read waits until everything
+			// staged before the reply is durable.
+			// Mutants: stale-gate
+			//mutant:do stale-gate m.answer(e, c, &c.reply)
+		} else {
+			// Invariant: a read sees every effect that was answered before the read was sent.
+			// Mutants: read-fence
+			c.waitsForFenceRead = m.requestFenceRead(e) //mutant:skip read-fence
 		}
 	}
 	switch {
@@ -128,7 +131,11 @@ func (m *Machine) mayBeStored(e *entity, c *command) bool {
 func (m *Machine) stage(e *entity, c *command, st *staged) {
 	e.staged++
 	c.ownRecord, c.waitsForRecord = e.staged, e.staged
-	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends, Operator: c.builtin != nil && !st.deleted && !mutant.On("operator-record")}
+	// Invariant: a record of an operator's built-in command does not count as data. If a life of an entity has only
+	// such records, the entity is still fresh (`Ctx.Fresh`).
+	// Mutants: operator-record
+	//mutant:false operator-record c.builtin != nil && !st.deleted
+	r := sharding.Record{Seq: e.staged, Events: st.events, Wakes: st.wakes, Sends: st.sends, Operator: c.builtin != nil && !st.deleted}
 	e.sends += uint32(len(st.sends))
 	if c.wakeup == nil { // the command of a wake-up has no caller, so no caller repeats it
 		r.Command, r.Hash, r.Reply = c.env.ID, c.hash(), c.reply
@@ -147,7 +154,7 @@ func (m *Machine) stage(e *entity, c *command, st *staged) {
 // unit is in flight. An entity has at most one unit in flight, because a delayed
 // one could be committed after the outcome of the other was settled.
 func (m *Machine) appendPending(e *entity) {
-	if e.appending() && !mutant.On("one-unit") {
+	if e.appending() { //mutant:false one-unit
 		return
 	}
 	if e.firingIsNext() {
@@ -181,7 +188,12 @@ func (m *Machine) releaseReplies(e *entity) {
 		if c.answered || !c.done {
 			continue
 		}
-		if c.waitsForRecord > e.durable && !mutant.On("output-gate") {
+		// Invariant: a reply of an entity leaves only when everything staged before the reply is durable. A snapshot
+		// contains only what is durable.
+		// Guarded by: `turn.releaseReplies` (output gate), `turn.advance`.
+		// Mutants: output-gate, snapshot-durable
+		//mutant:false output-gate
+		if c.waitsForRecord > e.durable {
 			break // the commands after it wait as well
 		}
 		if c.wakeup != nil && !c.fired {
@@ -240,11 +252,10 @@ func (m *Machine) appended(in Appended) {
 		m.stats.Unknown++
 		m.markInDoubt(e)
 		m.endIncarnation(e)
-		if mutant.On("settle-by-write") {
-			e.inflight = nil
-			m.reload(e)
-			return
-		}
+		// Invariant: an unknown outcome stays unknown until a write settles it. Until then, no state of the entity is
+		// shown.
+		// Mutants: settle-by-write, settle-refused-stays
+		//mutant:do settle-by-write e.inflight = nil; m.reload(e); return
 		e.state = settling
 		e.pending = nil
 		e.inflight = []sharding.Record{{Seq: in.Seq}}
@@ -300,7 +311,11 @@ func (m *Machine) answerRefused(e *entity, in Appended) {
 // refusalCode returns the code of the replies to the commands of a refused unit.
 func refusalCode(v sharding.Verdict, records int) sharding.Code {
 	switch {
-	case v == sharding.RefusedDamaged && !mutant.On("damage-is-loss"):
+	// Invariant: operations that need a damaged part of the store are refused. No other operations are refused.
+	// Guarded by: pages have checksums (`sqlite`, the VFS `roost-pages`), and so do records. `turn.answerRefused`,
+	// `turn.settled`. `journal.isolateDamage` halves a batch until the operations that need the damaged part are alone.
+	// Mutants: damage-is-loss, damage-settles
+	case v == sharding.RefusedDamaged: //mutant:false damage-is-loss
 		return sharding.DataLoss
 	case v == sharding.RefusedTooLarge && records == 1:
 		// The same command would be refused again. If the unit has several records, any of them may be
@@ -328,13 +343,11 @@ func (m *Machine) settled(e *entity, in Appended) {
 		// No write can settle the outcome while the damage lasts. Waiting callers learn that
 		// the outcome is unknown. The entity is not loaded: when the damage is repaired, the unit may
 		// still be committed, and the instance would lack its events.
-		if mutant.On("damage-settles") {
-			m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
-			return
-		}
+		//mutant:do damage-settles m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc}); return
 		why := "the journal cannot take it: " + in.Reason
 		m.answerFailed(e, &Loaded{Err: why, Code: sharding.DataLoss})
-		if e.state = settleRefused; e.shard.phase != open || mutant.On("settle-refused-stays") {
+		//mutant:true settle-refused-stays
+		if e.state = settleRefused; e.shard.phase != open {
 			m.removeEntity(e) // the next owner loads the entity after its claim at a higher epoch, which refuses the unit
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/heavyhitters"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -51,9 +50,8 @@ func (t *Type) cut(seq uint64) uint64 {
 	switch {
 	case keep == 0:
 		return 0
-	case mutant.On("keep-events"):
-		return seq
-	case seq <= keep:
+	case seq <= keep: //mutant:true keep-events
+		//mutant:do keep-events return seq
 		return 0
 	}
 	return seq - keep

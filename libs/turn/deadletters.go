@@ -3,7 +3,6 @@ package turn
 import (
 	"fmt"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -47,11 +46,13 @@ func (m *Machine) readSendDone(in *ReadSendDone) {
 		m.builtinDone(e, c, TurnDone{Reply: *refused})
 		return
 	}
-	c.endedSend = &sharding.Delivered{Seq: of.Record, Sends: []uint16{of.Place}, As: sharding.SendDone, Once: !mutant.On("again-once")}
+	//mutant:false again-once true
+	c.endedSend = &sharding.Delivered{Seq: of.Record, Sends: []uint16{of.Place}, As: sharding.SendDone, Once: true}
 	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
 	if again {
 		x := in.Send
-		if of.Record <= e.life && !mutant.On("again-life") {
+		//mutant:false again-life
+		if of.Record <= e.life {
 			x.ReplyTo = "" // the life that would have taken the answer is over
 		}
 		done.Sends = []sharding.Send{x}
@@ -64,7 +65,8 @@ func (m *Machine) readSendDone(in *ReadSendDone) {
 // command is answered. If the outcome of the command was unknown, or the shard has moved, nothing is
 // reported at first; the operator repeats the command, and the repeat is answered with success.
 func (m *Machine) reportSendDropped(e *entity, c *command, reply *sharding.Reply) {
-	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.OK || reply.Code != "" || mutant.On("drop-told") {
+	//mutant:true drop-told
+	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.OK || reply.Code != "" {
 		return
 	}
 	if of, err := c.deadLetter(); err == nil && of.Record > 0 {
@@ -81,11 +83,16 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 		r = sharding.Reject(in.Code, name+" cannot be read: "+in.Err)
 	case in.State == sharding.SendDone:
 		r = sharding.Reject(sharding.NotFound, name+" is neither pending nor a dead letter of the entity: there is no such send, or it is done, or somebody has dealt with it before")
-	case in.State == sharding.SendPending && again && !mutant.On("again-pending"):
+	case in.State == sharding.SendPending && again: //mutant:false again-pending
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again")
-	case in.State == sharding.SendPending && !of.MayHaveRun && !mutant.On("drop-pending"):
+	// Invariant: a pending send is dropped only if an operator accepts that the target may have executed the send. A
+	// dropped send is not tried again. Later sends continue.
+	// Guarded by: `turn.refuseDeadLetter`, `reportSendDropped`. `outbox.dropped`: a page that was read before the drop
+	// does not bring the send back. An attempt that began before the drop does not bring the send back either.
+	// Mutants: drop-pending, drop-told, drop-forgets, drop-waits, drop-read
+	case in.State == sharding.SendPending && !of.MayHaveRun: //mutant:false drop-pending
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself, and its target may have executed it already. Look at the target; to drop it all the same, accept that (may_have_run in the input; --may-have-run of roost entity sends drop)")
-	case again && in.State == sharding.SendInDoubt && !of.MayRepeat && !mutant.On("again-doubt"):
+	case again && in.State == sharding.SendInDoubt && !of.MayRepeat: //mutant:false again-doubt
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is in doubt: its target may have executed it already, and would then execute it a second time. Look at the target; then drop the send, or send it again and accept that it may be repeated (may_repeat in the input; --may-repeat of roost entity sends again)")
 	default:
 		return nil
@@ -95,8 +102,12 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 
 // endedRow returns the rows that make an append mark the send of the command as done.
 func (c *command) endedRow() []sharding.Delivered {
-	if mutant.On("again-ends") {
-		return nil
-	}
+	// Invariant: an operator can send a dead letter again at most once. An operator can also drop a dead letter. A dead
+	// letter in doubt is sent again only if the operator accepts a second effect. If the life that sent the dead letter
+	// is over, no later life takes the answer.
+	// Guarded by: `turn.readSendDone`: one append contains the new send, and marks the dead letter as done. If the dead
+	// letter is done already, the journal refuses this append.
+	// Mutants: again-ends, again-once, again-life, again-pending, again-doubt
+	//mutant:do again-ends return nil
 	return []sharding.Delivered{*c.endedSend}
 }

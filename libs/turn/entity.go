@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -255,9 +254,7 @@ func (m *Machine) freeCommand(c *command) {
 // hash returns the hash of the command's content. It distinguishes a repeat of a stored command
 // from another command with the same id.
 func (c *command) hash() sharding.Hash {
-	if mutant.On("principal") {
-		return sharding.CommandHash("", c.env.Command, c.env.Payload)
-	}
+	//mutant:do principal return sharding.CommandHash("", c.env.Command, c.env.Payload)
 	return c.env.Hash()
 }
 
@@ -305,7 +302,7 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	chained := len(in.Env.Chain) > 0
-	if chained && !in.Env.Keyed && !desc.ReadOnly && !mutant.On("asked-read-only") {
+	if chained && !in.Env.Keyed && !desc.ReadOnly { //mutant:false asked-read-only
 		m.refuse(in.Request, sharding.FailedPrecondition, in.Env.Command+" changes something here, and another entity takes it for read-only; declare it in the same way on both sides")
 		return
 	}
@@ -318,7 +315,11 @@ func (m *Machine) deliver(in *Deliver) {
 	}
 	size := in.Env.Size()
 	full := e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes)
-	if full && !mutant.On("mailbox-limit") {
+	// Invariant: buffers are limited in count and bytes.
+	// Guarded by: every `Config` has limits, which the `Check` of its core checks. `replies.Budget` limits replies,
+	// before a command enters a region.
+	// Mutants: mailbox-limit, reply-budget
+	if full { //mutant:false mailbox-limit
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailbox of the entity is full")
 		return
 	}
@@ -330,7 +331,9 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, FullText)
 		return
 	}
-	if e == nil && !s.makes(in.Env.Entity.ID) && !m.mayLoad(in.Env.Entity, chained) && !mutant.On("load-limit") {
+	// Invariant: the number of unanswered loads is limited, per entity and in total. Abandoned loads count too.
+	// Mutants: load-limit
+	if e == nil && !s.makes(in.Env.Entity.ID) && !m.mayLoad(in.Env.Entity, chained) { //mutant:false load-limit
 		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are in progress, of its entity or of all entities of its shard core")
 		return
 	}
@@ -405,9 +408,10 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 // joinDuplicate adds the request of a duplicate to the requests of c, the waiting command with
 // the same id. It refuses a command that has the id of c and another content.
 func (m *Machine) joinDuplicate(c *command, in *Deliver) {
+	//mutant:true principal-joins c.env.Principal == in.Env.Principal
 	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload) &&
-		(c.env.Principal == in.Env.Principal || mutant.On("principal-joins"))
-	if !same && !mutant.On("key-conflict") {
+		c.env.Principal == in.Env.Principal
+	if !same { //mutant:false key-conflict
 		m.refuse(in.Request, sharding.AlreadyExists, conflictMessage)
 		return
 	}
@@ -551,7 +555,10 @@ func (m *Machine) hold(e *entity, c *command, size int) {
 // perhaps no operation of the entity is in progress. Then no answer would ever start the turn. So such an entity
 // does not wait.
 func (m *Machine) holdsTooMuch(e *entity) bool {
-	return e.resultBytes > 0 && (e.resultBytes >= m.cfg.ResultBytes || m.resultBytes >= m.cfg.TotalResultBytes) && !mutant.On("result-bytes")
+	// Invariant: the size of the results of finished turns is limited while these results wait for the journal.
+	// Mutants: result-bytes
+	//mutant:false result-bytes
+	return e.resultBytes > 0 && (e.resultBytes >= m.cfg.ResultBytes || m.resultBytes >= m.cfg.TotalResultBytes)
 }
 
 func (m *Machine) markAnswered(e *entity, c *command) {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -58,7 +57,9 @@ func (m *Machine) fireWakeup(in *Fire) {
 
 // timeout returns how long the command of a timer or of a wake-up may take.
 func (m *Machine) timeout(typ *typeState, command string) time.Duration {
-	if d := typ.Timeouts[command]; d > 0 && !mutant.On("command-timeout") {
+	// Invariant: the command of a timer, of a reminder, or one that takes an answer, has its own time-out.
+	// Mutants: command-timeout
+	if d := typ.Timeouts[command]; d > 0 { //mutant:false command-timeout
 		return d
 	}
 	return m.cfg.TimerTimeout
@@ -151,7 +152,8 @@ func (c *command) changedBy(records []sharding.Record, f *command) bool {
 	case f == nil:
 		return false
 	case f.endedSend != nil:
-		return ref.Kind == sharding.SendWake && f.endedSend.Seq == ref.Seq && uint64(f.endedSend.Sends[0]) == ref.Number && !mutant.On("drop-overtakes")
+		//mutant:false drop-overtakes
+		return ref.Kind == sharding.SendWake && f.endedSend.Seq == ref.Seq && uint64(f.endedSend.Sends[0]) == ref.Number
 	}
 	return f.wakeup.WakeRef == *ref
 }
@@ -168,7 +170,7 @@ func (e *entity) hasStagedChange(c *command) bool {
 // must not begin.
 func (e *entity) overtake() {
 	for _, c := range e.cmds[e.next:] {
-		if !c.answered && c.wakeup != nil && c.changedBy(e.inflight, e.reporter) && !mutant.On("overtaken-firing") {
+		if !c.answered && c.wakeup != nil && c.changedBy(e.inflight, e.reporter) { //mutant:false overtaken-firing
 			c.overtakenEnd = FiringObsolete
 		}
 	}
@@ -179,7 +181,7 @@ func (e *entity) overtake() {
 func (m *Machine) wakesUnknown(e *entity) {
 	m.emitShardEvent(WakesUnknown{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address()})
 	for _, c := range e.cmds {
-		if !c.answered && c.wakeup != nil && !mutant.On("unknown-firing") {
+		if !c.answered && c.wakeup != nil { //mutant:false unknown-firing
 			c.overtakenEnd = FiringInDoubt
 		}
 	}
@@ -224,10 +226,7 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 	}
 	switch in.Verdict {
 	case sharding.RefusedWake:
-		if mutant.On("refused-wake") {
-			m.answer(e, f, &f.reply)
-			break
-		}
+		//mutant:do refused-wake m.answer(e, f, &f.reply); break
 		m.endFiring(e, f, FiringObsolete)
 	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		reply := sharding.Reject(refusalCode(in.Verdict, 1), "the journal cannot take it: "+in.Reason)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -185,9 +184,9 @@ func (m *Machine) takeKept(e *entity) {
 	if !found {
 		return
 	}
-	if !mutant.On("kept-and-alive") {
-		e.shard.kept.drop(&k)
-	}
+	// Invariant: when an entity has been loaded with its kept state, no other copy of that state is kept.
+	// Mutants: kept-and-alive
+	e.shard.kept.drop(&k) //mutant:skip kept-and-alive
 	for _, t := range k.timersLeft(m.now) {
 		m.setTimer(e, t)
 	}

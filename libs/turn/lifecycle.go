@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -41,7 +40,7 @@ func (s *shard) makes(id sharding.EntityID) bool {
 
 // emitLoad requests a load, now or as soon as the limits allow one more.
 func (m *Machine) emitLoad(e *entity) {
-	if !m.mayLoad(e.address(), e.chained()) && !mutant.On("load-limit") {
+	if !m.mayLoad(e.address(), e.chained()) { //mutant:false load-limit
 		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmLoad, entity: e, incarnation: e.inc})
 		return
 	}
@@ -56,7 +55,7 @@ func (m *Machine) emitLoad(e *entity) {
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
-			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.inDoubt) && !mutant.On("lookup-first") {
+			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.inDoubt) { //mutant:false lookup-first
 				c.lookedUpFirst = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
@@ -76,7 +75,8 @@ func (m *Machine) checkLoad(a alarm) {
 	switch {
 	case len(e.cmds) == 0 && (left <= 0 || !e.starting):
 		m.removeEntity(e) // no command waits for the entity any more
-	case left <= 0 && m.mayLoad(e.address(), e.chained()) && !mutant.On("load-again"):
+		//mutant:false load-again
+	case left <= 0 && m.mayLoad(e.address(), e.chained()):
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
 	default:
@@ -95,7 +95,10 @@ func (m *Machine) expire(e *entity) {
 	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
 	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
 	for _, c := range e.cmds {
-		if c.answered || !c.expired(m.now) || mutant.On("load-deadline") {
+		// Invariant: if a load is never answered, the load delays no command beyond the command's deadline. The load is
+		// started again.
+		// Mutants: load-deadline, load-again
+		if c.answered || !c.expired(m.now) { //mutant:true load-deadline
 			continue
 		}
 		if c.inDoubt {
@@ -175,12 +178,9 @@ func (m *Machine) loaded(in *Loaded) {
 		m.setTimer(e, t)
 	}
 	switch {
-	case unremembered && mutant.On("forgotten-stops"):
-		m.emit(Drop{Entity: e.address(), Incarnation: e.inc})
-		m.clearTimers(e)
-		m.removeEntity(e)
 	case unremembered: // its start hook has run, so its stop hook must run, too
-		m.passivate(e, &e.shard.typ.passivations.Asked)
+		//mutant:do forgotten-stops m.emit(Drop{Entity: e.address(), Incarnation: e.inc}); m.clearTimers(e); m.removeEntity(e)
+		m.passivate(e, &e.shard.typ.passivations.Asked) //mutant:skip forgotten-stops
 	default:
 		m.advance(e)
 	}
@@ -217,7 +217,8 @@ func (m *Machine) lookedUp(in LookedUp) {
 func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.Stored) {
 	// The answer to an append can take longer than the journal remembers keys. Then the command may have been
 	// applied and forgotten, for example with its deleted entity, so that it must not run again.
-	forgotten := !found && c.inDoubt && m.cfg.KeyAge > 0 && m.now.Sub(c.finished) >= m.cfg.KeyAge && !mutant.On("doubt-outlives-key")
+	//mutant:false doubt-outlives-key
+	forgotten := !found && c.inDoubt && m.cfg.KeyAge > 0 && m.now.Sub(c.finished) >= m.cfg.KeyAge
 	c.inDoubt = false
 	switch {
 	case c.answered:
@@ -230,7 +231,7 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 		reply := sharding.Doubt(sharding.KeyExpired,
 			"the idempotency key is too old: the entity does not remember any more whether it has executed the command, and will not execute it now. Find out from the entity's state, and use a new key if the command is still wanted")
 		m.answer(e, c, &reply)
-	case s.Hash != c.hash() && !mutant.On("key-conflict"):
+	case s.Hash != c.hash(): //mutant:false key-conflict
 		reply := sharding.Reject(sharding.AlreadyExists, conflictMessage)
 		m.answer(e, c, &reply)
 	default:
@@ -250,7 +251,11 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 // repair an entity that cannot be loaded. For these commands, the entity is loaded once more, without
 // an instance ([Load].Bare).
 func (m *Machine) failEntity(e *entity, in *Loaded) {
-	if e.volatile() || e.state == lookup || mutant.On("failed-fence") {
+	// Invariant: if a deposed owner merely cannot read some data, the owner does not report the data as lost.
+	// Guarded by: `turn.failEntity`: if an entity cannot be loaded, the fence is read before the entity's commands are
+	// refused.
+	// Mutants: failed-fence
+	if e.volatile() || e.state == lookup { //mutant:true failed-fence
 		m.answerFailed(e, in)
 		m.removeEntity(e)
 		return
@@ -266,7 +271,11 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 		return
 	}
 	m.newIncarnation(e, ending)
-	fence, loadBare := uint64(0), !e.bare && !mutant.On("bare-load")
+	// Invariant: an operator can delete and repair an entity that cannot be brought to life. None of the author's code
+	// runs for this.
+	// Guarded by: `turn.failEntity`: the entity is loaded once more, without an instance, for built-in commands only.
+	// Mutants: bare-load, bare-turn
+	fence, loadBare := uint64(0), !e.bare //mutant:false bare-load !e.bare
 	for _, c := range e.cmds {
 		if c.answered {
 			continue
@@ -347,7 +356,10 @@ func (m *Machine) checkMailbox(e *entity) {
 	}
 	remaining := e.cmds[:e.next]
 	for _, c := range e.cmds[e.next:] {
-		if !c.answered && c.expired(m.now) && !mutant.On("mailbox-deadline") {
+		// Invariant: if a turn never ends, the turn delays no other command beyond the other command's deadline. The
+		// sender of the delayed command hears in time that the command was not applied.
+		// Mutants: mailbox-deadline, deadline-late, answer-reserve
+		if !c.answered && c.expired(m.now) { //mutant:false mailbox-deadline
 			m.refuseLate(e, c)
 		}
 		if c.answered {
@@ -384,7 +396,7 @@ func (m *Machine) advance(e *entity) {
 func (m *Machine) nextCheck(waiting []*command) time.Time {
 	at := m.now.Add(m.cfg.DeadlineCheck)
 	for _, c := range waiting {
-		if d := c.env.Deadline; !c.answered && !d.IsZero() && d.Before(at) && !mutant.On("deadline-late") {
+		if d := c.env.Deadline; !c.answered && !d.IsZero() && d.Before(at) { //mutant:false deadline-late
 			at = d
 		}
 	}
@@ -400,7 +412,8 @@ func (m *Machine) startTurn(e *entity) {
 		return
 	}
 	if m.snapshotDue(e) {
-		if e.durable < e.staged && !mutant.On("snapshot-durable") {
+		//mutant:false snapshot-durable
+		if e.durable < e.staged {
 			return // a snapshot must show durable events only: the next turn waits until all are durable
 		}
 		e.sinceSnapshot, e.bytesSinceSnapshot = 0, 0
@@ -421,13 +434,23 @@ func (m *Machine) startTurn(e *entity) {
 		if c.lookupPending || m.holdsTooMuch(e) {
 			return
 		}
-		if c.wakeup != nil && e.hasStagedChange(c) && !mutant.On("staged-wake") {
+		// Invariant: a firing may wait in the mailbox. If its reminder is set again or removed meanwhile, the firing
+		// does not run. If the firing brings the answer to a send and this send is dropped meanwhile, the firing does
+		// not run.
+		// Guarded by: `turn.startTurn` refuses a firing while a staged record changes the firing's wake-up.
+		// `turn.overtake`: once the staged record is durable, the firing ends without a turn. `turn.wakesUnknown`: if
+		// the outcome of an append is unknown, all waiting firings of the entity end without a turn.
+		// Mutants: staged-wake, overtaken-firing, unknown-firing, drop-overtakes
+		if c.wakeup != nil && e.hasStagedChange(c) { //mutant:false staged-wake
 			reply := sharding.Reject(sharding.Aborted, "a turn before it has set the wake-up again or removed it, and that is not durable yet")
 			m.answer(e, c, &reply)
 			e.next++
 			continue
 		}
-		if c.ofOtherLife(e) && !mutant.On("answer-life") {
+		// Invariant: the answer to a send is taken only in the life of the sender in which the send was staged. After a
+		// delete, a later life of the same entity does not take it.
+		// Mutants: answer-life
+		if c.ofOtherLife(e) { //mutant:false answer-life
 			m.endFiring(e, c, FiringOtherLife)
 			e.next++
 			continue
@@ -442,7 +465,8 @@ func (m *Machine) startTurn(e *entity) {
 			e.next++
 			continue
 		}
-		if e.bare && c.builtin == nil && !mutant.On("bare-turn") {
+		//mutant:false bare-turn
+		if e.bare && c.builtin == nil {
 			m.endIncarnation(e) // the command needs an instance, so the entity is loaded again with one
 			m.releaseReplies(e)
 			return
@@ -497,7 +521,7 @@ func (c *command) requestID() RequestID {
 // If the entity is fresh, no snapshot is taken either: with a snapshot it would not count as fresh.
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
-	if e.trimmed && e.shard.typ.KeepEvents == 0 && !mutant.On("untold-snapshot") {
+	if e.trimmed && e.shard.typ.KeepEvents == 0 { //mutant:false untold-snapshot
 		return false
 	}
 	return n > 0 && !e.fresh && !e.bare && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= int(m.cfg.SnapshotBytes)) && !e.volatile()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -75,7 +74,10 @@ func (m *Machine) touch(e *entity) {
 func (m *Machine) evict(victims []passivation.Entity) {
 	for _, v := range victims {
 		e := m.slots[v].entity
-		if e.state == live && (!e.busy() && e.running == nil || mutant.On("busy-victim")) {
+		// Invariant: passivation loses no command. If the policy has chosen an entity, the entity is stopped when the
+		// entity is idle, and not earlier.
+		// Mutants: busy-victim, victim-stops
+		if e.state == live && !e.busy() && e.running == nil { //mutant:true busy-victim !e.busy() && e.running == nil
 			m.passivate(e, e.shard.typ.limitReason())
 		} else {
 			e.evicted = true
@@ -88,11 +90,13 @@ func (m *Machine) evict(victims []passivation.Entity) {
 func (m *Machine) rest(e *entity, since time.Time) {
 	policy := e.shard.typ.policy
 	switch {
-	case len(e.timers) > 0 && !mutant.On("timer-holds"):
+	// Invariant: an entity that waits for its own timer is not passivated.
+	// Mutants: timer-holds
+	case len(e.timers) > 0: //mutant:false timer-holds
 		e.evicted = false
 		policy.Removed(e.node())
 		return
-	case e.evicted && !mutant.On("victim-stops"):
+	case e.evicted: //mutant:false victim-stops
 		m.passivate(e, e.shard.typ.limitReason())
 		return
 	case !policy.Tracks(e.node()):
@@ -222,7 +226,8 @@ func (m *Machine) grown(e *entity, size int) {
 	}
 	m.setSize(e, size)
 	h := &m.heap
-	if grown := h.bytes - h.then; m.cfg.HeapBytes == 0 || h.full || grown <= 0 || h.live+uint64(grown) <= m.cfg.HeapBytes || mutant.On("told-sizes") {
+	//mutant:true told-sizes
+	if grown := h.bytes - h.then; m.cfg.HeapBytes == 0 || h.full || grown <= 0 || h.live+uint64(grown) <= m.cfg.HeapBytes {
 		return
 	}
 	h.full = true
@@ -235,10 +240,11 @@ func (m *Machine) grown(e *entity, size int) {
 func (m *Machine) collected(in Collected) {
 	m.heap.live, m.heap.then, m.heap.full = in.Live, m.heap.bytes, false
 	for _, ts := range m.types {
-		if mutant.On("heap-bound") {
-			continue
-		}
-		if ts.entities.count == 0 && in.Live > m.cfg.HeapBytes && !mutant.On("idle-bound") {
+		// Invariant: entities that can be passivated do not keep the live heap above its share of the memory for long.
+		// Mutants: heap-bound, told-sizes
+		//mutant:do heap-bound continue
+		//mutant:false idle-bound
+		if ts.entities.count == 0 && in.Live > m.cfg.HeapBytes {
 			continue // the type has nothing to give up, and would be left with one entity as long as other types fill the heap
 		}
 		ts.bound.Observe(in.Cycle, in.Live, ts.policy.Len())

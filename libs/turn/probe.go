@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -52,9 +51,7 @@ func (e *entity) probeOf() probe {
 func (m *Machine) sendProbe(e *entity) {
 	p := e.probeOf()
 	m.follow(e, &p)
-	if mutant.On("probe-again") {
-		return
-	}
+	//mutant:do probe-again return
 	m.scheduleProbe(e, min(2*e.ask.probePause, 8*m.cfg.ProbeAfter))
 }
 
@@ -70,9 +67,7 @@ func (m *Machine) follow(e *entity, p *probe) {
 	// A probe is useful only if its target waits, too. The chain of the probe has that entity, so the probe
 	// is admitted even if the shard drains. Otherwise the drain could not end before the circle ends.
 	chain := []sharding.Entity{e.ask.env.Entity}
-	if mutant.On("probe-drain") {
-		chain = e.ask.env.Chain
-	}
+	//mutant:do probe-drain chain = e.ask.env.Chain
 	m.emit(SendProbe{Env: sharding.Envelope{
 		Entity: e.ask.env.Entity, Command: sharding.ProbeCommand, Tell: true, Payload: p.encode(),
 		Deadline: m.now.Add(m.cfg.ProbeAfter), Chain: chain,
@@ -93,11 +88,10 @@ func (m *Machine) probed(s *shard, in *Deliver) {
 	}
 	own := e.probeOf()
 	switch {
-	case own.of == p.of && own.id == p.id && own.number == p.number && own.since == p.since && !mutant.On("probe-stale"):
+	//mutant:true probe-stale own.id == p.id && own.number == p.number && own.since == p.since
+	case own.of == p.of && own.id == p.id && own.number == p.number && own.since == p.since:
 		m.deadlock(e)
-	case mutant.On("probe-stale") && own.of == p.of:
-		m.deadlock(e)
-	case own.younger(&p) && !mutant.On("probe-youngest"), p.hops >= maxProbeHops:
+	case own.younger(&p), p.hops >= maxProbeHops: //mutant:false probe-youngest own.younger(&p)
 	default:
 		m.follow(e, &p)
 	}

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -36,7 +35,11 @@ func (m *Machine) setQuarantine(in SetQuarantine) {
 // quarantined reports whether the entity is quarantined.
 func (e *entity) quarantined() bool {
 	ts := e.shard.typ
-	if len(ts.quarantine) == 0 || mutant.On("quarantine-refuses") {
+	// Invariant: a quarantined entity does not run. It stays quarantined under every later coordinator, and a region
+	// knows of it before it runs any entity of the shard. An operator's quarantine counts as stored when the regions
+	// that may run the entity know of it.
+	// Mutants: quarantine-refuses, quarantine-kept, quarantine-first, quarantine-known, quarantine-obeyed
+	if len(ts.quarantine) == 0 { //mutant:true quarantine-refuses
 		return false
 	}
 	q, found := ts.quarantine[e.id]

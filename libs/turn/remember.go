@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -34,7 +33,13 @@ func (m *Machine) noteRemembered(e *entity, c *command, st *staged, unremembered
 			return
 		}
 		e.rememberedActivity, e.unrememberedBy = 0, e.staged+1
-	case st.empty() || e.rememberedActivity > 0 && now-e.rememberedActivity < RememberEvery.Milliseconds() || mutant.On("remembered"):
+		// Invariant: a remembered entity of a served shard stays alive until it is passivated.
+		// Guarded by: `turn.noteRemembered`: if a type has `Remember` and one of its entities has no `RememberWake`
+		// yet, the next record of this entity sets this wake-up. `turn.noteRemoved` reports a remembered entity that
+		// has ended in any way other than passivation. The reported entity is started again.
+		// Mutants: remembered, remembered-lost
+		//mutant:true remembered
+	case st.empty() || e.rememberedActivity > 0 && now-e.rememberedActivity < RememberEvery.Milliseconds():
 		return
 	default:
 		e.rememberedActivity, e.unrememberedBy = now, 0
@@ -73,7 +78,11 @@ func (m *Machine) startEntity(in *StartEntity) {
 // mayStart reports whether an entity may be loaded although no command waits for it. Such loads take at most
 // half of the limit, so that commands find room.
 func (m *Machine) mayStart(id sharding.Entity) bool {
-	return m.mayLoad(id, false) && (2*len(m.loads.inFlight) < m.limit.Loads || mutant.On("starts-last"))
+	// Invariant: starting remembered entities does not keep commands waiting.
+	// Guarded by: `turn.mayStart` and `journal.Load`: at most half of the loads are starts of remembered entities.
+	// Mutants: starts-last, background-loads
+	//mutant:true starts-last 2*len(m.loads.inFlight) < m.limit.Loads
+	return m.mayLoad(id, false) && 2*len(m.loads.inFlight) < m.limit.Loads
 }
 
 // endStart ends the StartEntity of the entity, if there is one.
@@ -100,7 +109,7 @@ func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
 	switch {
 	case e.starting:
 		m.endStart(e, StartFailed, code, why)
-	case e.mayBeRemembered() && !mutant.On("remembered-lost"):
+	case e.mayBeRemembered(): //mutant:false remembered-lost
 		m.emitShardEvent(RememberedLost{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address()})
 	}
 }
@@ -108,7 +117,13 @@ func (m *Machine) noteDead(e *entity, code sharding.Code, why string) {
 // mayBeRemembered reports whether the RememberWake of the entity stands, or may stand because it is not
 // known that its removal is durable.
 func (e *entity) mayBeRemembered() bool {
-	return e.rememberedActivity != 0 || e.unrememberedBy > e.durable || mutant.On("forgotten-durable") && e.unrememberedBy > 0
+	// Invariant: an entity that is no longer remembered is not started again. If the region learns only after the start
+	// that the entity is no longer remembered, the entity is passivated.
+	// Guarded by: `turn.mayBeRemembered`: an entity counts as remembered until the removal of its wake-up is durable.
+	// `turn.startedInVain`: the load of the entity shows that the wake-up is gone.
+	// Mutants: forgotten-durable, forgotten-stops
+	//mutant:do forgotten-durable return e.rememberedActivity != 0 || e.unrememberedBy > e.durable || e.unrememberedBy > 0
+	return e.rememberedActivity != 0 || e.unrememberedBy > e.durable
 }
 
 // startedInVain reports whether an entity was loaded only because it was remembered, and the load

@@ -3,7 +3,6 @@ package turn
 import (
 	"fmt"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -22,7 +21,11 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 			sets++
 		}
 	}
-	if sets == 0 || e.volatile() || in.Spoiled || in.Reply.Outcome != sharding.OK || mutant.On("reminders-limit") {
+	// Invariant: the number of standing reminders of an entity is limited.
+	// Guarded by: `turn.countReminders` keeps an upper bound of this number. When the bound reaches the limit, the
+	// reminders are counted anew.
+	// Mutants: reminders-limit
+	if sets == 0 || e.volatile() || in.Spoiled || in.Reply.Outcome != sharding.OK { //mutant:true reminders-limit
 		return true, false
 	}
 	ends := 0

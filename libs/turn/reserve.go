@@ -3,7 +3,6 @@ package turn
 import (
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -25,7 +24,7 @@ func (u Usage) reserved() Usage {
 // room returns the limit for a command: with a chain the whole limit, otherwise less.
 func (m *Machine) room(chained bool) Usage {
 	u := m.limit
-	if chained || mutant.On("ask-reserve") {
+	if chained { //mutant:true ask-reserve
 		return u
 	}
 	u.Commands -= m.reserve.Commands
@@ -48,8 +47,9 @@ func (m *Machine) admits(s *shard, env *sharding.Envelope) bool {
 	case open:
 		return true
 	case draining:
-		probe := env.Command == sharding.ProbeCommand && !mutant.On("probe-late")
-		return probe || slices.ContainsFunc(env.Chain, func(id sharding.Entity) bool { return m.waitsIn(s, id) }) && !mutant.On("ask-drain")
+		probe := env.Command == sharding.ProbeCommand //mutant:false probe-late
+		//mutant:false ask-drain slices.ContainsFunc(env.Chain, func(id sharding.Entity) bool { return m.waitsIn(s, id) })
+		return probe || slices.ContainsFunc(env.Chain, func(id sharding.Entity) bool { return m.waitsIn(s, id) })
 	}
 	return false
 }

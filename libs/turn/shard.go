@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -247,7 +246,9 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 // checkDrained reports a draining or aborted shard as drained once it has no
 // entities.
 func (m *Machine) checkDrained(s *shard) {
-	if s.phase == open || len(s.entities) > 0 && !mutant.On("drain-settles") || !s.registered() {
+	// Invariant: a shard is handed off only when all its appends are settled.
+	// Mutants: drain-settles
+	if s.phase == open || len(s.entities) > 0 || !s.registered() { //mutant:false drain-settles len(s.entities) > 0
 		return
 	}
 	s.typ.shards[s.id.Index] = nil
@@ -264,9 +265,7 @@ func (s *shard) noteForms(records []sharding.Record) {
 		for j := range r.Events {
 			s.noteForm(sharding.FormOfEvent, r.Events[j].Name)
 		}
-		if mutant.On("input-wrote") {
-			continue
-		}
+		//mutant:do input-wrote continue
 		for j := range r.Wakes {
 			if w := &r.Wakes[j]; w.Kind == sharding.ReminderWake && w.Due != 0 {
 				s.noteForm(sharding.FormOfInput, w.Input.Command)
@@ -301,7 +300,7 @@ func (s *shard) noteForm(kind sharding.FormKind, name string) {
 // type with KeepEvents does: when events are trimmed, only the snapshot has the state.
 func (s *shard) noteSnapshotForm() {
 	for n, f := range s.typ.Desc.Writes {
-		if f.Kind == sharding.FormOfSnapshot && !mutant.On("snapshot-wrote") {
+		if f.Kind == sharding.FormOfSnapshot { //mutant:false snapshot-wrote
 			s.wrote = s.wrote.With(n)
 		}
 	}

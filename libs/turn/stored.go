@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -23,7 +22,10 @@ func (in *Loaded) Found(l *journal.Loaded) {
 // would not help. Everything else may pass.
 func (in *Loaded) NotFound(err error) {
 	switch {
-	case errors.Is(err, journal.ErrCorrupt) && !mutant.On("damaged-load"):
+	// Invariant: a damaged entity is not loaded again and again. If an entity cannot be read for another reason, it is
+	// loaded again.
+	// Mutants: damaged-load
+	case errors.Is(err, journal.ErrCorrupt): //mutant:false damaged-load
 		in.Code, in.Err = sharding.DataLoss, "what is stored of the entity is damaged; roost journal repair record says what can be done"
 	case errors.Is(err, journal.ErrTrimmed):
 		in.Code, in.Err = sharding.DataLoss, "the snapshot of the entity cannot be read by this version, and the events before it were trimmed; run a version that reads the snapshot"

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -17,12 +16,12 @@ func (k *Keeper) drop(s *shard, of sharding.Entity) {
 			k.remove(w)
 		}
 	}
-	if !s.reading || mutant.On("deleted-in-page") {
+	if !s.reading { //mutant:true deleted-in-page
 		return
 	}
 	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return w.Entity == of })
 	if len(s.ignored) >= k.cfg.Wakes {
-		s.outdated = !mutant.On("page-outdated")
+		s.outdated = true //mutant:false page-outdated
 		return
 	}
 	s.ignored[of] = struct{}{}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/storeclock"
@@ -175,9 +174,7 @@ func (k *Keeper) Observe(now time.Time, e turn.ShardEvent) {
 		k.changed(&e)
 	case turn.WakesUnknown:
 		if s := k.shard(e.Shard, e.Epoch); s != nil {
-			if !mutant.On("unknown-rows") {
-				k.drop(s, e.Entity)
-			}
+			k.drop(s, e.Entity) //mutant:skip unknown-rows
 			k.restartSweep(s)
 		}
 	case turn.FiringEnded:
@@ -237,10 +234,15 @@ func (k *Keeper) SetClock(c storeclock.Clock) { k.clock = c }
 // If it were set by another clock, it would fire too early, or too late, by as much as the two differ.
 func (k *Keeper) Clock() (store, at time.Time, known bool) {
 	store = k.clock.Latest(k.now)
-	if mutant.On("set-by-earliest") {
-		store = k.clock.Now(k.now)
-	}
-	return store, k.now, k.clock.Known() && !mutant.On("two-clocks")
+	// Invariant: a reminder that is set some time ahead waits for that time, however much the clocks of the region's
+	// machine and of the journal's store differ.
+	// Guarded by: `storeclock.Clock` has the earliest and the latest time that the store's clock may show, and a late
+	// reading does not set them back. `wakeup.Keeper.Clock`: `RemindAfter` and `RemindEvery` count from the latest
+	// time, and the Keeper fires by the earliest.
+	// Mutants: two-clocks, set-by-earliest, late-reading
+	//mutant:do set-by-earliest store = k.clock.Now(k.now)
+	//mutant:false two-clocks k.clock.Known()
+	return store, k.now, k.clock.Known()
 }
 
 // covered returns the end of the covered time: every wake-up of the shard that is due earlier is in
@@ -332,7 +334,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 		}
 	}
 	for i := range e.Records {
-		if e.Records[i].Delete && !mutant.On("deleted-rows") {
+		if e.Records[i].Delete { //mutant:false deleted-rows
 			k.drop(s, e.Entity)
 		}
 		for j := range e.Records[i].Wakes {
@@ -361,9 +363,9 @@ func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 	if old := s.wakes[id]; old != nil {
 		k.remove(old)
 	}
-	if s.reading && !mutant.On("page-older") {
+	if s.reading { //mutant:false page-older
 		if len(s.changed) >= k.cfg.Wakes {
-			s.outdated = !mutant.On("page-outdated")
+			s.outdated = true //mutant:false page-outdated
 		} else {
 			s.changed[id] = struct{}{}
 			s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return keyOf(&w) == id })
@@ -372,10 +374,10 @@ func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 			}
 		}
 	}
-	if newest != nil && (s.empty || s.readAt.IsZero()) && !mutant.On("quiet") {
+	if newest != nil && (s.empty || s.readAt.IsZero()) { //mutant:false quiet
 		k.restartSweep(s)
 	}
-	if newest != nil && newest.Due <= s.covered() && !mutant.On("new-wake") {
+	if newest != nil && newest.Due <= s.covered() { //mutant:false new-wake
 		k.add(s, newest)
 	}
 }
@@ -408,9 +410,7 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 		if unchanged {
 			k.remove(f.wake)
 		}
-		if !mutant.On("in-doubt") {
-			k.restartSweep(f.shard)
-		}
+		k.restartSweep(f.shard) //mutant:skip in-doubt
 	}
 	for _, w := range f.blocked {
 		if w.state == blocked {
@@ -418,7 +418,7 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 			k.wait(w)
 		}
 	}
-	if f.more && !mutant.On("blocked-left") {
+	if f.more { //mutant:false blocked-left
 		k.restartSweep(f.shard)
 	}
 }
@@ -462,9 +462,12 @@ func (k *Keeper) fail(w *wake, state wakeState, code sharding.Code, message stri
 	if state == damaged {
 		return
 	}
-	if w.retryAt = k.now.Add(k.pause(w.failures)); mutant.On("back-off") {
-		w.retryAt = k.now.Add(time.Millisecond)
-	}
+	w.retryAt = k.now.Add(k.pause(w.failures))
+	// Invariant: a reminder that fails does not delay other reminders. If a periodic reminder is late, it fires once
+	// for all the due times that have passed. This firing carries the number of missed due times.
+	// Guarded by: `wakeup.Keeper` pauses after each failure of a reminder. The pause grows with each failure in a row.
+	// Mutants: back-off, missed-count
+	//mutant:do back-off w.retryAt = k.now.Add(time.Millisecond)
 	k.push(&k.retries, w, w.retryAt.UnixNano())
 }
 
@@ -481,9 +484,13 @@ func (k *Keeper) advance() {
 		k.wait(w)
 	}
 	wall := k.wall()
-	if mutant.On("fires-early") {
-		wall += 1000
-	}
+	// Invariant: a reminder may fire late, but it never fires early by the clock of the journal's store. No reminder is
+	// lost, however many are due.
+	// Guarded by: `wakeup.Keeper` sweeps each shard again and again. If a wake-up changes while a page is read, the
+	// Keeper uses the change and not the page. If it is unknown whether an append has changed wake-ups, the Keeper
+	// sweeps the shard anew.
+	// Mutants: fires-early, beyond-horizon, quiet, new-wake, page-older, in-doubt, no-clock
+	//mutant:do fires-early wall += 1000
 	for _, t := range k.types {
 		for t.firingsUnderWay < k.cfg.Firings && len(t.due) > 0 && t.due[0].Due <= wall {
 			w := t.due[0]
@@ -519,9 +526,7 @@ func next(due, period, now int64) (next, missed int64) {
 	}
 	missed = max(0, now-due) / period
 	next = due + (missed+1)*period
-	if mutant.On("missed-count") {
-		return due + period, 0
-	}
+	//mutant:do missed-count return due + period, 0
 	return next, missed
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -94,9 +93,7 @@ func (s *start) Place() *int { return &s.place }
 // Before orders shards by the last activity of the first entity of their pages, the latest first.
 func (s *startShard) Before(o *startShard) bool {
 	a, b := &s.page[0], &o.page[0]
-	if mutant.On("activity-order") {
-		return a.Due > b.Due
-	}
+	//mutant:do activity-order return a.Due > b.Due
 	return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) < 0
 }
 
@@ -159,7 +156,8 @@ func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	case turn.StartEnded:
 		s.ended(&e)
 	case turn.RememberedLost:
-		if sh := s.byID[e.Shard]; sh != nil && sh.epoch == e.Epoch && s.starts[e.Entity] == nil && !mutant.On("restart-lost") {
+		//mutant:false restart-lost
+		if sh := s.byID[e.Shard]; sh != nil && sh.epoch == e.Epoch && s.starts[e.Entity] == nil {
 			st := &start{shard: sh, entity: e.Entity, since: now}
 			s.starts[e.Entity] = st
 			s.pause(st, sharding.Unavailable, DiedMessage)
@@ -284,9 +282,7 @@ func (s *Starter) pause(st *start, code sharding.Code, message string) {
 	if st.times == 1 {
 		d = s.cfg.BackOff
 	}
-	if mutant.On("restart-back-off") {
-		d = 0
-	}
+	//mutant:do restart-back-off d = 0
 	st.retryAt = s.now.Add(d)
 	s.lastOrder++
 	st.order = s.lastOrder
@@ -325,10 +321,11 @@ func (c *StartConfig) maxLate() time.Duration { return max(2*c.Frequency, catchU
 
 // mayStart reports whether one more entity of the type may be started now.
 func (s *Starter) mayStart(t *startType) bool {
-	if t.underWay >= s.cfg.Limit && !mutant.On("start-limit") || s.now.Before(t.busyTill) || len(t.ready) == 0 && len(t.again) == 0 {
+	//mutant:false start-limit t.underWay >= s.cfg.Limit
+	if t.underWay >= s.cfg.Limit || s.now.Before(t.busyTill) || len(t.ready) == 0 && len(t.again) == 0 {
 		return false
 	}
-	if s.cfg.Strategy == StartAll || mutant.On("start-rate") {
+	if s.cfg.Strategy == StartAll { //mutant:true start-rate
 		return true
 	}
 	if !s.now.Before(t.nextAt) {
@@ -336,7 +333,7 @@ func (s *Starter) mayStart(t *startType) bool {
 		// delay all further groups. With steps as rare as groups, each group would wait for the second step. Such a step makes
 		// up for the groups that were missed since the step before, up to maxLate. Older credit that was not used is lost.
 		late := s.now.Sub(t.nextAt)
-		if t.nextAt.IsZero() || mutant.On("start-grid") {
+		if t.nextAt.IsZero() { //mutant:true start-grid
 			late, t.nextAt = 0, s.now
 		} else if most := s.cfg.maxLate(); late > most {
 			late, t.nextAt = most, s.now.Add(-most)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // scanBy makes sure that the shards are scanned at the given time, or earlier.
@@ -100,7 +99,13 @@ func (s *Starter) readLater(sh *startShard, at time.Time) {
 // pageOf handles the wake-ups of one shard in a page.
 func (s *Starter) pageOf(sh *startShard, wakes []journal.WakeRow, more bool) {
 	sh.readAt = time.Time{}
-	if more && !mutant.On("next-page") {
+	// Invariant: when a shard starts, its remembered entities are brought to life without a command. The most recently
+	// active entities come first. The configured rate and limits apply. An entity that cannot be started does not delay
+	// the others.
+	// Guarded by: `wakeup.Starter` reads the wake-ups of a shard page by page. If a start fails, the Starter tries
+	// again after a back-off.
+	// Mutants: next-page, activity-order, start-limit, start-rate, restart-back-off
+	if more { //mutant:false next-page
 		sh.readAt = s.now
 	}
 	s.sweepAgain(sh)

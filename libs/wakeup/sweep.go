@@ -1,12 +1,10 @@
 package wakeup
 
 import (
-	"math"
 	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -24,9 +22,7 @@ func (k *Keeper) restartSweep(s *shard) {
 // beginSweep makes the next sweep of a shard begin at the time at.
 func (k *Keeper) beginSweep(s *shard, at time.Time) {
 	s.sweep++
-	if !mutant.On("coverage-lost") {
-		s.horizon = s.covered()
-	}
+	s.horizon = s.covered() //mutant:skip coverage-lost
 	s.after, s.readAt = journal.WakePosition{}, at
 	k.scanBy(at)
 }
@@ -91,9 +87,8 @@ func (k *Keeper) scan() {
 	k.lastRead++
 	r.Number, r.Until, r.Limit = k.lastRead, rd.until, k.cfg.Page
 	if rd.any {
-		if r.Until, r.Limit = 0, 1; mutant.On("any-purge") {
-			r.Until = math.MaxInt64
-		}
+		r.Until, r.Limit = 0, 1
+		//mutant:do any-purge r.Until = math.MaxInt64
 	}
 	k.reads[r.Number] = rd
 	k.out.Reads = append(k.out.Reads, r)
@@ -103,13 +98,10 @@ func (k *Keeper) scan() {
 // Wake-ups whose firing is in progress do not count, nor do blocked wake-ups, which wait for a firing of
 // their entity to end: how long a firing takes is up to the handler.
 func (k *Keeper) busy(s *shard) bool {
-	switch {
-	case mutant.On("blocked-ready"):
-		return s.waitingWakes+k.blocked >= k.cfg.Page
-	case mutant.On("firing-ready"):
-		return s.waitingWakes+len(k.firings) >= k.cfg.Page
-	}
-	if s.after.Due < s.horizon && !mutant.On("restart-held") {
+	//mutant:do blocked-ready return s.waitingWakes+k.blocked >= k.cfg.Page
+	//mutant:do firing-ready return s.waitingWakes+len(k.firings) >= k.cfg.Page
+	//mutant:false restart-held
+	if s.after.Due < s.horizon {
 		return false // earlier sweeps have read the wake-ups that are due so soon: the page will have few new wake-ups
 	}
 	return s.waitingWakes >= k.cfg.Page
@@ -125,7 +117,7 @@ func (k *Keeper) page(in *Page) {
 	k.scanBy(k.now) // the next read may begin
 	if in.Err == nil {
 		k.failedReads = 0
-		if !in.Now.IsZero() || mutant.On("no-clock") {
+		if !in.Now.IsZero() { //mutant:true no-clock
 			k.clock.Read(rd.asked, k.now, in.Now)
 		}
 	} else {
@@ -149,7 +141,7 @@ func (k *Keeper) page(in *Page) {
 			k.notRead(s, k.now.Add(k.cfg.RetryMax))
 		case rd.any:
 			// A page without room for the wake-ups of a shard does not say that it has none.
-			k.anyOf(s, n > 0 || slices.Contains(in.More, s.id) && !mutant.On("any-room"))
+			k.anyOf(s, n > 0 || slices.Contains(in.More, s.id)) //mutant:false any-room slices.Contains(in.More, s.id)
 		default:
 			k.pageOf(s, wakes[:n], rd.until, slices.Contains(in.More, s.id))
 		}
@@ -209,7 +201,7 @@ func (k *Keeper) pageOf(s *shard, wakes []journal.WakeRow, until int64, more boo
 			k.add(s, w)
 		}
 	}
-	if !more && !mutant.On("gone-rows") {
+	if !more { //mutant:false gone-rows
 		k.removeGone(s, until)
 	}
 	s.endRead()
@@ -222,9 +214,7 @@ func (k *Keeper) pageOf(s *shard, wakes []journal.WakeRow, until int64, more boo
 		k.scanBy(k.now)
 	default:
 		at := k.now.Add(k.cfg.Refresh)
-		if mutant.On("beyond-horizon") {
-			at = k.now.Add(1000 * time.Hour)
-		}
+		//mutant:do beyond-horizon at = k.now.Add(1000 * time.Hour)
 		s.empty = none
 		k.beginSweep(s, at)
 	}

@@ -344,7 +344,7 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 	switch {
 	case res.StatusCode/100 != 2:
 		return failure(base, res, body)
-	case len(body) > 0 && media != jsonType && media != protobufType:
+	case !answers(call, res.StatusCode, media, body):
 		return notGateway(base, res, body) // for example an HTML page with status 200
 	case int64(len(body)) > c.maxReply:
 		return attempt{err: &entity.Error{Code: entity.Internal, Outcome: entity.Executed, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.maxReply)}}
@@ -354,6 +354,15 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // gateways add it for readability
 	}
 	return attempt{reply: reply}
+}
+
+// answers reports whether an answer with a status of success is one of a gateway. A default backend or a health page
+// often has status 200 or 204 and nothing else: the command was not executed.
+func answers(call *entity.Call, status int, media string, body []byte) bool {
+	if call.Tell {
+		return status == http.StatusAccepted && len(body) == 0
+	}
+	return status == http.StatusOK && (media == protobufType || media == jsonType && len(body) > 0)
 }
 
 // The encodings of payloads, as gateways name them.

@@ -55,10 +55,19 @@ func newGateway(t *testing.T, script ...func(http.ResponseWriter, *http.Request)
 }
 
 func reply(body string) func(http.ResponseWriter, *http.Request) {
-	return func(w http.ResponseWriter, _ *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Roost-Tell") == "true" {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, body)
 	}
+}
+
+// nothing answers as a health page or a default backend does.
+func nothing(status int) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
 // page answers as what is no gateway does.
@@ -438,6 +447,23 @@ func TestTheAnswerAtTheDeadline(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestSuccessOfOthers: a success of something other than a gateway is not one of the command.
+func TestSuccessOfOthers(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		told   bool // a Tell succeeds
+	}{{200, false}, {201, false}, {202, true}, {204, false}, {206, false}} {
+		g := newGateway(t, nothing(c.status))
+		at := dial(t, nil, g.URL)
+		if _, err := add.Call(t.Context(), at, "c1", 5, entity.NoKey()); err == nil || entity.OutcomeOf(err) != entity.Unknown {
+			t.Errorf("status %d without a body: %v", c.status, err)
+		}
+		if err := add.Tell(t.Context(), at, "c1", 5); (err == nil) != c.told {
+			t.Errorf("status %d without a body, to a Tell: %v", c.status, err)
+		}
+	}
+}
 
 func TestRequest(t *testing.T) {
 	g := newGateway(t, reply("5"))

@@ -50,7 +50,7 @@ var evils = map[string]struct {
 // fragile has code of its author everywhere. It fails in the place that fault names.
 type fragile struct{}
 
-// fault is what the code of a fragile fails with.
+// fault is the error of a fragile's code.
 var fault struct {
 	place string
 	err   error

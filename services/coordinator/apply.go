@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,12 +13,10 @@ import (
 // so after it too.
 func (tr *transit) commit(f Fact, consequences ...Output) {
 	tr.apply(f)
-	if mutant.On("persist-before-send") {
-		tr.out = append(tr.out, consequences...)
-		tr.table.wake(&tr.step)
-		tr.persist(f, false)
-		return
-	}
+	// Invariant: an output of the coordinator leaves only when the facts before the output are durable.
+	// Guarded by: `coordinator.Gate`; `Tenure.appended` interprets the journal's answer to an append.
+	// Mutants: persist-before-send, held-until-durable, fact-unknown, fact-refused
+	//mutant:do persist-before-send tr.out = append(tr.out, consequences...); tr.table.wake(&tr.step); tr.persist(f, false); return
 	tr.persist(f, false)
 	tr.out = append(tr.out, consequences...)
 }
@@ -28,15 +25,13 @@ func (tr *transit) commit(f Fact, consequences ...Output) {
 // without this.
 func (tr *transit) commitJoined(f Fact) {
 	tr.apply(f)
-	tr.persist(f, !mutant.On("request-one-record"))
+	tr.persist(f, true) //mutant:false request-one-record true
 }
 
 // persist emits a fact to be stored, and notes its number at what the fact is about.
 func (tr *transit) persist(f Fact, joined bool) {
 	tr.ledger.lastFact++
-	if row, ok := f.(RowFact); ok && mutant.On("forms-in-facts") {
-		f = RowFact{Row: row.Row, Cause: row.Cause}
-	}
+	//mutant:do forms-in-facts if row, ok := f.(RowFact); ok { f = RowFact{Row: row.Row, Cause: row.Cause} }
 	tr.emit(Persist{Fact: f, Joined: joined})
 	switch f := f.(type) {
 	case RowFact:
@@ -65,10 +60,21 @@ func (tr *transit) apply(f Fact) {
 	case DrainFact:
 		tr.applyDrain(f)
 	case TargetFact, CordonFact, FreezeFact:
-		tr.intent.Apply(f, tr.term.recovered)
+		// Invariant: if a process of the old version restarts in a rollout, the target version stays the target. A new
+		// coordinator continues the rollout.
+		// Mutants: target-as-a-fact, target-seen
+		//
+		// Invariant: what operators have requested of placement remains in effect under every later coordinator.
+		// Cordons and pins also apply to every later process with the region's name.
+		// Mutants: cordon-kept, pin-kept, freeze-kept
+		//mutant:do target-as-a-fact if _, mutated := f.(TargetFact); mutated && !tr.term.recovered { return }
+		//mutant:do cordon-kept if _, mutated := f.(CordonFact); mutated && !tr.term.recovered { return }
+		//mutant:do freeze-kept if _, mutated := f.(FreezeFact); mutated && !tr.term.recovered { return }
+		tr.intent.Apply(f)
 	case PinFact:
 		if _, r := tr.table.find(f.Shard); r != nil {
-			tr.intent.Apply(f, tr.term.recovered)
+			//mutant:do pin-kept if !tr.term.recovered { return }
+			tr.intent.Apply(f)
 		}
 	case MoveFact:
 		tr.applyMove(f)
@@ -82,7 +88,12 @@ func (tr *transit) apply(f Fact) {
 }
 
 func (tr *transit) applyDrain(f DrainFact) {
-	tr.intent.Apply(f, tr.term.recovered)
+	// Invariant: if an operator drains a region, the region is given no shards while another region can take them. This
+	// holds whichever coordinator is active.
+	// Guarded by: `coordinator.DrainFact`: the coordinator of every term loads it.
+	// Mutants: drain-kept
+	//mutant:do drain-kept if !tr.term.recovered { return }
+	tr.intent.Apply(f)
 	if r := tr.live.region(f.Region); r != nil {
 		_, r.draining = tr.intent.Drain(f.Region)
 	}
@@ -92,7 +103,7 @@ func (tr *transit) applyDrain(f DrainFact) {
 // or something else has happened to the shard. The fact of the row comes first.
 func (tr *transit) applyMove(f MoveFact) {
 	if _, r := tr.table.find(f.Shard); r != nil && f.Epoch == r.Epoch && r.Phase == sharding.HandingOff && !r.successor.IsZero() {
-		tr.intent.Apply(f, tr.term.recovered)
+		tr.intent.Apply(f)
 	}
 }
 
@@ -158,7 +169,13 @@ func (tr *transit) applyRow(f RowFact) {
 	t.transit += toInt(inTransit(next)) - toInt(inTransit(last))
 	tr.budget.Count(before.transit(), r.transit())
 	for _, e := range []sharding.Epoch{next.Epoch, f.Next} {
-		if e.Term() == tr.term.number && (e != f.Next || !mutant.On("next-counted")) {
+		// Invariant: a successor claims a shard only at the epoch that is reserved for the successor. No other region
+		// gets that epoch. The forms in which the successor may have stored events restrict the choice of the next
+		// owner.
+		// Mutants: next-counted, next-epoch, successor-wrote, released-gone-on, successor-epoch
+		//mutant:do next-counted if e.Term() == tr.term.number && e != f.Next { tr.term.counter = max(tr.term.counter, e.Counter()) }
+		//mutant:skip next-counted
+		if e.Term() == tr.term.number {
 			tr.term.counter = max(tr.term.counter, e.Counter())
 		}
 	}
@@ -187,7 +204,8 @@ func toInt(b bool) int {
 
 func (tr *transit) applyQuarantine(f QuarantineFact) {
 	i, found := tr.table.searchType(f.Entity.Type)
-	if !found || f.State > Quarantined || mutant.On("quarantine-kept") && !tr.term.recovered || !tr.quarantine.Apply(f) {
+	//mutant:do quarantine-kept if !tr.term.recovered { return }
+	if !found || f.State > Quarantined || !tr.quarantine.Apply(f) {
 		return
 	}
 	t := tr.table.types[i]

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -24,12 +23,16 @@ func (pl *placement) commands(from sharding.NodeID, desc sharding.TypeDesc) []sh
 	}
 	others, _ := pl.live.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
-	if found && (!pl.allSpoken(from) || pl.targetAway() && !mutant.On("target-commands")) {
+	// Invariant: while no region of the target version is registered, the coordinator still lists the commands of the
+	// target version.
+	// Mutants: target-commands
+	if found && (!pl.allSpoken(from) || pl.targetAway()) { //mutant:false target-commands pl.targetAway()
 		all = join(all, pl.table.types[i].desc.Commands)
 	}
-	if mutant.On("last-registers") {
-		return desc.Commands
-	}
+	// Invariant: the coordinator lists a command of a type for the routers as long as a registered region has this
+	// command. It does not matter which region has registered last.
+	// Mutants: last-registers
+	//mutant:do last-registers return desc.Commands
 	return all
 }
 
@@ -61,7 +64,9 @@ func (pl *placement) checkCommands(from sharding.NodeID, descs []sharding.TypeDe
 
 // dropCommands removes the commands that no region has any more.
 func (m *Machine) dropCommands() {
-	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() && !mutant.On("target-commands") || mutant.On("last-registers") {
+	//mutant:false target-commands m.targetAway()
+	//mutant:true last-registers
+	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() {
 		return
 	}
 	for _, t := range m.table.types {

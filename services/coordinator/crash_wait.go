@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
 )
@@ -32,7 +31,7 @@ const (
 
 // clears reports whether a report shows that no entity of the shard ran, apart from quarantined ones.
 func (tr *transit) clears(report *quarantine.Report, shard sharding.ShardID) bool {
-	if report == nil || report.More || mutant.On("quarantine-others") {
+	if report == nil || report.More { //mutant:true quarantine-others
 		return false
 	}
 	return !slices.ContainsFunc(report.Ran, func(e sharding.Entity) bool {
@@ -44,7 +43,14 @@ func (tr *transit) clears(report *quarantine.Report, shard sharding.ShardID) boo
 // waitsForReport reports whether a shard whose holder is lost still waits for reports about its last holders.
 func (tr *transit) waitsForReport(r *row) bool {
 	k := tr.cfg.QuarantineCrashes
-	if k == 0 || r.Phase == sharding.Starting && mutant.On("quarantine-starting") || mutant.On("quarantine-waits") {
+	// Invariant: several owners of a shard may be lost, each soon after it began to serve the shard. The next region
+	// then gets the shard only when, for each lost owner, the process that was started in its place has reported which
+	// entities ran when the owner crashed, or after a limited time. This time doubles with each further loss. A shard
+	// without an entity that ran does not wait.
+	// Mutants: quarantine-waits, quarantine-patience, quarantine-others
+	//mutant:do quarantine-starting if r.Phase == sharding.Starting { return false }
+	//mutant:true quarantine-waits
+	if k == 0 {
 		return false
 	}
 	if r.lostSince.IsZero() {
@@ -77,9 +83,7 @@ func (tr *transit) waitsForReport(r *row) bool {
 
 // crashPatience returns how long a shard waits for reports when so many holders were lost.
 func (tr *transit) crashPatience(ended int) time.Duration {
-	if mutant.On("quarantine-patience") {
-		return tr.cfg.CrashPatience
-	}
+	//mutant:do quarantine-patience return tr.cfg.CrashPatience
 	return tr.cfg.CrashPatience << min(ended-tr.cfg.QuarantineCrashes, patienceDoublings)
 }
 

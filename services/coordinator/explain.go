@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
@@ -142,16 +141,16 @@ func (y *why) explain(pl *placement, d Explanation) {
 
 // explainRow explains a decision about a row, before its fact is applied.
 func (y *why) explainRow(pl *placement, kind ExplanationKind, t *typeTable, r *row, f RowFact, to sharding.NodeID) {
-	if mutant.On("explanation-made") {
-		return
-	}
+	// Invariant: each change of a shard's owner and each handoff has an explanation ([`roost shard
+	// show`](../running/placement.md#knowing-why) shows it).
+	// Guarded by: `coordinator.explainRow` emits an `Explanation` with each fact.
+	// Mutants: explanation-made, explanation-cause
+	//mutant:do explanation-made return
 	d := Explanation{
 		Kind: kind, Shard: r.Shard, From: pl.live.label(r.Owner), To: pl.live.label(to), Epoch: f.Row.Epoch, Cause: f.Cause,
 		Strategy: allocation.NameOf(pl.cfg.strategy(t.desc.Type)),
 	}
-	if mutant.On("explanation-cause") {
-		d.Cause = r.cause
-	}
+	//mutant:do explanation-cause d.Cause = r.cause
 	if pin, found := pl.intent.Pin(r.Shard); found && (f.Cause == sharding.CausePin || pin.Region == d.To) {
 		d.By, d.Reason = pin.By, pin.Reason
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -134,7 +133,7 @@ func (l *ExplanationLog) End() {
 // Flush has the waiting explanations stored at once. The term ends when they are, or after
 // [ExplanationLimits.FlushWait]. Until then it must be possible to store something in this term.
 func (l *ExplanationLog) Flush(now time.Time) {
-	if l.term == 0 || mutant.On("explanations-flush") {
+	if l.term == 0 { //mutant:true explanations-flush
 		l.End()
 		return
 	}
@@ -158,7 +157,11 @@ func (l *ExplanationLog) Add(now time.Time, d []byte) {
 
 // bound drops the oldest waiting explanations if there are too many.
 func (l *ExplanationLog) bound() {
-	for l.bytes > l.limits.MaxWaiting && !mutant.On("explanations-waiting") {
+	// Invariant: explanations take a limited space, in memory and in the journal.
+	// Guarded by: `coordinator.ExplanationLog`: `bound` drops the oldest that wait, `cut` removes the oldest that are
+	// stored.
+	// Mutants: explanations-waiting, explanations-bounded
+	for l.bytes > l.limits.MaxWaiting { //mutant:false explanations-waiting
 		l.bytes -= len(l.waiting[0])
 		l.waiting[0], l.waiting = nil, l.waiting[1:]
 		l.dropped++
@@ -184,7 +187,7 @@ func (l *ExplanationLog) flushing() bool { return !l.endAt.IsZero() }
 func (l *ExplanationLog) next(now time.Time) ExplanationRequest {
 	due := len(l.waiting) > 0 && (l.bytes >= l.limits.BatchBytes || now.Sub(l.since) >= l.limits.BatchWait || l.flushing())
 	switch {
-	case !l.flushing() && l.stored > l.limits.MaxBytes && !mutant.On("explanations-bounded"):
+	case !l.flushing() && l.stored > l.limits.MaxBytes: //mutant:false explanations-bounded
 		return CutExplanations{Number: l.number, Term: l.term, Seq: l.cut()}
 	case due && !l.located:
 		return LocateExplanations{Number: l.number}
@@ -252,7 +255,13 @@ func (l *ExplanationLog) Stored(now time.Time, number uint64, verdict sharding.V
 	if verdict != sharding.Durable {
 		// The record may be stored nevertheless. If its explanations are stored twice, that does no
 		// harm, because explanations are numbered.
-		l.located, l.retryAt = mutant.On("explanations-located"), now.Add(l.limits.RetryPause)
+		//
+		// Invariant: each explanation is shown by `roost shard show` until it is old, or is counted as dropped.
+		// Guarded by: `coordinator.ExplanationLog` keeps explanations in memory until they are known to be stored
+		// (method `Waiting` returns them). If the outcome of an append is not known, method `Stored` looks the last
+		// record up again. When a coordinator stops, method `Flush` stores its last explanations.
+		// Mutants: explanations-located, explanations-under-way, explanations-flush
+		l.located, l.retryAt = false, now.Add(l.limits.RetryPause) //mutant:true explanations-located false
 		l.doubt = ExplanationRecord{a.Seq, sizeOf(a.Explanations)}
 		l.waiting, l.dropped = slices.Concat(a.Explanations, l.waiting), l.dropped+a.Dropped
 		l.bytes += sizeOf(a.Explanations)
@@ -309,7 +318,7 @@ func (l *ExplanationLog) CutDone(now time.Time, number uint64, verdict sharding.
 // Waiting returns the explanations that are not known to be stored, oldest first. It also returns how
 // many explanations this process has dropped.
 func (l *ExplanationLog) Waiting() (explanations [][]byte, dropped uint64) {
-	if a, ok := l.request.(AppendExplanations); ok && !mutant.On("explanations-under-way") {
+	if a, ok := l.request.(AppendExplanations); ok { //mutant:false explanations-under-way
 		explanations = a.Explanations
 	}
 	return slices.Concat(explanations, l.waiting), l.lost

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -25,9 +24,7 @@ type regionForms struct{ writes, reads sharding.FormSet }
 // stored returns the forms in which something may be stored in the shard of a row. The forms of a successor
 // are included, because it may have claimed the shard already.
 func (r *row) stored() sharding.FormSet {
-	if mutant.On("successor-wrote") {
-		return r.left()
-	}
+	//mutant:do successor-wrote return r.left()
 	return r.left().Union(r.nextMay)
 }
 
@@ -36,9 +33,8 @@ func (r *row) left() sharding.FormSet {
 	switch {
 	case r.released:
 		return r.leaves
-	case mutant.On("lost-owner-wrote"):
-		return r.before
 	}
+	//mutant:do lost-owner-wrote return r.before
 	return r.before.Union(r.may)
 }
 
@@ -47,7 +43,7 @@ func (r *row) left() sharding.FormSet {
 // the region that kept them.
 func (r *row) fact(next sharding.Row) RowFact {
 	f := RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor, Next: r.next, NextMay: r.nextMay, Previous: r.previous, Cause: r.cause}
-	if next.Phase == sharding.Serving && !mutant.On("previous-served") {
+	if next.Phase == sharding.Serving { //mutant:false previous-served
 		f.Previous = control.Previous{}
 	}
 	return f
@@ -116,7 +112,12 @@ func (r *region) formsOf(t sharding.EntityType) regionForms {
 // readable reports whether the region hosts the type and reads all of the forms.
 func (r *region) readable(t sharding.EntityType, forms sharding.FormSet) bool {
 	i, found := searchDesc(r.types, t)
-	return found && (r.forms[i].reads.Contains(forms) || mutant.On("readability"))
+	// Invariant: a shard is given only to a region that reads every form in which something may be stored in the shard.
+	// This holds whichever coordinators and owners came in between.
+	// Guarded by: `coordinator.readable`, `stored`: the fact that makes a region the owner lists the forms that this
+	// owner may store. `region.stopped` reports the forms that the region has handed to the journal (`turn.noteForms`).
+	// Mutants: readability, lost-owner-wrote, forms-in-facts, wrote, input-wrote
+	return found && r.forms[i].reads.Contains(forms) //mutant:true readability r.forms[i].reads.Contains(forms)
 }
 
 // afterStop returns the forms in which something may be stored in the shard of a row whose owner has stopped

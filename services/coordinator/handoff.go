@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
@@ -65,7 +64,11 @@ func (tr *transit) reserve(t *typeTable, r *row, f *RowFact) {
 // shardStopped handles a ShardStopped: the owner has stopped the shard, by an order or of its own accord.
 func (tr *transit) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	t, r := tr.owned(in.Shard, from)
-	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !tr.term.plausible(in.Epoch) {
+	// Invariant: a served shard moves in four cases only. (1) The owner has released the shard. (2) The owner is gone.
+	// (3) The owner has reported that it is cut off from the journal. (4) The type is journaled, and the owner has not
+	// released the shard in time (`HandoffTimeout`).
+	// Mutants: stopped-epoch, recovery-wait
+	if r == nil || in.Epoch < r.Epoch || !tr.term.plausible(in.Epoch) { //mutant:false stopped-epoch in.Epoch < r.Epoch
 		return
 	}
 	forms, why := tr.afterStop(t, r, in.Wrote), r.cause
@@ -76,9 +79,7 @@ func (tr *transit) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	if tr.release(t, r, forms) {
 		return
 	}
-	if !mutant.On("successor-wrote") {
-		forms = forms.Union(r.nextMay)
-	}
+	forms = forms.Union(r.nextMay) //mutant:skip successor-wrote
 	if r.Phase != sharding.HandingOff {
 		why = sharding.CauseReleased
 	}

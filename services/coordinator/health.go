@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -21,7 +20,7 @@ type journalHealth struct {
 // cutOff reports whether the region has reported that its journal does not answer. Then the region gets no
 // shards, and its journaled shards go to other regions.
 func (r *region) cutOff() bool {
-	return r.journal.state == sharding.JournalSilent && !mutant.On("journal-moves")
+	return r.journal.state == sharding.JournalSilent //mutant:false journal-moves
 }
 
 // recovering reports whether the journal of the region answers again, but only since recently. Then the

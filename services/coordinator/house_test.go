@@ -9,13 +9,13 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":                   {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/mutant", "libs/allocation", "libs/pace", "libs/setting", "services/coordinator/internal/..."},
-			"internal/budget":     {"libs/sharding", "libs/control", "libs/latency", "libs/mutant", "services/coordinator/internal/state"},
+			".":                   {"libs/sharding", "libs/control", "libs/backoff", "libs/latency", "libs/allocation", "libs/pace", "libs/setting", "services/coordinator/internal/..."},
+			"internal/budget":     {"libs/sharding", "libs/control", "libs/latency", "services/coordinator/internal/state"},
 			"internal/state":      {"libs/sharding"},
 			"internal/fact":       {"libs/sharding", "libs/control"},
-			"internal/intent":     {"libs/sharding", "libs/mutant", "services/coordinator/internal/fact"},
-			"internal/quarantine": {"libs/sharding", "libs/control", "libs/mutant", "services/coordinator/internal/fact"},
-			"operate":             {"libs/link", "libs/sharding", "libs/mutant"},
+			"internal/intent":     {"libs/sharding", "services/coordinator/internal/fact"},
+			"internal/quarantine": {"libs/sharding", "libs/control", "services/coordinator/internal/fact"},
+			"operate":             {"libs/link", "libs/sharding"},
 			"console":             {"libs/...", "proto/...", "services/coordinator", "services/coordinator/operate"},
 			"console/dashboard":   {"proto/..."},
 			"server":              {"libs/...", "proto/...", "services/coordinator/..."},

@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"slices"
-
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // ledger numbers the facts of the term, and knows which of them are durable. It keeps the facts that are about no other
@@ -27,9 +25,10 @@ func (l *ledger) pending(fact uint64) bool { return fact > l.stored }
 
 // keep keeps a fact for the release that knows it: checkpoints repeat it. At most so many are kept, the newest ones.
 func (l *ledger) keep(f UnknownFact, most int) {
-	if mutant.On("unknown-facts-kept") {
-		return
-	}
+	// Invariant: if this release does not know the kind of a fact, the fact is kept for the release that does.
+	// Guarded by: `coordinator.keepUnknown`: checkpoints repeat such a fact.
+	// Mutants: unknown-facts-kept
+	//mutant:do unknown-facts-kept return
 	if i := slices.Index(l.unknown, f); i >= 0 {
 		l.unknown = slices.Delete(l.unknown, i, i+1)
 	}

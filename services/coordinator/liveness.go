@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -90,7 +89,10 @@ func (r *region) lastResort() bool {
 
 // present reports whether the region is here to stay: registered, and up.
 func (r *region) present() bool {
-	return r.registered && (!r.joining || mutant.On("only-up-hosts"))
+	// Invariant: a shard is given only to a region that is up. A region that is still joining or weakly up is given no
+	// shards.
+	// Mutants: only-up-hosts
+	return r.registered && !r.joining //mutant:true only-up-hosts !r.joining
 }
 
 func (l *liveness) searchRegion(node sharding.NodeID) (int, bool) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -67,7 +66,12 @@ func (tab *table) forgetLoads(t *typeTable, node sharding.NodeID, reported bool,
 		if row.Phase == sharding.HandingOff {
 			continue // the load from before the handoff is expected at the successor
 		}
-		measured := row.Phase == sharding.Serving && reported && !row.since.After(at) && !mutant.On("load-of-earlier-owner")
+		// Invariant: the load of a shard counts once. If a handoff of the shard is in progress, the load counts at the
+		// region that will own the shard afterwards. Otherwise the load counts at the shard's owner. When the present
+		// owner has measured the shard, the reports of earlier owners are forgotten.
+		// Mutants: load-of-earlier-owner
+		//mutant:false load-of-earlier-owner
+		measured := row.Phase == sharding.Serving && reported && !row.since.After(at)
 		if known.Load != (sharding.Load{}) && (known.by == node && full || known.by != node && measured) {
 			tab.setLoad(t, row, sharding.Load{}, node)
 		}
@@ -118,7 +122,12 @@ func (l *liveness) measured(s *step) bool {
 }
 
 func (l *liveness) measuredOf(s *step, r *region) bool {
-	return (r.load.reports >= 2 || mutant.On("load-two-reports")) && (s.now.Sub(r.load.at) < s.cfg.LoadReport || mutant.On("load-fresh"))
+	// Invariant: nothing moves because of load unless the loads of all regions are known. The load of a region is known
+	// if the region has reported twice in the term and its last report is recent.
+	// Mutants: load-two-reports, load-fresh
+	//mutant:true load-two-reports r.load.reports >= 2
+	//mutant:true load-fresh s.now.Sub(r.load.at) < s.cfg.LoadReport
+	return r.load.reports >= 2 && s.now.Sub(r.load.at) < s.cfg.LoadReport
 }
 
 // shardLoads returns the loads of a type's shards; nil: not all regions are measured.
@@ -139,7 +148,7 @@ func (pl *placement) cool(t *typeTable, loads []allocation.ShardLoad) {
 
 // cools reports whether the shard of a row has moved too recently to move again because of load.
 func (pl *placement) cools(r *row) bool {
-	return pl.now.Sub(r.since) < pl.cfg.LoadCooldown && !mutant.On("load-cooling")
+	return pl.now.Sub(r.since) < pl.cfg.LoadCooldown //mutant:false load-cooling
 }
 
 // tellUnmeasured writes to the log, once for each region, that the region has reported no load. Until

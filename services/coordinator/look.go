@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -41,10 +40,10 @@ func (tr *transit) lookAtShards() {
 			if r.Reason != sharding.Unreadable || r.look != notLooked || tr.ledger.pending(r.number) {
 				continue
 			}
-			if mutant.On("look-fence") {
-				r.look = fenced
-				continue
-			}
+			// Invariant: every form that a lost owner could have stored counts until the coordinator has read what is
+			// in the journal. The coordinator reads the journal only after fencing the owner.
+			// Mutants: look-fence, look-inputs
+			//mutant:do look-fence r.look = fenced; continue
 			r.look = fencing
 			t.fencing++
 			tr.emit(FenceShard{Claim: sharding.Claim{Shard: r.Shard, Epoch: r.Epoch}})
@@ -197,7 +196,8 @@ func (f *FormsFound) ReplyTo(e sharding.Entity, command string) {
 
 // found notes that something is stored in the shard of an entity.
 func (f *FormsFound) found(e sharding.Entity, s storedForm) {
-	if i := f.shard(e); i >= 0 && !(s.kind == sharding.FormOfInput && mutant.On("look-inputs")) {
+	//mutant:do look-inputs if s.kind == sharding.FormOfInput { return }
+	if i := f.shard(e); i >= 0 {
 		f.answer.At[i].Forms = f.answer.At[i].Forms.Union(f.forms[s])
 	}
 }

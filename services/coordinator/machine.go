@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -154,9 +153,8 @@ func (m *Machine) elected(in Elected) {
 	}
 	if in.FactsMissing {
 		m.ledger.lost = true
-		if !mutant.On("loss-stored") {
-			m.commit(LossFact{}) // before any other fact: if the next term finds anything, it finds this
-		}
+		//mutant:skip loss-stored
+		m.commit(LossFact{}) // before any other fact: if the next term finds anything, it finds this
 	}
 	m.table.log, m.table.base = nil, m.table.version.N // watchers know the table of another term, so they get the full table
 	for _, t := range m.table.types {
@@ -166,9 +164,8 @@ func (m *Machine) elected(in Elected) {
 			}
 		}
 		for i := range t.rows {
-			if !mutant.On("order-repeated") {
-				m.sendOrder(t, &t.rows[i]) // so a handoff continues: perhaps the owner learns of it for the first time
-			}
+			//mutant:skip order-repeated
+			m.sendOrder(t, &t.rows[i]) // so a handoff continues: perhaps the owner learns of it for the first time
 		}
 	}
 	m.review.due = m.term.endRecovery(&m.step) || m.review.due

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -13,7 +12,7 @@ import (
 // it held the name in an earlier term. A region that leaves, is not reachable, or was replaced at its
 // address does not keep another one: the other one may be the same region, started again.
 func (pl *placement) namesake(r *region) *region {
-	if r.registered || r.name == "" || mutant.On("name-unique") {
+	if r.registered || r.name == "" { //mutant:true name-unique
 		return nil
 	}
 	for i := range pl.live.regions {
@@ -59,7 +58,7 @@ func (l *liveness) holdNames(s *step) {
 // holder returns another region that holds the name of a region; nil: there is none.
 func (l *liveness) holder(r *region) *region {
 	for i := range l.regions {
-		if o := &l.regions[i]; o.holdsName && o.sharesName(r) && !mutant.On("name-held") {
+		if o := &l.regions[i]; o.holdsName && o.sharesName(r) { //mutant:false name-held
 			return o
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
@@ -65,8 +64,14 @@ func (pl *placement) choose(t *typeTable, r *row, except sharding.NodeID, forms 
 // false.
 func (pl *placement) succeeds(t *typeTable, r *row, except sharding.NodeID, forms sharding.FormSet) bool {
 	to := pl.live.region(r.successor)
-	return to != nil && to.node != except && (to.candidate() && to.readable(t.desc.Type, forms) || mutant.On("successor-checked")) &&
-		!mutant.On("successor") && pl.wanted(t, r, to, except, forms) && pl.rolloutWants(t, r, to, except, forms)
+	// Invariant: a planned move goes where the plan says, even if another coordinator becomes active meanwhile. There
+	// is one exception: the planned region can no longer be given shards.
+	// Guarded by: `coordinator.succeeds`. The fact that begins the handoff names the successor.
+	// Mutants: successor, successor-checked
+	//mutant:true successor-checked to.candidate() && to.readable(t.desc.Type, forms)
+	//mutant:false successor
+	return to != nil && to.node != except && to.candidate() && to.readable(t.desc.Type, forms) &&
+		pl.wanted(t, r, to, except, forms) && pl.rolloutWants(t, r, to, except, forms)
 }
 
 // wanted reports whether operators still want the successor. Since it was named, they may have pinned the
@@ -75,7 +80,7 @@ func (pl *placement) succeeds(t *typeTable, r *row, except sharding.NodeID, form
 // former owner, and then the next plan would move the shard again.
 func (pl *placement) wanted(t *typeTable, r *row, to *region, except sharding.NodeID, forms sharding.FormSet) bool {
 	pin, cordoned := pl.intent.PinnedTo(r.Shard), pl.intent.Cordoned(to.name)
-	if to.name == pin || pin == "" && !cordoned || mutant.On("successor-wanted") {
+	if to.name == pin || pin == "" && !cordoned { //mutant:true successor-wanted
 		return true
 	}
 	return !slices.ContainsFunc(pl.live.regions, func(o region) bool {
@@ -144,7 +149,8 @@ func (pl *placement) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, 
 // of the release yet. So the row need not be marked as released.
 func (pl *placement) succeeding(s sharding.ShardID, by sharding.NodeID, e sharding.Epoch) *row {
 	_, r := pl.table.find(s)
-	if r == nil || r.next == 0 || r.successor != by || r.next != e && !mutant.On("next-epoch") || pl.ledger.pending(r.number) {
+	//mutant:false next-epoch r.next != e
+	if r == nil || r.next == 0 || r.successor != by || r.next != e || pl.ledger.pending(r.number) {
 		return nil
 	}
 	return r
@@ -157,14 +163,16 @@ func (pl *placement) succeeding(s sharding.ShardID, by sharding.NodeID, e shardi
 // shard. If the old owner writes no further forms, or cannot answer, there is nothing to wait for.
 func (pl *placement) willSayWhatItWrote(r *row) bool {
 	owner := pl.live.region(r.Owner)
-	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before && !mutant.On("wrote-awaited")
+	//mutant:false wrote-awaited
+	return !r.released && owner != nil && owner.registered && owner.reachable && r.left() != r.before
 }
 
 // choiceWaits reports whether the choice of a successor must wait until the owner has stopped the shard. This is so
 // if some region does not read all forms that the owner may store. ShardStopped lists the forms that the owner has
 // stored, so perhaps the region can take the shard after all.
 func (pl *placement) choiceWaits(t *typeTable, r *row) bool {
-	return !mutant.On("choice-waits") && slices.ContainsFunc(pl.live.regions, func(o region) bool {
+	//mutant:false choice-waits
+	return slices.ContainsFunc(pl.live.regions, func(o region) bool {
 		return o.node != r.Owner && o.lastResort() && o.readable(t.desc.Type, r.before) && !o.readable(t.desc.Type, r.stored())
 	})
 }

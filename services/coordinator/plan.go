@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
@@ -66,13 +65,20 @@ func (pl *placement) typePlan(t *typeTable) allocation.TypePlan {
 // planned begins those moves of a plan that are still valid. A plan of an earlier term is ignored,
 // because regions and shards may have changed since then.
 func (m *Machine) planned(in Planned) {
-	if (!m.planner.planning || in.Number != m.planner.plans) && !mutant.On("plan-of-earlier-term") {
+	// Invariant: if a move is no longer allowed when a plan arrives, or its reason is gone, the plan does not move the
+	// shard.
+	// Guarded by: `coordinator.planned` ignores plans of earlier terms, and checks every move again.
+	// `allocation.CheckMove` checks that the move is allowed, and that the constraint which it repairs is still broken.
+	// `allocation.Prefers` asks the strategy again about moves for balance and load.
+	// Mutants: plan-of-earlier-term, move-checked-again, check-reason, move-still-preferred
+	if !m.planner.planning || in.Number != m.planner.plans { //mutant:false plan-of-earlier-term
 		return
 	}
 	m.planner.planning = false
-	if !mutant.On("plan-pause") {
-		m.planner.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
-	}
+	// Invariant: if planning has taken long, the next plan does not follow at once.
+	// Mutants: plan-pause
+	//mutant:skip plan-pause
+	m.planner.rebalanced = m.now // even if the plan took long, the next plan must not follow at once
 	defer m.budget.PlanEnded()
 	if !m.balances() {
 		return
@@ -100,7 +106,7 @@ func (m *Machine) planned(in Planned) {
 			of, v = t, m.typeView(t)
 			v.Forms = t.storedForms() // no move changes them
 		}
-		if !m.makesSense(t, v, move) && !mutant.On("move-checked-again") {
+		if !m.makesSense(t, v, move) { //mutant:false move-checked-again
 			continue
 		}
 		m.handOff(t, r, move.To, causes[move.Reason])
@@ -117,7 +123,7 @@ func (pl *placement) makesSense(t *typeTable, v allocation.View, move allocation
 	}
 	switch move.Reason {
 	case allocation.ReasonBalance, allocation.ReasonLoad:
-		return mutant.On("move-still-preferred") || allocation.Prefers(pl.cfg.strategy(t.desc.Type), v, move)
+		return allocation.Prefers(pl.cfg.strategy(t.desc.Type), v, move) //mutant:true move-still-preferred
 	}
 	return true // the constraint is still broken
 }
@@ -139,7 +145,8 @@ var causes = map[allocation.Reason]sharding.Cause{
 
 // balances reports whether shards may move for balance now.
 func (pl *placement) balances() bool {
-	return pl.term.recovered && (!pl.frozenByRollout() || mutant.On("rollout-freeze")) && !pl.intent.Frozen(pl.now) &&
+	//mutant:true rollout-freeze !pl.frozenByRollout()
+	return pl.term.recovered && !pl.frozenByRollout() && !pl.intent.Frozen(pl.now) &&
 		!pl.live.anyRegion(func(r *region) bool { return !r.reachable })
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
@@ -78,16 +77,17 @@ func (p *Proposal) suppose(q PlanQuery, measured bool) {
 		}
 		for i := range t.View.Regions {
 			r := &t.View.Regions[i]
-			if isNamed(r.Node, r.Name, q.Without) && !mutant.On("plan-without") {
+			// Invariant: `roost placement plan --without` shows the destinations of a region's shards when it leaves,
+			// also in a rollout, as long as nothing else happens.
+			// Guarded by: `coordinator.Propose` takes the pins, cordons and the rollout into account.
+			// `allocation.Propose` chooses regions as `coordinator.choose` does, in the same order.
+			// Mutants: plan-without, plan-steering, plan-target
+			if isNamed(r.Node, r.Name, q.Without) { //mutant:false plan-without
 				r.Status = allocation.Leaving
 			}
 		}
-		if mutant.On("plan-steering") {
-			t.View.Pins = nil
-		}
-		if mutant.On("plan-target") {
-			t.Target = allocation.Target{}
-		}
+		//mutant:do plan-steering t.View.Pins = nil
+		//mutant:do plan-target t.Target = allocation.Target{}
 	}
 }
 

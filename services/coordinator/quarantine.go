@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -34,7 +33,7 @@ func (tr *transit) crashed(name string, c control.Crash) {
 
 // orderTable returns the version of the table that a region must know before it takes a shard of the type.
 func (pl *placement) orderTable(t *typeTable) sharding.Version {
-	if t.quarantineChanged == 0 || mutant.On("quarantine-first") {
+	if t.quarantineChanged == 0 { //mutant:true quarantine-first
 		return sharding.Version{}
 	}
 	return sharding.Version{Term: pl.term.number, N: t.quarantineChanged}
@@ -49,7 +48,7 @@ func (pl *placement) obeyed(t *typeTable, e sharding.Entity) bool {
 		region := &pl.live.regions[i]
 		may := region.node == r.Owner || region.reachable && !(region.registered && !region.hosts(e.Type))
 		if may && region.table.Compare(pl.orderTable(t)) < 0 {
-			return mutant.On("quarantine-obeyed")
+			return false //mutant:true quarantine-obeyed
 		}
 	}
 	return true

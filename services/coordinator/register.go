@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
@@ -250,7 +249,7 @@ func (tab *table) checkType(s *step, d *sharding.TypeDesc) string {
 		return fmt.Sprintf("type %q: the region was built with %d shards, the cluster has %d since the type was first declared, and the number never changes; build the region with %d shards, or choose a new type name",
 			d.Type, d.Shards, old.Shards, old.Shards)
 	}
-	if old.Rule != d.Rule && !mutant.On("shard-rule") {
+	if old.Rule != d.Rule { //mutant:false shard-rule
 		return fmt.Sprintf("type %q: the region hashes %s to find a shard (ShardBy), the cluster hashes %s since the type was first declared, and that never changes; build the region with the rule of the cluster, or choose a new type name",
 			d.Type, d.Rule, old.Rule)
 	}

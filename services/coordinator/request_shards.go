@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
@@ -128,7 +127,9 @@ func (pl *placement) whyNotTakes(t *typeTable, r *row, o *region) string {
 		return fmt.Sprintf("is being drained; roost region drain %s --undo first", cmp.Or(o.name, o.node.Addr))
 	case unfit == AgainstJournal:
 		return "does not reach the journal, or has reached it again only recently; look at its log"
-	case !o.readable(t.desc.Type, r.stored()) && !mutant.On("move-readable"):
+	// Invariant: an operator cannot move a shard to a region that does not read the shard.
+	// Mutants: move-readable
+	case !o.readable(t.desc.Type, r.stored()): //mutant:false move-readable
 		var forms []string
 		for i := range r.stored().All() {
 			if !o.formsOf(t.desc.Type).reads.Has(i) {
@@ -193,7 +194,7 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	switch pin := m.intent.PinnedTo(shard); {
 	case !m.term.recovered:
 		return refuse(NotNow, "the coordinator has just become active and waits for the regions; try again in %v", m.cfg.RecoveryWait)
-	case m.intent.Frozen(m.now) && !mutant.On("freeze-moves"):
+	case m.intent.Frozen(m.now): //mutant:false freeze-moves
 		return refuse(NotNow, "%s froze all moves of shards that can stay%s; roost placement freeze --undo first", who(m.intent.Freeze().By), because(m.intent.Freeze().Reason))
 	case m.frozenByRollout():
 		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout status, or pin the shard to have it move afterwards")

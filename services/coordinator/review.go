@@ -3,7 +3,6 @@ package coordinator
 import (
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 )
@@ -31,7 +30,13 @@ func (m *Machine) reviewRows() {
 			switch r := &t.rows[i]; {
 			case r.Epoch != 0:
 				m.reviewRow(t, r)
-			case r.wanted || m.ledger.lost && !t.desc.Volatile && !mutant.On("all-wanted"):
+				// Invariant: if facts were lost, all shards of journaled types are allocated without a command, also in
+				// later terms: their entities may have reminders and sends.
+				// Guarded by: `coordinator.LossFact`: the first fact of a term that begins without facts, and of a
+				// repair that drops a declaration. `Machine.reviewRows`.
+				// Mutants: all-wanted, loss-stored, facts-loss
+				//mutant:false all-wanted m.ledger.lost && !t.desc.Volatile
+			case r.wanted || m.ledger.lost && !t.desc.Volatile:
 				m.allocateFirst(t, r, 0)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -50,7 +49,7 @@ func (m *Machine) registeredVersion(r *region) {
 			ofTarget += toInt(o.version == target.Version)
 		}
 	}
-	seen := slices.Contains(target.Seen, v) && !mutant.On("target-seen")
+	seen := slices.Contains(target.Seen, v) //mutant:false target-seen
 	if !seen || others > 0 && ofTarget == 0 && m.allSpoken(r.node) {
 		m.setTarget(v, r.label()+" has registered")
 	}
@@ -111,13 +110,17 @@ func (pl *placement) nextTarget() (next string, in time.Duration) {
 		r := &pl.live.regions[i]
 		switch {
 		case !r.registered:
-		case r.version == "", next != "" && r.version != next && !mutant.On("target-lapse-shared"):
+			//mutant:false target-lapse-shared next != "" && r.version != next
+		case r.version == "", next != "" && r.version != next:
 			return "", 0
 		default:
 			next = r.version
 		}
 	}
-	if next == "" || mutant.On("target-lapse-at-once") {
+	// Invariant: if no operator decides and no region registers anew, a target version is given up only under two
+	// conditions: for a while no region has had the target version, and all regions have one other version.
+	// Mutants: target-lapse-at-once, target-lapse-shared
+	if next == "" { //mutant:true target-lapse-at-once
 		return next, 0
 	}
 	return next, max(0, pl.rollout.goneAt.Add(pl.cfg.RolloutFreeze).Sub(pl.now))
@@ -156,7 +159,10 @@ func (pl *placement) rolloutFreezeLeft() time.Duration {
 // room, if there are any. Pins, cordons and the capacity of regions count more than the version; zones
 // count less.
 func (pl *placement) preferTarget(t *typeTable, v allocation.View, s sharding.ShardID) allocation.View {
-	if !pl.frozenByRollout() || mutant.On("move-once") {
+	// Invariant: in a rollout, a shard goes to a region of the target version as long as such a region has room. In a
+	// rollout, nothing moves for balance.
+	// Mutants: move-once, rollout-freeze
+	if !pl.frozenByRollout() { //mutant:true move-once
 		return v
 	}
 	return pl.rolloutTarget().Preferred(v, s, pl.rolloutRoom(t))
@@ -201,12 +207,15 @@ func (pl *placement) rolloutRoom(t *typeTable) int {
 // region that is not up yet gets no shards, so it must ask again.
 func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 	r := m.live.region(node)
-	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.term.recovered {
+	if r == nil || !r.registered || r.joining || !m.term.recovered { //mutant:false ready-up r.joining
 		m.term.askAgain(&m.step, call)
 		return
 	}
 	due := 0
-	if m.term.open && m.rollingOut() && !mutant.On("ready-waits") {
+	// Invariant: a region becomes ready when the region is up and all shards that a rollout brings to the region have
+	// arrived. From then on the region stays ready.
+	// Mutants: ready-waits, ready-up, ready-latch
+	if m.term.open && m.rollingOut() { //mutant:false ready-waits
 		for _, t := range m.table.types {
 			due += m.dueAt(t, r)
 		}

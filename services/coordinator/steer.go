@@ -3,7 +3,6 @@ package coordinator
 import (
 	"slices"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/intent"
 )
@@ -14,7 +13,10 @@ import (
 
 // endFreeze ends a freeze whose time is over.
 func (m *Machine) endFreeze() {
-	if m.intent.Freeze().Frozen && !m.intent.Frozen(m.now) && !m.ledger.pending(m.ledger.wishFact) && !mutant.On("freeze") {
+	// Invariant: while an operator has frozen moves, a shard moves only if it must.
+	// Mutants: freeze, freeze-moves
+	//mutant:false freeze
+	if m.intent.Freeze().Frozen && !m.intent.Frozen(m.now) && !m.ledger.pending(m.ledger.wishFact) {
 		m.commit(FreezeFact{Note: m.note("", "its time is over")})
 	}
 }

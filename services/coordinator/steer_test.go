@@ -324,7 +324,7 @@ func TestDrainTells(t *testing.T) {
 		r := wish(t, word, []string{"r1"})
 		for at, want := range []Effect{{Changes: 1}, {Already: true}} {
 			var e Effect
-			var order []string // the effect is told before it is durable, and Done after its fact
+			var order []string // the effect comes before it is durable, and Done after its fact
 			for _, o := range w.step(Ask{Number: 7, Request: r}) {
 				switch o := o.(type) {
 				case Asked:

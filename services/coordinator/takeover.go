@@ -3,7 +3,6 @@ package coordinator
 import (
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -60,7 +59,15 @@ func (t *takeover) wasFenced() { t.fenced, t.watching = true, false }
 func (t *takeover) decide(now time.Time, f found) takeoverStep {
 	// The epoch that this term claims the stream with does not count: an earlier attempt of this tenure has claimed
 	// it.
-	below := f.Highest.Term() >= f.Term && (f.Highest != sharding.MakeEpoch(f.Term, 0) || f.foreign()) && !mutant.On("term-above-epochs")
+	//
+	// Invariant: a new term is higher than the terms of all epochs in the journal. No process acts on a term that was
+	// not claimed in the journal.
+	// Guarded by: `coordinator.takeover` asks for a higher term, and `lease.Holder` raises the term.
+	// `routetable.Watcher` accepts a new term only from a table that the coordinator of that term has published. A
+	// `NotActive` that names the term is not enough.
+	// Mutants: term-above-epochs, term-raised
+	//mutant:false term-above-epochs
+	below := f.Highest.Term() >= f.Term && (f.Highest != sharding.MakeEpoch(f.Term, 0) || f.foreign())
 	if !below && !t.fenced && !f.foreign() {
 		t.watching = false
 		return mayClaim
@@ -76,7 +83,7 @@ func (t *takeover) decide(now time.Time, f found) takeoverStep {
 		}
 	}
 	switch {
-	case now.Sub(t.lastAt) < t.patience && !mutant.On("foreign-heartbeat"):
+	case now.Sub(t.lastAt) < t.patience: //mutant:false foreign-heartbeat
 		return surveyAgain
 	case below:
 		t.fenced = false
@@ -89,5 +96,10 @@ func (t *takeover) decide(now time.Time, f found) takeoverStep {
 // foreign reports whether the journal was last used by another cluster. Heartbeats of
 // earlier versions do not say whose they are.
 func (f found) foreign() bool {
-	return f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != f.Cluster && !mutant.On("cluster-identity")
+	// Invariant: as long as the cluster of a journal lives, no other cluster uses that journal.
+	// Guarded by: `coordinator.takeover` compares the identity of the lease record with the identity of the last
+	// journal heartbeat. The coordinator decides nothing until the first heartbeat of its term is written, or until the
+	// journal refuses this heartbeat because the journal is full or damaged.
+	// Mutants: cluster-identity, foreign-heartbeat
+	return f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != f.Cluster //mutant:false cluster-identity
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backoff"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -198,7 +197,10 @@ func (t *Tenure) step(in Input) {
 	for _, o := range t.machineOut {
 		_, explained := o.(Explained)
 		_, asked := o.(Asked)
-		if t.gate == nil || asked || explained && !mutant.On("explanation-held") {
+		// Invariant: no fact and no message waits until an explanation is stored.
+		// Guarded by: `Tenure.step`: an `Explained` leaves at once.
+		// Mutants: explanation-held
+		if t.gate == nil || asked || explained { //mutant:false explanation-held explained
 			t.out = append(t.out, o)
 		} else {
 			held = append(held, o)
@@ -235,12 +237,8 @@ func (t *Tenure) renewed(in Renewed) {
 // lapse ends the term if its lease has expired. From then on nothing leaves any more, not even
 // an output whose facts became durable in time.
 func (t *Tenure) lapse(in Input) {
-	if mutant.On("lapse") {
-		return
-	}
-	if _, tick := in.(Tick); !tick && mutant.On("lapse-at-once") {
-		return
-	}
+	//mutant:do lapse return
+	//mutant:do lapse-at-once if _, tick := in.(Tick); !tick { return }
 	if t.term != 0 && !t.now.Before(t.until) {
 		t.stepDown("the lease was not renewed in time")
 	}
@@ -286,7 +284,10 @@ func (t *Tenure) takeAnswer(number uint64) bool {
 	if t.phase == standingBy || t.phase == active {
 		return false
 	}
-	if number != t.asked && !mutant.On("stale-fold") {
+	// Invariant: two coordinators never decide at the same time. A coordinator acts only under three conditions: it has
+	// claimed the fact stream with its term, it has read the stream after that, and its lease has not expired.
+	// Mutants: stale-fold, lapse, lapse-at-once
+	if number != t.asked { //mutant:false stale-fold
 		return false
 	}
 	t.asked = 0
@@ -373,7 +374,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 		if !first {
 			t.checkFacts()
 		}
-	case !first && in.Verdict == sharding.RefusedSeq && t.heartbeat.N > 1 && !mutant.On("heartbeat-deleted"):
+	case !first && in.Verdict == sharding.RefusedSeq && t.heartbeat.N > 1: //mutant:false heartbeat-deleted
 		// The record that holds the heartbeats existed in this term. Without it, another cluster could take
 		// the journal, and no region could register.
 		t.rowsDeleted("the journal heartbeat")
@@ -412,7 +413,7 @@ func (t *Tenure) factsChecked(in FactsChecked) {
 	}
 	t.factsCheck = 0
 	// Facts that became durable after the CheckFacts may be missing in its answer.
-	if in.LastSeq < t.factsStored && !mutant.On("facts-deleted") {
+	if in.LastSeq < t.factsStored { //mutant:false facts-deleted
 		t.rowsDeleted("the facts of the coordinators")
 	}
 }
@@ -528,9 +529,8 @@ func (t *Tenure) appended(in Appended) {
 		return
 	}
 	verdict := in.Verdict
-	if mutant.On("fact-unknown") && verdict == sharding.UnknownOutcome || mutant.On("fact-refused") && verdict == sharding.RefusedFull {
-		verdict = sharding.Durable
-	}
+	//mutant:do fact-unknown if verdict == sharding.UnknownOutcome { verdict = sharding.Durable }
+	//mutant:do fact-refused if verdict == sharding.RefusedFull { verdict = sharding.Durable }
 	switch verdict {
 	case sharding.Durable:
 		t.append, t.facts, t.newFacts = request{}, nil, 0

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -42,16 +41,21 @@ func (t *term) plausible(e sharding.Epoch) bool {
 // drawn when a journal is created, so it is the same journal. The heartbeat was deleted. The Tenure is about to
 // notice, and stores another one; a refusal would end the region.
 func (t *term) heartbeatDeleted(owner control.JournalOwner, generation sharding.Generation) bool {
-	return owner.Known && owner.Cluster == 0 && t.cluster != 0 && owner.Generation != 0 && owner.Generation == generation && !mutant.On("heartbeat-asked")
+	//mutant:false heartbeat-asked
+	return owner.Known && owner.Cluster == 0 && t.cluster != 0 && owner.Generation != 0 && owner.Generation == generation
 }
 
 // checkJournal returns what is wrong with a region whose journal is not the one that has the facts: its claims would
 // not fence other regions.
 func (t *term) checkJournal(owner control.JournalOwner, generation sharding.Generation) string {
 	switch {
-	case owner.Generation.Other(generation) && !mutant.On("region-generation"):
+	case owner.Generation.Other(generation): //mutant:false region-generation
 		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, generation)
-	case !owner.Known || t.cluster == 0 || owner.Cluster == t.cluster || mutant.On("region-journal"):
+	// Invariant: if a region's journal is not the journal of the coordinators, the region is given no shards.
+	// Guarded by: `coordinator.checkJournal` compares two cluster identities. One identity is in the lease record. The
+	// region has found the other identity in its journal and has sent it in `Register`.
+	// Mutants: region-journal
+	case !owner.Known || t.cluster == 0 || owner.Cluster == t.cluster: //mutant:true region-journal
 		return ""
 	case owner.Cluster == 0:
 		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", t.cluster)
@@ -72,7 +76,8 @@ func (t *term) askAgain(s *step, call control.Call) {
 // endRecovery ends the wait for the owners and successors in the facts, when all have registered or the
 // time is over. It reports whether the wait has just ended.
 func (t *term) endRecovery(s *step) bool {
-	if t.recovered || len(t.awaited) > 0 && s.now.Sub(t.since) < s.cfg.RecoveryWait && !mutant.On("recovery-wait") {
+	//mutant:false recovery-wait len(t.awaited) > 0 && s.now.Sub(t.since) < s.cfg.RecoveryWait
+	if t.recovered || len(t.awaited) > 0 && s.now.Sub(t.since) < s.cfg.RecoveryWait {
 		return false
 	}
 	t.recovered, t.awaited = true, nil

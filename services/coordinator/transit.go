@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/budget"
 	"github.com/roost-cluster/roost/services/coordinator/internal/quarantine"
@@ -106,7 +105,11 @@ func (tr *transit) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 		return
 	}
 	_, r := tr.owned(in.Shard, from)
-	if r == nil || r.Epoch != in.Epoch && !mutant.On("started-epoch") || r.Phase != sharding.Starting {
+	// Invariant: a row is `serving` in two cases only: the owner has claimed the shard, or the owner has found the
+	// shard's fence damaged and refuses every command.
+	// Mutants: started-epoch
+	//mutant:false started-epoch r.Epoch != in.Epoch
+	if r == nil || r.Epoch != in.Epoch || r.Phase != sharding.Starting {
 		return // a repeat, or superseded
 	}
 	next := r.Row
@@ -129,7 +132,14 @@ func (tr *transit) hostRefused(from sharding.NodeID, in control.HostRefused) {
 		return // another epoch would not help; after the timeout, the shard is allocated to another region
 	}
 	forms := r.stored()
-	if r.Phase == sharding.Starting || mutant.On("refused-while-serving") {
+	// Invariant: if an owner refuses a shard before serving it, the forms of this owner do not count for the shard. If
+	// the owner has served the shard, the forms of this owner count. They count even if the owner gets the same order
+	// again and refuses it.
+	// Guarded by: `coordinator.hostRefused`. `region.hostShard` does not refuse a shard that the region holds, even
+	// when the region leaves.
+	// Mutants: refused-while-serving, refused-while-held
+	//mutant:true refused-while-serving
+	if r.Phase == sharding.Starting {
 		forms = r.before // a region refuses no shard that it holds, so it stored nothing at this epoch
 	}
 	to := tr.choose(t, r, r.Owner, forms)
@@ -179,7 +189,8 @@ func (tr *transit) repeat() {
 					continue
 				}
 			}
-			if tr.now.Sub(r.asked) >= tr.cfg.Resend && tr.live.region(r.awaited()) != nil && !mutant.On("order-repeated") {
+			//mutant:false order-repeated
+			if tr.now.Sub(r.asked) >= tr.cfg.Resend && tr.live.region(r.awaited()) != nil {
 				tr.sendOrder(t, r)
 			}
 		}

@@ -23,6 +23,10 @@ const (
 // It is separate from the router, because a command whose body is not read yet cannot be
 // submitted. It is not safe for concurrent use; a driver with many connections must lock
 // it.
+//
+// Invariant: a gateway may refuse a command whose body it has not read. It does so only if the region has just refused
+// another command for the same entity, and that other command had at least as much time left.
+// Guarded by: `gateway.Shedder`.
 type Shedder struct {
 	limit    int
 	entities map[sharding.Entity]shedding

@@ -2,8 +2,6 @@ package region
 
 import (
 	"fmt"
-
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // What may wait in a region is bounded for the region as a whole, while each shard core
@@ -183,9 +181,12 @@ func (a *allowance) grant(n int) {
 
 // reclaim lowers usable to the blocks that are in use and one more, but at most to the parameter keep.
 func (a *allowance) reclaim(used, keep int) {
-	if !mutant.On("budget-returned") {
-		a.usable -= a.blocks(a.usable - min(a.ordinary(used)+a.block, keep))
-	}
+	// Invariant: the limits of commands, bytes and loads hold for all shard cores of a region together. Each shard core
+	// can use what the other shard cores leave.
+	// Guarded by: `region.divide`, `region.reclaim`: the control core divides each limit, and takes back what is not
+	// used.
+	// Mutants: budget-returned
+	a.usable -= a.blocks(a.usable - min(a.ordinary(used)+a.block, keep)) //mutant:skip budget-returned
 }
 
 // excess takes out of the allowance, and returns, what the core gives back: the blocks that are neither

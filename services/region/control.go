@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -143,7 +142,11 @@ func (c *ControlCore) hosts(id sharding.ShardID) bool { return id.Index < c.shar
 // current reports whether a coordinator's message is not outdated: its term t is not below the highest
 // known term.
 func (c *ControlCore) current(t sharding.Term) bool {
-	if t < c.term && !mutant.On("lower-term") {
+	// Invariant: a process that knows a term does not follow a coordinator of a lower term.
+	// Guarded by: `region.obeyed` checks each order before the order reaches a shard core. `routetable.Watcher` checks
+	// each table, in all processes that watch the table.
+	// Mutants: lower-term, order-check, watch-term
+	if t < c.term { //mutant:false lower-term
 		return false
 	}
 	c.term = t
@@ -155,7 +158,7 @@ func (c *ControlCore) current(t sharding.Term) bool {
 // were obeyed, the fence would refuse all epochs that the coordinator assigns, and no region could serve
 // the shard.
 func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
-	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
+	return c.current(t) && e > 0 && e.Term() <= t //mutant:true order-check
 }
 
 func (c *ControlCore) hostShard(sender sharding.NodeID, in control.HostShard) {
@@ -289,11 +292,18 @@ func (c *ControlCore) tickLeave() {
 // host a shard in its inbox.
 func (c *ControlCore) empty() bool {
 	for _, core := range c.cores {
-		if core.Kept > 0 && !mutant.On("leave-keeps") {
+		// Invariant: a region that has kept states leaves only in two cases: the states were fetched, or the time for
+		// fetching them is over.
+		// Mutants: leave-keeps
+		if core.Kept > 0 { //mutant:false leave-keeps
 			return false
 		}
 		if !core.Leaving || core.Shards > 0 {
-			return mutant.On("leave-all-cores") && c.cores[0].Leaving && c.cores[0].Shards == 0
+			// Invariant: a region has left only when no shard core holds a shard and no shard core will take another
+			// one.
+			// Mutants: leave-all-cores
+			//mutant:do leave-all-cores return c.cores[0].Leaving && c.cores[0].Shards == 0
+			return false
 		}
 	}
 	return true

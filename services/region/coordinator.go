@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -32,7 +31,11 @@ func (c *ControlCore) receive(in Received) bool {
 // copy answers a WatchTable with this region's copy of the table, if the sender accepts a copy. If it does not,
 // the message was meant for a coordinator. Then the region answers like a standby coordinator.
 func (c *ControlCore) copy(w control.WatchTable) control.Message {
-	if w.Copy || mutant.On("region-as-coordinator") {
+	// Invariant: a region is never taken for a coordinator, even if discovery lists the region as a coordinator.
+	// Guarded by: a region answers a poll with its copy of the route table (`region.copy`) only if the poll explicitly
+	// accepts a copy (`control.WatchTable.Copy`).
+	// Mutants: region-as-coordinator
+	if w.Copy { //mutant:true region-as-coordinator
 		return control.TableChanged{Delta: c.table.Delta(w.Version)}
 	}
 	return control.NotActive{}
@@ -90,7 +93,8 @@ func (c *ControlCore) replied(in Replied) bool {
 func (c *ControlCore) watched(from string, answer control.Message) bool {
 	switch msg := answer.(type) {
 	case control.TableChanged:
-		if msg.Delta.Generation.Other(c.generation) && !mutant.On("table-generation") {
+		//mutant:false table-generation
+		if msg.Delta.Generation.Other(c.generation) {
 			c.watcher.Failed(c.now, from) // another journal's table: that coordinator refuses this region, with the reason
 			break
 		}
@@ -119,7 +123,8 @@ func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
 	released := c.quarantine(d.Types)
 	c.endDirectHandoffs(changed)
 	c.forward(changed)
-	if d.Full && !mutant.On("full-fed") { // rows may be gone, see routetable.Table.Advance
+	//mutant:false full-fed
+	if d.Full { // rows may be gone, see routetable.Table.Advance
 		c.feed(c.table.Delta(sharding.Version{}))
 	} else if len(changed)+len(d.Types) > 0 || c.table.Version() != before {
 		types := d.Types

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -46,7 +45,11 @@ func (c *ControlCore) handOffTo(in control.HandOff) {
 // shardReleased tells the successor of a shard that this region has released the shard.
 func (c *ControlCore) shardReleased(in control.ShardStopped) {
 	h, found := c.directHandoffs[in.Shard]
-	if !found || h.released || in.Epoch < h.order.Epoch || mutant.On("successor-told") {
+	// Invariant: a handoff that has begun can complete while there is no coordinator.
+	// Guarded by: `region.tellSuccessor`, `learn`, `withLaterRow`; `router.inquire`. `coordinator.elected` repeats the
+	// orders of the previous term at once.
+	// Mutants: successor-told, successor-told-again, refused-row, owner-asked, order-repeated
+	if !found || h.released || in.Epoch < h.order.Epoch { //mutant:true successor-told
 		return
 	}
 	h.released, h.until = true, c.now.Add(c.cfg.SuccessorTimeout)
@@ -71,7 +74,7 @@ func (c *ControlCore) tickDirectHandoffs() {
 		case !h.released:
 		case !c.now.Before(h.until):
 			delete(c.directHandoffs, id)
-		case c.now.Sub(h.toldAt) >= c.cfg.Resend && !mutant.On("successor-told-again"):
+		case c.now.Sub(h.toldAt) >= c.cfg.Resend: //mutant:false successor-told-again
 			c.tellSuccessor(h)
 		}
 	}
@@ -90,7 +93,8 @@ func (c *ControlCore) endDirectHandoffs(rows []sharding.Row) {
 // shard's successor at epoch e, successor returns false.
 func (c *ControlCore) successor(from string, id sharding.ShardID, e sharding.Epoch) (directHandoff, bool) {
 	h, found := c.directHandoffs[id]
-	return h, found && h.order.Successor.Addr == from && (h.order.Next == e || mutant.On("successor-epoch"))
+	//mutant:true successor-epoch h.order.Next == e
+	return h, found && h.order.Successor.Addr == from && h.order.Next == e
 }
 
 // successorStarted takes the message of a successor that has claimed the shard.
@@ -118,7 +122,7 @@ func (c *ControlCore) successorRefused(from string, in control.HostRefused) {
 // the previous owner where the shard is, and the previous owner may not know that this region has
 // ever served it.
 func (c *ControlCore) withLaterRow(msg control.HostRefused) control.HostRefused {
-	if row, known := c.table.Row(msg.Shard); known && row.Epoch >= msg.Epoch && !mutant.On("refused-row") {
+	if row, known := c.table.Row(msg.Shard); known && row.Epoch >= msg.Epoch { //mutant:false refused-row
 		msg.Row = row
 	}
 	return msg
@@ -132,7 +136,7 @@ func (c *ControlCore) takes(from sharding.NodeID, in control.HostShard) bool {
 		return false
 	}
 	c.releasers[from.Addr] = from.UID
-	if row, known := c.table.Row(in.Shard); known && row.Epoch > in.Epoch && !mutant.On("released-gone-on") {
+	if row, known := c.table.Row(in.Shard); known && row.Epoch > in.Epoch { //mutant:false released-gone-on
 		c.reportShard(from.Addr, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: row.Epoch})
 		return false
 	}

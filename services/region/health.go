@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -112,7 +111,7 @@ func (c *ControlCore) tickJournal() {
 	switch {
 	case silent:
 		c.journalIs(sharding.JournalSilent)
-	case h.state == sharding.JournalSilent && answers && !mutant.On("journal-recovers"):
+	case h.state == sharding.JournalSilent && answers: //mutant:false journal-recovers
 		c.journalIs(sharding.JournalRecovering)
 	case h.state == sharding.JournalRecovering && c.gap():
 		h.since = c.now
@@ -170,7 +169,10 @@ func (c *ControlCore) journalIs(s sharding.JournalState) {
 func (c *ControlCore) reportJournal() {
 	h := &c.health
 	addr, _ := c.watcher.Active()
-	if addr == "" || mutant.On("journal-reported") {
+	// Invariant: if a region is cut off from the journal, other regions serve its shards. When the journal answers
+	// again, the region gets shards again.
+	// Mutants: journal-reported, journal-moves, journal-recovers
+	if addr == "" { //mutant:true journal-reported
 		return
 	}
 	h.report++

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -68,7 +67,8 @@ func (m *ShardCore) KeptStats() KeptStats {
 func (m *ShardCore) beginShard(h *heldShard, replaced sharding.Epoch) {
 	p := h.keptBy
 	switch {
-	case !m.typ(h.id.Type).keeps || p == (control.Previous{}) || replaced > p.Epoch && !mutant.On("kept-outlived"):
+	//mutant:false kept-outlived replaced > p.Epoch
+	case !m.typ(h.id.Type).keeps || p == (control.Previous{}) || replaced > p.Epoch:
 		m.started(h, nil)
 	case p.Owner == m.cfg.Self:
 		m.started(h, m.takeKept(h.id, h.epoch, p.Epoch))
@@ -85,11 +85,11 @@ func (m *ShardCore) beginShard(h *heldShard, replaced sharding.Epoch) {
 // claimed the shard and begun without the states.
 func (m *ShardCore) keptFetched(in KeptFetched) {
 	h := m.shard(in.Shard)
-	if h == nil || h.phase != fetching || h.epoch != in.Epoch && !mutant.On("fetched-epoch") {
+	if h == nil || h.phase != fetching || h.epoch != in.Epoch { //mutant:false fetched-epoch h.epoch != in.Epoch
 		m.keptStats.Late += uint64(len(in.Kept))
 		return
 	}
-	if !m.now.Before(h.fetchBy) && !mutant.On("kept-late") {
+	if !m.now.Before(h.fetchBy) { //mutant:false kept-late
 		m.keptStats.Late += uint64(len(in.Kept))
 		m.beginWithoutKept(h)
 		return
@@ -126,12 +126,17 @@ func (m *ShardCore) takeKept(id sharding.ShardID, epoch, stopped sharding.Epoch)
 		return nil
 	}
 	k := t.kept[id.Index]
-	if k == nil || (epoch <= k.epoch || stopped < k.epoch) && !mutant.On("kept-epoch") {
+	//mutant:false kept-epoch epoch <= k.epoch || stopped < k.epoch
+	if k == nil || epoch <= k.epoch || stopped < k.epoch {
 		return nil
 	}
-	if !mutant.On("kept-given-once") {
-		m.dropKept(t, id)
-	}
+	// Invariant: a kept state is given to one owner only, and only to an owner at a higher epoch. The owner uses the
+	// state only at the epoch that it was fetched for. If the state comes after the shard is served, the owner does not
+	// use it.
+	// Guarded by: `region.takeKept`, `keptFetched`. `coordinator.row.fact`: once a shard is served, its row no longer
+	// names the region that kept the states.
+	// Mutants: kept-given-once, kept-epoch, fetched-epoch, previous-served
+	m.dropKept(t, id) //mutant:skip kept-given-once
 	return k.states
 }
 

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -54,7 +53,7 @@ func noLonger(before, now []sharding.Quarantined) (ids []sharding.EntityID) {
 // behind reports whether this region's copy of the route table is older than an order to host a shard requires: the
 // region must know which entities are quarantined before it runs any. The order is ignored, and its sender repeats it.
 func (c *ControlCore) behind(in control.HostShard) bool {
-	return c.table.Version().Compare(in.Table) < 0 && !mutant.On("quarantine-known")
+	return c.table.Version().Compare(in.Table) < 0 //mutant:false quarantine-known
 }
 
 // demandedTable returns the version of the table that the successor of a shard must know: the version that the
@@ -62,9 +61,7 @@ func (c *ControlCore) behind(in control.HostShard) bool {
 // not know yet of a quarantine that is older than the order to hand the shard off.
 func (c *ControlCore) demandedTable(order control.HandOff) sharding.Version {
 	demanded := order.Table
-	if mutant.On("quarantine-handed-on") {
-		demanded = sharding.Version{}
-	}
+	//mutant:do quarantine-handed-on demanded = sharding.Version{}
 	if known := c.table.Version(); len(c.quarantined[order.Shard.Type]) > 0 && known.Compare(demanded) > 0 {
 		return known
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -72,12 +71,13 @@ func (c *ControlCore) hastenSends(hosted []*sharding.TypeDesc, rows []sharding.R
 			served[i].Shards = append(served[i].Shards, row.Shard.Index)
 		}
 	}
-	if mutant.On("served-anew") {
-		served = nil
-	}
-	if mutant.On("released-sends") {
-		released = nil
-	}
+	// Invariant: a send that failed is retried at once when the shard of its target is served anew, and when its target
+	// is released from quarantine. A pair has at most one such early retry per second, and its pause is not reset.
+	// Guarded by: `region.hastenSends`, `outbox.event`, `outbox.hasten`. `outbox.retry`: an attempt that began before
+	// the event, or shortly after it, counts too.
+	// Mutants: served-anew, released-sends, early-retry, early-limit, early-in-flight, early-slow
+	//mutant:do served-anew served = nil
+	//mutant:do released-sends released = nil
 	if len(served)+len(released) > 0 {
 		c.orderAll(Ready{Served: served, Released: released})
 	}

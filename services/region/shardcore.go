@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -168,9 +167,10 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	for i := range turnCfg.Types {
 		turnCfg.Types[i].Passivation = cfg.passivationOfCore(turnCfg.Types[i].Passivation)
 	}
-	if !mutant.On("waiting-divided") {
-		turnCfg.WaitingTurns = max(1, turnCfg.WaitingTurns/cfg.ShardCores)
-	}
+	// Invariant: the limit of turns that wait for answers holds for all shard cores of a region together.
+	// Guarded by: `region.NewShardCore`: each shard core has an equal part.
+	// Mutants: waiting-divided
+	turnCfg.WaitingTurns = max(1, turnCfg.WaitingTurns/cfg.ShardCores) //mutant:skip waiting-divided
 	if turnCfg.Program = "region " + cfg.Name; cfg.Version != "" {
 		turnCfg.Program += " with version " + cfg.Version
 	}
@@ -392,7 +392,8 @@ func (m *ShardCore) command(in *Command) {
 	switch {
 	case h != nil && h.phase == stopping && in.Epoch == h.epoch && len(in.Env.Chain) > 0:
 		m.deliver(id, in) // the entity core accepts it only if the shard drains and one of the shard's turns waits for the command
-	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("admission-epoch"):
+		//mutant:false admission-epoch in.Epoch < h.epoch
+	case h == nil || h.phase == stopping || in.Epoch < h.epoch:
 		m.notMine(in.Request, id, in.Epoch)
 	case in.Epoch > h.epoch:
 		m.notMine(in.Request, id, in.Epoch)
@@ -561,9 +562,7 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 		default:
 			m.observe(e)
 		}
-		if mutant.On("fires-before-told") {
-			m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakeOutputs)
-		}
+		//mutant:do fires-before-told m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakeOutputs)
 	}
 	m.wakeups.Step(m.now, wakeup.Tick{}, &m.wakeOutputs) // only after the keeper has observed all events
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/purge"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -19,12 +18,16 @@ func (m *ShardCore) hostShard(in Host) {
 	// A leaving region does not refuse a shard that it holds already. If it did, the coordinator would
 	// assume that nothing was stored at the epoch. But gateways may know from notMine that the shard is
 	// here, and their commands may have stored something. So the region hands the shard off.
-	held := h != nil && h.epoch == in.Epoch && !mutant.On("refused-while-held")
+	held := h != nil && h.epoch == in.Epoch //mutant:false refused-while-held
 	if m.leaving && !held {
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 		return
 	}
-	if minEpoch := m.minEpoch(in.Shard); in.Epoch < minEpoch && !mutant.On("min-epoch-check") {
+	// Invariant: a late message does not revive a shard that was handed off.
+	// Guarded by: `region.drained` raises the minimum epoch of the shard. `region.hostShard` refuses orders below the
+	// minimum epoch.
+	// Mutants: min-epoch-check, min-epoch-after-drain
+	if minEpoch := m.minEpoch(in.Shard); in.Epoch < minEpoch { //mutant:false min-epoch-check
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: minEpoch})
 		return
 	}
@@ -69,10 +72,7 @@ func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string, ke
 		m.dropKept(t, id) // another region has had the shard since, so the states kept here are too old
 	}
 	m.heldCount++
-	if mutant.On("claim") {
-		m.started(h, nil)
-		return
-	}
+	//mutant:do claim m.started(h, nil); return
 	m.emit(Claim{Shard: id, Epoch: e})
 }
 
@@ -92,7 +92,10 @@ func (m *ShardCore) claimed(in Claimed) {
 		h.claimAt = m.now.Add(m.cfg.Resend)
 		m.claimsToRepeat = true
 		was := h.damaged
-		h.damaged = in.Verdict == sharding.RefusedDamaged && !mutant.On("damaged-claim")
+		// Invariant: if the fence of a shard is damaged, the shard stays at its owner. The owner refuses every command
+		// for the shard.
+		// Mutants: damaged-claim
+		h.damaged = in.Verdict == sharding.RefusedDamaged //mutant:false damaged-claim
 		if h.damaged && !was {
 			m.refuseAll(h)
 		}
@@ -201,9 +204,7 @@ func (m *ShardCore) handOff(in HandOff) {
 // stopped reports that nothing of the shard is alive here any more, at this epoch and all lower epochs.
 func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
 	wrote := m.typ(id.Type).wrote[id.Index]
-	if mutant.On("wrote") {
-		wrote = ""
-	}
+	//mutant:do wrote wrote = ""
 	m.report(to, control.ShardStopped{Shard: id, Epoch: e, Wrote: wrote, Keeps: m.keeps(id, e)})
 }
 
@@ -218,9 +219,7 @@ func (m *ShardCore) drained(in turn.Drained) {
 	m.keep(h, in.Kept)
 	wrote := &m.typ(h.id.Type).wrote[h.id.Index]
 	*wrote = wrote.Union(in.Wrote)
-	if !mutant.On("min-epoch-after-drain") {
-		m.raiseMinEpoch(h.id, max(h.epoch, h.handOff)+1)
-	}
+	m.raiseMinEpoch(h.id, max(h.epoch, h.handOff)+1) //mutant:skip min-epoch-after-drain
 	if h.handOff > 0 {
 		m.stopped(h.from, h.id, h.handOff)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -118,7 +117,7 @@ func (j *Journal) enqueue(p pending) error {
 func (j *Journal) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	l := j.lane(req.Entity.Type)
 	tokens := []chan struct{}{l.loadTokens}
-	if req.Background && !mutant.On("background-loads") {
+	if req.Background { //mutant:false background-loads
 		tokens = []chan struct{}{l.backgroundTokens, l.loadTokens}
 	}
 	return readWith(ctx, j, l, tokens, "load "+req.Entity.String(), func(ctx context.Context) (journal.Loaded, error) {

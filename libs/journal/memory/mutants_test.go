@@ -40,7 +40,7 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"send-row":           "Sends",
 		"delivered-again":    "DeliveredAgain",
 		"deliver-once":       "DeliverOnce",
-		"deliver-beside":     "DeliverBeside",
+		"deliver-apart":      "DeliverBeside",
 		"journal-format":     "Activations",
 		// A snapshot of a deleted entity would bring it back.
 		"snapshot-of-the-dead": "Delete",

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -35,7 +34,7 @@ func (e *entity) changeWakes(a *sharding.Append, lookAt time.Time) {
 		switch c.Does {
 		case journal.EndLife:
 			w, ended := e.wakes[key]
-			if !ended || w.due > c.Due || mutant.On("purge-again") {
+			if !ended || w.due > c.Due { //mutant:true purge-again
 				w.due = c.Due
 			}
 			e.wakes = map[wakeKey]wakeRow{key: {shard: a.Shard, due: w.due, seq: c.Seq}}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -90,7 +89,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 			b.op(i, kindFence, op.Fence.Shard, op.Fence.Epoch)
 		case op.Append != nil:
 			kind := int32(kindAppend)
-			if op.Append.OnlyDelivers() && !mutant.On("deliver-beside") {
+			if op.Append.OnlyDelivers() { //mutant:false deliver-apart
 				kind = kindDeliver
 			}
 			b.op(i, kind, op.Append.Shard, op.Append.Epoch)

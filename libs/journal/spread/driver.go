@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -109,12 +108,13 @@ func adopt(ctx context.Context, h journal.Driver, number int, generation shardin
 		if n.Number != 0 {
 			return n, false, nil
 		}
-		if used && !mutant.On("spread-used") {
+		if used { //mutant:false spread-used
 			return n, false, fmt.Errorf("%w: it does not say that it is database %d, which was used before: it is empty, or was replaced; give the URL of that database, or restore a backup of all of them (docs/running/backup.md)", journal.ErrIdentity, number)
 		}
 		stored, err := h.List(ctx, journal.ListRequest{Limit: 2})
 		stored = slices.DeleteFunc(stored, func(e sharding.Entity) bool { return e == noteEntity }) // another process was faster
-		if err == nil && len(stored) > 0 && !mutant.On("spread-empty") {
+		//mutant:false spread-empty
+		if err == nil && len(stored) > 0 {
 			err = fmt.Errorf("%w: something is stored in it, such as %s, and it is no database of this journal; give one that is empty as database %d", journal.ErrIdentity, stored[0], number)
 		}
 		return Note{Number: number, Of: generation}, true, err
@@ -273,7 +273,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 		switch {
 		case errors.Is(err, journal.ErrBroken), errors.Is(err, journal.ErrIdentity):
 			return f, err
-		case err == nil && !mutant.On("spread-epoch"):
+		case err == nil: //mutant:false spread-epoch
 			f.MaxEpoch = max(f.MaxEpoch, other.MaxEpoch)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 const (
@@ -95,7 +94,7 @@ func write[T any](ctx context.Context, s *set, m *member, f func(journal.Driver)
 func (s *set) suspect(m *member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.probing || m.refused != nil || s.life.Err() != nil || mutant.On("spread-probe") {
+	if m.probing || m.refused != nil || s.life.Err() != nil { //mutant:true spread-probe
 		return
 	}
 	m.probing = true

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -56,15 +55,16 @@ func (n Note) Place(stored []journal.TypeFact, declared []sharding.TypeDesc, wan
 		types = map[sharding.EntityType]int{}
 	}
 	for _, t := range stored {
-		if _, placed := types[t.Type]; !placed && !mutant.On("spread-stored") {
+		if _, placed := types[t.Type]; !placed { //mutant:false spread-stored
 			types[t.Type] = First
 		}
 	}
 	for _, d := range declared {
 		is, placed := types[d.Type]
 		wanted, said := want[d.Type]
+		//mutant:do spread-placed if placed { types[d.Type] = wanted; continue }
 		switch {
-		case !placed && said, placed && mutant.On("spread-placed"):
+		case !placed && said:
 			types[d.Type] = wanted
 		case !placed:
 			types[d.Type] = First
@@ -82,10 +82,10 @@ func (n Note) Place(stored []journal.TypeFact, declared []sharding.TypeDesc, wan
 // database's. The error wraps [journal.ErrIdentity].
 func (n *Note) check(number int, generation sharding.Generation) error {
 	switch {
-	case n.Number != number && !mutant.On("spread-number"):
+	case n.Number != number: //mutant:false spread-number
 		return fmt.Errorf("%w: it is database %d of a journal, and is given as database %d; each number in journal.databases belongs to one database forever, and journal.url names database %d",
 			journal.ErrIdentity, n.Number, number, First)
-	case number != First && n.Of != generation && !mutant.On("spread-generation"):
+	case number != First && n.Of != generation: //mutant:false spread-generation
 		return fmt.Errorf("%w: database %d belongs to a journal whose first database has generation %s, and that of journal.url has %s: it is another cluster's, or a restore of all databases has not ended; correct the URLs, or run the restore again",
 			journal.ErrIdentity, number, n.Of, generation)
 	}
@@ -96,7 +96,7 @@ func (n *Note) check(number int, generation sharding.Generation) error {
 // journal.
 func (n *Note) checkAll(numbers []int) error {
 	for _, used := range n.Databases {
-		if !slices.Contains(numbers, used) && !mutant.On("spread-all") {
+		if !slices.Contains(numbers, used) { //mutant:false spread-all
 			return fmt.Errorf("%w: the journal has a database %d, and journal.databases does not name it; all coordinators, regions and tools need all of them (tools with --journal.url need --journal.databases, too)",
 				journal.ErrIdentity, used)
 		}

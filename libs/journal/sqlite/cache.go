@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -40,7 +39,12 @@ func (d *Driver) checkCache() error {
 	if err != nil {
 		return err
 	}
-	if holds := d.cache.valid && (d.cache.version == version || mutant.On("cache-version")); holds {
+	// Invariant: on SQLite, the fences and heads that a writer remembers are those in the file.
+	// Guarded by: `sqlite.Driver.checkCache`: it forgets all of it when another connection has committed, or a
+	// transaction of its own has failed.
+	// Mutants: cache-version
+	//mutant:true cache-version d.cache.version == version
+	if holds := d.cache.valid && d.cache.version == version; holds {
 		d.cache.valid = false // until this transaction is committed
 		return nil
 	}

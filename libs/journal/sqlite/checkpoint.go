@@ -11,7 +11,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 const (
@@ -100,10 +99,9 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	}
 	// SQLite has brought the main file up to date when the last process closed it, and noted nothing. Without this, an
 	// older main file below a newer log would not be recognized until the next checkpoint.
-	if !mutant.On("main-mark-at-open") {
-		if err := c.noteMain(ctx, true); err != nil {
-			return err
-		}
+	//mutant:skip main-mark-at-open
+	if err := c.noteMain(ctx, true); err != nil {
+		return err
 	}
 	// From here on pause does the waiting: SQLite would wait in steps of
 	// milliseconds.
@@ -244,7 +242,7 @@ func (c *checkpointer) checkpoint() error {
 func (c *checkpointer) watchLog() {
 	_, lost := c.place.lostLog()
 	// The log of a file that was restored is not needed.
-	if lost == nil || c.rescued || c.place.mainReplaced() != nil || mutant.On("log-watch") {
+	if lost == nil || c.rescued || c.place.mainReplaced() != nil { //mutant:true log-watch
 		return
 	}
 	err := c.rescue()
@@ -266,7 +264,7 @@ func (c *checkpointer) rescue() error {
 	if !c.lock.holdsWriter {
 		return errOthers
 	}
-	if other, _ := c.place.lostLog(); other && !mutant.On("other-log") {
+	if other, _ := c.place.lostLog(); other { //mutant:false other-log
 		return errors.New("another log is in its place")
 	}
 	if err := c.place.mainReplaced(); err != nil {
@@ -326,7 +324,7 @@ func (c *checkpointer) noteMain(ctx context.Context, sync bool) error {
 	if err != nil || seen.Main == unreadMark || seen.Main <= c.marks.read().Main {
 		return err
 	}
-	if sync && !mutant.On("marks-synced") {
+	if sync { //mutant:false marks-synced
 		if err := c.handle.syncMain(); err != nil {
 			return err
 		}
@@ -383,7 +381,7 @@ func (c *checkpointer) stop() []error {
 	errs = append(errs, closeStatements(c.statements())...)
 	if c.handle.tls != nil {
 		// Otherwise the last connection to close removes that log, too, with what its processes have acknowledged.
-		if c.place.otherLogWritten() && !mutant.On("other-log-closed") {
+		if c.place.otherLogWritten() { //mutant:false other-log-closed
 			errs = append(errs, c.handle.leaveLog())
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // Commit implements [journal.Driver].
@@ -76,7 +75,8 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 	if damaged(err) {
 		err = d.corrupt(err)
 		// Old and new pages contradict each other, too. Who takes that for damage repairs it, and loses what can be put back.
-		if _, older := d.checkMark(context.Background()); errors.Is(older, journal.ErrReplaced) && !mutant.On("older-damage") {
+		//mutant:false older-damage
+		if _, older := d.checkMark(context.Background()); errors.Is(older, journal.ErrReplaced) {
 			err = d.classify(fmt.Errorf("%w: %w", journal.ErrBroken, older))
 		}
 	} else {

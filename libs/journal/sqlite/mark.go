@@ -17,7 +17,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -61,7 +60,19 @@ var errOlder = errors.New("it is older than what was already acknowledged: a cop
 // allows returns an error if what was found in a journal is older than the highest marks say.
 func (highest mark) allows(found mark) error {
 	switch {
-	case highest == mark{} || mutant.On("journal-mark"):
+	// Invariant: on SQLite, an older copy of the file, of its log or of both is refused if a second of writing or more
+	// came after it.
+	// Guarded by: `sqlite.mark.allows`: the mark in the file only rises, and the highest ones are in a file of their
+	// own. Checkpoints look before they copy pages, because these would hide that the main file is older. What meets
+	// damage looks, because old pages between new ones look like it. Changes of the file of marks are made under a lock
+	// (`sqlite.marks.change`), a process changes only the marks of the journal that it has open, and the mark of the
+	// main file is noted when it is synced, also when the journal is opened (`sqlite.checkpointer.noteMain`). A process
+	// that only reads is refused too, and a backup at its end (`sqlite.Reader.refuseOlder`). An older log alone is not
+	// noted permanently (`sqlite.marks.check`).
+	// Mutants: journal-mark, main-mark-at-open, mark-damaged, marks-lock, marks-of-new, marks-synced, older-backup,
+	// older-damage, older-log-only, older-readers, older-reads
+	//mutant:true journal-mark
+	case highest == mark{}:
 		return nil // the file of marks is new
 	case highest.Older > 0, highest.Generation != found.Generation:
 		return errOlder
@@ -77,7 +88,7 @@ func (highest mark) allows(found mark) error {
 // place, are not changed: a process that still has the previous journal open must not cause the new one to be
 // refused.
 func (highest mark) raised(seen mark) mark {
-	if highest != (mark{}) && highest.Generation != seen.Generation && !mutant.On("marks-of-new") {
+	if highest != (mark{}) && highest.Generation != seen.Generation { //mutant:false marks-of-new
 		return highest
 	}
 	return mark{Generation: seen.Generation, Log: max(highest.Log, seen.Log), Main: max(highest.Main, seen.Main), Older: max(highest.Older, seen.Older)}
@@ -136,7 +147,7 @@ func (m *marks) change(f func(highest mark) mark) {
 	defer m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), markPatience)
 	defer cancel()
-	if !mutant.On("marks-lock") && m.lock.lock(ctx) == nil {
+	if m.lock.lock(ctx) == nil { //mutant:false marks-lock
 		defer m.lock.unlock()
 	}
 	before := m.read()
@@ -164,7 +175,7 @@ func (m *marks) check(found func() (mark, error)) (seen mark, err error) {
 	if err = highest.allows(seen); err != nil {
 		// An older log stays recognizable without that: a copy of it in the main file has its mark. If the log was
 		// removed, processes that still have it open have the only one, and must not be stopped before they have copied it.
-		if seen.Main < highest.Main || mutant.On("older-log-only") {
+		if seen.Main < highest.Main { //mutant:true older-log-only
 			m.change(func(highest mark) mark { return highest.raised(mark{Generation: seen.Generation, Older: 1}) })
 			_ = m.file.Sync()
 		}
@@ -209,7 +220,8 @@ func (d *Driver) refuseOlder(ctx context.Context) error {
 // nothing. Who reads an older journal must not take it for what was acknowledged, in a backup least of all.
 func (r *Reader) refuseOlder(ctx context.Context, conn *sql.Conn) error {
 	file, err := os.Open(r.file + markSuffix)
-	if err != nil || mutant.On("older-readers") {
+	//mutant:true older-readers
+	if err != nil {
 		return nil // as for marks
 	}
 	highest := readHighest(file) // before the journal, because processes raise both meanwhile
@@ -275,7 +287,7 @@ func (h *handle) mainMark() (mark uint32, err error) {
 			return &sqliteError{code: int(rc), text: fmt.Sprintf("the first page of the main file cannot be read (%d)", rc)}
 		}
 		page := at[[pageSize]byte](buf)[:]
-		if mark = binary.BigEndian.Uint32(page[userVersion:]); !checkPage(page) && !mutant.On("mark-damaged") {
+		if mark = binary.BigEndian.Uint32(page[userVersion:]); !checkPage(page) { //mutant:false mark-damaged
 			mark = unreadMark
 		}
 		return nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // placeEvery is the least time between two looks at what is at the path: short, because
@@ -68,7 +67,7 @@ func (p *place) lostLog() (other bool, err error) {
 			continue
 		}
 		other = other || missing == nil
-		if err == nil && !mutant.On("log-removed") {
+		if err == nil { //mutant:false log-removed
 			err = fmt.Errorf("%w: %w: %s was removed or replaced while this process has it open; processes copy what is in it into %s, and end; end those that remain, without SIGKILL, and start again (docs/running/repair.md, \"A removed log\")",
 				journal.ErrBroken, journal.ErrReplaced, l.path, p.path)
 		}

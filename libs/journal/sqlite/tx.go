@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -29,9 +28,10 @@ const addEntitySQL = `INSERT INTO entity (id, type, name, dropped) VALUES (1 + m
 	ifnull((SELECT max(id) FROM entity), 0), ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'purged'), 0)), ?, ?, ?)`
 
 func addEntity() string {
-	if mutant.On("number-reuse") {
-		return "INSERT INTO entity (type, name, dropped) VALUES (?, ?, ?)"
-	}
+	// Invariant: in SQLite, each entity has a number. Nothing is stored under the number of another entity.
+	// Guarded by: `sqlite`: numbers are never reused. A cached number is compared with the entity's name.
+	// Mutants: number-reuse, cached-number
+	//mutant:do number-reuse return "INSERT INTO entity (type, name, dropped) VALUES (?, ?, ?)"
 	return addEntitySQL
 }
 
@@ -243,7 +243,8 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 			&snapshot, &life, &cut, &dropped, &t.looked, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe)
 	}
 	err = read()
-	if errors.Is(err, sql.ErrNoRows) && !mutant.On("cached-number") { // it was purged since the number was cached
+	//mutant:false cached-number
+	if errors.Is(err, sql.ErrNoRows) { // it was purged since the number was cached
 		delete(t.driver.ids, entity)
 		if id, err = t.find(entity); err != nil || id == 0 {
 			return 0, false, err
@@ -321,7 +322,7 @@ func (t *tx) id(e sharding.Entity) (int64, error) {
 		if err := t.s.named.QueryRow(id, string(e.Type), string(e.ID)).Scan(&same); err != nil {
 			return 0, err
 		}
-		if same || mutant.On("cached-number") {
+		if same { //mutant:true cached-number
 			t.add(e, id)
 			return id, nil
 		}

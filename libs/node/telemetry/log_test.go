@@ -42,7 +42,7 @@ func TestLogWithoutPasswords(t *testing.T) {
 	}
 }
 
-// evil is a value that panics whenever it is asked for a text. The panic's own value does so too, which package slog
+// evil is a value whose methods panic. The panic's own value does so too, which package slog
 // does not survive.
 type evil struct{ what string }
 

@@ -51,7 +51,7 @@ type logQueue struct {
 	begun   int           // writes, also those that have ended
 	ended   int           // writes
 	failure failure       // of writes
-	wrote   chan struct{} // closed when the write in progress ends; nil: there is no waiter
+	wrote   chan struct{} // closed when the write in progress ends; nil: no writer waits for that
 	dropped int64         // lines that are not reported yet
 	total   int64         // dropped lines since the start
 	report  func(w io.Writer, dropped int64)

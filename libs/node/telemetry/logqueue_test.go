@@ -92,7 +92,7 @@ func TestLogSurely(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &stalledWriter{open: make(chan struct{}), fail: c.fail}
 				log := NewLogger(&logQueue{w: w}, slog.LevelInfo, "text").With("node", "a")
-				log.Info("before") // nobody reads it
+				log.Info("before") // no reader takes it
 				if c.open > 0 {
 					time.AfterFunc(c.open, func() { close(w.open) })
 				}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -84,7 +83,8 @@ func (m *Machine) found(now time.Time, in *Found) []Output {
 		// serves its sender says.
 		return m.end(sharding.Reject(sharding.NotFound, fmt.Sprintf(
 			"not applied: the target is %s, and no region declares the type %s; declared are %s. Start a region with that type, or drop the dead letter", in.Target, in.Target.Type, listed(in.Types))), "")
-	case in.Row.Phase != sharding.Serving || in.Row.Epoch <= m.refused && !mutant.On("operate-epoch"):
+		//mutant:false operate-epoch in.Row.Epoch <= m.refused
+	case in.Row.Phase != sharding.Serving || in.Row.Epoch <= m.refused:
 		return append([]Output{Allocate{Shard: in.Row.Shard, Refused: m.refused}}, m.wait(now, fmt.Sprintf("no region serves shard %s at the moment", in.Row.Shard))...)
 	}
 	m.region, m.epoch, m.sending = in.Region, in.Row.Epoch, true
@@ -118,7 +118,11 @@ func (m *Machine) late() []Output {
 // applied.
 func (m *Machine) end(r sharding.Reply, region string) []Output {
 	m.ended = true
-	if r.Outcome == sharding.Rejected && m.doubt && !mutant.On("operate-doubt") {
+	// Invariant: an operator's command is reported as refused only if no attempt can have been applied. If a region has
+	// refused an epoch, the command is not sent again at this epoch.
+	// Guarded by: `operate.Machine` (`services/coordinator/operate`).
+	// Mutants: operate-doubt, operate-epoch, operate-timeout
+	if r.Outcome == sharding.Rejected && m.doubt { //mutant:false operate-doubt
 		r = sharding.Doubt(r.Code, "it may have been applied; send it again under the same key: "+r.Message)
 	}
 	return []Output{End{Reply: r, Region: region}}

@@ -262,6 +262,8 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 	if len(reply.Payload) == 0 {
 		if c.Env.Tell {
 			w.WriteHeader(http.StatusAccepted)
+		} else if reply.Encoding == sharding.Protobuf {
+			h["Content-Type"] = protobufType // an empty message; without it a client cannot tell it from a page of a proxy
 		}
 		return
 	}

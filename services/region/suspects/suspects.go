@@ -30,7 +30,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -92,7 +91,11 @@ func New(notes Notes) *Queue { return &Queue{notes: notes, clean: map[work]uint3
 // Begin reports whether a turn begins now. If not, the turn waits until End or Tick returns it. A turn that has waited
 // for something may begin again after its End, and continues.
 func (q *Queue) Begin(now time.Time, t *Turn) bool {
-	if len(q.running) > 0 && !mutant.On("suspects-alone") {
+	// Invariant: no two turns of suspects run at the same time. If a turn hangs, others begin after a
+	// limited time, and then none of them counts as alone.
+	// Guarded by: `suspects.Queue` (`services/region/suspects`).
+	// Mutants: suspects-alone, suspects-company, suspects-wait
+	if len(q.running) > 0 { //mutant:false suspects-alone
 		t.since = now
 		q.waiting = append(q.waiting, t)
 		return false
@@ -102,11 +105,11 @@ func (q *Queue) Begin(now time.Time, t *Turn) bool {
 }
 
 func (q *Queue) start(t *Turn) {
-	t.alone = len(q.running) == 0 || mutant.On("suspects-alone")
+	t.alone = len(q.running) == 0 //mutant:true suspects-alone
 	t.company = t.company || !t.alone
 	t.noted = q.notes.Begin(control.CrashedTurn{Entity: t.Entity, Command: t.Command, Alone: t.alone, Clean: q.clean[work{t.Entity, t.Command}]})
 	for _, other := range q.running {
-		if other.alone && !mutant.On("suspects-company") {
+		if other.alone { //mutant:false suspects-company
 			other.alone, other.company = false, true
 			q.notes.NotAlone(other.noted)
 		}
@@ -139,7 +142,7 @@ func (q *Queue) next() *Turn {
 
 // Tick returns the turns that begin now because they have waited for AloneWait.
 func (q *Queue) Tick(now time.Time) (begin []*Turn) {
-	for len(q.waiting) > 0 && now.Sub(q.waiting[0].since) >= AloneWait && !mutant.On("suspects-wait") {
+	for len(q.waiting) > 0 && now.Sub(q.waiting[0].since) >= AloneWait { //mutant:false suspects-wait
 		begin = append(begin, q.next())
 	}
 	return begin
@@ -149,18 +152,14 @@ func (q *Queue) Tick(now time.Time) (begin []*Turn) {
 // of an entity has ended it then, but the command may do the same to the next region. So its entity is reported
 // alone.
 func (q *Queue) CorePanicked(e sharding.Entity, command string) {
-	if mutant.On("suspects-core") {
-		return
-	}
+	//mutant:do suspects-core return
 	q.notes.Only(control.CrashedTurn{Entity: e, Command: command, Alone: true})
 }
 
 // OtherCorePanicked takes in that a core that runs no entities has panicked, such as the control core, so that the
 // process ends. No turn has ended it, and no entity is reported.
 func (q *Queue) OtherCorePanicked() {
-	if !mutant.On("suspects-other-core") {
-		q.notes.Nobody()
-	}
+	q.notes.Nobody() //mutant:skip suspects-other-core
 }
 
 // Noted is the note of a turn.
@@ -236,7 +235,7 @@ func Report(process sharding.NodeUID, alive time.Time, e Evidence, noted []Noted
 	quit := strings.HasPrefix(e.Runtime, "SIGQUIT") // the runtime writes this if the signal requests its stacks
 	if quit || e.Exit.Killed && e.Runtime == "" {   // by another process, unless the kernel needed memory
 		c.Cause, cause = "", ""
-		if c.Evidence == "" && !mutant.On("suspects-killed") {
+		if c.Evidence == "" { //mutant:false suspects-killed
 			noted = nil
 		}
 	}

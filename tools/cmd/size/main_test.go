@@ -18,7 +18,7 @@ func TestCounts(t *testing.T) {
 		"README.md":                 []byte("one two\n| three |\n"),
 		"ARCHITECTURE.md":           []byte("# A\n\n| not | counted |\n"),
 		"docs/glossary.md":          []byte("# G\n\n| term | meaning |\n|---|---|\n| **Placement** | |\n| shard | a unit |\n| region | a process |\n"),
-		"docs/running/settings.md":          []byte("| setting | default |\n|---|---|\n| `region.mailbox` | 10 |\n| `lease.url` | |\n\n## Settings for experts\n\n| `region.sends.timeout` | 10 |\n"),
+		"docs/running/settings.md":  []byte("| setting | default |\n|---|---|\n| `region.mailbox` | 10 |\n| `lease.url` | |\n\n## Settings for experts\n\n| `region.sends.timeout` | 10 |\n"),
 		"e2e/vectors/testdata/x.md": []byte("not counted\n"),
 	}
 	want := map[string]int{

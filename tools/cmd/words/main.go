@@ -236,7 +236,7 @@ func textsOf(name string, src []byte) []text {
 		switch {
 		case tok == token.EOF:
 			return texts
-		case tok != token.COMMENT && tok != token.STRING:
+		case tok != token.COMMENT && tok != token.STRING, strings.HasPrefix(lit, "//mutant:"): // names and code
 			continue
 		}
 		place := stringLiterals

@@ -3,8 +3,6 @@ package budget
 import (
 	"fmt"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/mutant"
 )
 
 // The brake stops voluntary moves while commands are much slower than usual. The usual latency is
@@ -73,7 +71,7 @@ func (b *brake) room(cfg *Config, handoffs int) int {
 	case b.state == BrakeStopped:
 		return 0
 	case b.state == BrakeTrying:
-		return toInt(b.trialAt.IsZero() || mutant.On("trial-alone"))
+		return toInt(b.trialAt.IsZero()) //mutant:true trial-alone b.trialAt.IsZero()
 	}
 	return max(b.part(cfg.MaxHandoffs)-handoffs, 0)
 }
@@ -89,7 +87,7 @@ func (b *brake) moveBegan(now time.Time) {
 
 // tick ends the pause when its time is over. It reports whether the pause has just ended.
 func (b *brake) tick(now time.Time, cfg *Config) bool {
-	if b.state != BrakeStopped || now.Sub(b.stateAt) < cfg.BrakePause || mutant.On("brake-trials") {
+	if b.state != BrakeStopped || now.Sub(b.stateAt) < cfg.BrakePause { //mutant:true brake-trials
 		return false
 	}
 	b.state, b.stateAt, b.trialAt, b.noMoves = BrakeTrying, now, time.Time{}, false
@@ -98,11 +96,13 @@ func (b *brake) tick(now time.Time, cfg *Config) bool {
 
 // isSlow reports whether commands were much slower than usual in a window.
 func (b *brake) isSlow(w window, cfg *Config) bool {
-	if w.samples < uint64(cfg.BrakeSamples) && !mutant.On("brake-samples") || b.baseline == 0 {
+	//mutant:false brake-samples w.samples < uint64(cfg.BrakeSamples)
+	if w.samples < uint64(cfg.BrakeSamples) || b.baseline == 0 {
 		return false
 	}
+	//mutant:true brake-excess w.p99-b.baseline >= cfg.BrakeExcess
 	return float64(w.p99) >= cfg.BrakeFactor*float64(b.baseline) &&
-		(w.p99-b.baseline >= cfg.BrakeExcess || mutant.On("brake-excess"))
+		w.p99-b.baseline >= cfg.BrakeExcess
 }
 
 // windowEnded judges the window that began at the time began and ends now. The parameter moving is the
@@ -115,10 +115,11 @@ func (b *brake) windowEnded(now, began time.Time, w window, moving int, cfg *Con
 		b.slow = 0
 		b.halvings -= uint8(toInt(b.halvings > 0))
 	case b.state == BrakeReleased:
-		if b.slow++; b.slow >= cfg.BrakeWindows || mutant.On("brake-two-windows") {
+		if b.slow++; b.slow >= cfg.BrakeWindows { //mutant:true brake-two-windows
 			b.stop(now, w)
 		}
-	case b.state == BrakeTrying && !b.trialAt.IsZero() && slow && !mutant.On("trial-judged"):
+		//mutant:false trial-judged
+	case b.state == BrakeTrying && !b.trialAt.IsZero() && slow:
 		b.pause(now) // the trial has made commands slow
 	case b.state == BrakeTrying && !slow && b.judged(began, w, cfg):
 		b.state, b.slow = BrakeReleased, 0
@@ -139,7 +140,7 @@ func (b *brake) judged(began time.Time, w window, cfg *Config) bool {
 	if b.trialAt.IsZero() {
 		return b.noMoves && !began.Before(b.stateAt)
 	}
-	known := w.samples >= uint64(cfg.BrakeSamples) || !b.moved || mutant.On("trial-samples")
+	known := w.samples >= uint64(cfg.BrakeSamples) || !b.moved //mutant:true trial-samples
 	return !began.Before(b.trialAt) && known
 }
 
@@ -153,9 +154,7 @@ func (b *brake) stop(now time.Time, w window) {
 	}
 	b.cause, b.usual, b.slow = w, b.baseline, 0
 	b.halvings = min(b.halvings+1, maxHalvings)
-	if mutant.On("brake-half-rate") {
-		b.halvings = 0
-	}
+	//mutant:do brake-half-rate b.halvings = 0
 	b.pause(now)
 }
 
@@ -166,7 +165,7 @@ func (b *brake) pause(now time.Time) { b.state, b.stateAt, b.trialAt = BrakeStop
 // first window sets the baseline to its p99. While the brake is not released, so does every window
 // without a voluntary move.
 func (b *brake) learn(w window, slow bool, cfg *Config) {
-	still := !b.moved || mutant.On("baseline-still")
+	still := !b.moved //mutant:true baseline-still
 	switch d := w.p99 - b.baseline; {
 	case w.samples < uint64(cfg.BrakeSamples):
 	case b.baseline == 0, still && b.state != BrakeReleased:

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/state"
 )
@@ -147,13 +146,17 @@ func add(counts map[sharding.NodeID]int, n sharding.NodeID, change int) map[shar
 // Exceeds returns the limit that a handoff would exceed if it began now; NoLimit: the handoff may begin.
 // If the successor is not known yet, it is zero.
 func (b *Budget) Exceeds(now time.Time, cfg *Config, n Need, owner, successor sharding.NodeID) Limit {
-	if mutant.On("required-braked") && n == Required || mutant.On("drain-braked") && n == Drained {
-		n = Voluntary
-	}
-	if b.handoffs >= cfg.MaxHandoffs && !mutant.On("budget-at-once") {
+	// Invariant: handoffs keep to the budget. Moves that must happen are exempt from the brake, from the limit per
+	// region and from the limit per minute. Drains are exempt from the brake and from the limit per minute.
+	// Guarded by: `budget.exceeds` of `services/coordinator` checks each handoff before it begins.
+	// Mutants: budget-at-once, budget-per-region, budget-per-minute, required-braked, drain-braked
+	//mutant:do required-braked if n == Required { n = Voluntary }
+	//mutant:do drain-braked if n == Drained { n = Voluntary }
+	//mutant:false budget-at-once
+	if b.handoffs >= cfg.MaxHandoffs {
 		return AtOnce
 	}
-	if most := cfg.MaxHandoffsPerRegion; most > 0 && n != Required && !mutant.On("budget-per-region") {
+	if most := cfg.MaxHandoffsPerRegion; most > 0 && n != Required { //mutant:false budget-per-region
 		switch {
 		case b.from[owner] >= most:
 			return FromRegion
@@ -173,12 +176,18 @@ func (b *Budget) Exceeds(now time.Time, cfg *Config, n Need, owner, successor sh
 // limits per region are not counted.
 func (b *Budget) Room(now time.Time, cfg *Config) (n int, by Limit) {
 	n, by = cfg.MaxHandoffs-b.handoffs, AtOnce
-	if most := cfg.MaxMovesPerMinute; most > 0 && !mutant.On("budget-per-minute") {
+	if most := cfg.MaxMovesPerMinute; most > 0 { //mutant:false budget-per-minute
 		if left := b.brake.part(most) - len(b.lastMinute(now)); left < n {
 			n, by = left, PerMinute
 		}
 	}
-	if left := b.brake.room(cfg, b.handoffs); left < n && !mutant.On("brake") {
+	// Invariant: if commands were slow in two measuring windows in a row, voluntary moves stop. Voluntary moves start
+	// again by themselves. While they are stopped, the brake lets single moves through as a test (*trial moves*). So an
+	// imbalance that itself makes commands slow is corrected.
+	// Guarded by: `brake` of `services/coordinator`.
+	// Mutants: brake, brake-two-windows, brake-samples, brake-excess, brake-trials, trial-alone, trial-judged,
+	// brake-half-rate, baseline-still
+	if left := b.brake.room(cfg, b.handoffs); left < n { //mutant:false brake
 		n, by = left, ByBrake
 	}
 	return max(n, 0), by

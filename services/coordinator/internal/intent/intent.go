@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
@@ -77,31 +76,26 @@ func (in *Intent) apply(kind Kind, k Key, f fact.Fact, ended bool) {
 	}
 }
 
-// Apply applies a fact that is well-formed. recovered is false while the facts of earlier terms are folded.
-func (in *Intent) Apply(f fact.Fact, recovered bool) {
-	old := func(name string) bool { return !recovered && mutant.On(name) }
+// Apply applies a fact that is well-formed.
+func (in *Intent) Apply(f fact.Fact) {
 	switch f := f.(type) {
 	case fact.Drain:
-		if !f.Region.IsZero() && !old("drain-kept") {
+		if !f.Region.IsZero() {
 			in.apply(Drains, Key{Node: f.Region}, f, f.Resume)
 		}
 	case fact.Target:
-		if f.Version != "" && len(f.Version) <= sharding.MaxTypeLen && !old("target-as-a-fact") {
+		if f.Version != "" && len(f.Version) <= sharding.MaxTypeLen {
 			in.apply(Targets, Key{}, f, false)
 		}
 	case fact.Cordon:
-		if f.Region != "" && !old("cordon-kept") {
+		if f.Region != "" {
 			in.apply(Cordons, Key{Name: f.Region}, f, f.Lifted)
 		}
 	case fact.Freeze:
-		if !old("freeze-kept") {
-			in.apply(Freezes, Key{}, f, !f.Frozen)
-		}
+		in.apply(Freezes, Key{}, f, !f.Frozen)
 	case fact.Pin:
-		if !old("pin-kept") {
-			in.apply(Pins, Key{Shard: f.Shard}, f, f.Region == "")
-			delete(in.pinned, f.Shard.Type)
-		}
+		in.apply(Pins, Key{Shard: f.Shard}, f, f.Region == "")
+		delete(in.pinned, f.Shard.Type)
 	case fact.Move:
 		in.apply(Moves, Key{Shard: f.Shard}, f, false)
 	}
@@ -128,7 +122,10 @@ func (in *Intent) Cordon(region string) (fact.Cordon, bool) {
 // Cordoned reports whether an operator has cordoned the regions with this name.
 func (in *Intent) Cordoned(region string) bool {
 	_, found := in.Cordon(region)
-	return found && !mutant.On("cordon")
+	// Invariant: a cordoned region is given no shards while another region can take them. If a shard is pinned to a
+	// region, and this region can take the shard, the shard is at this region.
+	// Mutants: cordon, pin, successor-wanted
+	return found //mutant:false cordon
 }
 
 // Freeze returns the freeze; without Frozen: there is none.
@@ -140,7 +137,7 @@ func (in *Intent) Freeze() fact.Freeze {
 // Frozen reports whether an operator's freeze is in effect.
 func (in *Intent) Frozen(now time.Time) bool {
 	f := in.Freeze()
-	return f.Frozen && (f.Until.IsZero() || now.Before(f.Until)) && !mutant.On("freeze")
+	return f.Frozen && (f.Until.IsZero() || now.Before(f.Until)) //mutant:false freeze
 }
 
 // Pin returns the pin of a shard.
@@ -153,7 +150,7 @@ func (in *Intent) PinnedTo(s sharding.ShardID) string { return in.Pinned(s.Type)
 
 // Pinned returns the pins of a type, for a view. The map is never written to.
 func (in *Intent) Pinned(t sharding.EntityType) map[sharding.ShardID]string {
-	if len(in.wishes[Pins].facts) == 0 || mutant.On("pin") {
+	if len(in.wishes[Pins].facts) == 0 { //mutant:true pin
 		return nil
 	}
 	pins, made := in.pinned[t]

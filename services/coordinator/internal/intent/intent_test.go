@@ -24,7 +24,7 @@ func filled() (in Intent, facts []fact.Fact) {
 		fact.Move{Shard: shard("T", 0), Region: "a", Epoch: 7},
 	}
 	for _, f := range slices.Backward(facts) {
-		in.Apply(f, true)
+		in.Apply(f)
 	}
 	return in, facts
 }
@@ -59,9 +59,9 @@ func TestCursorAfterChanges(t *testing.T) {
 	for range 7 { // up to the first pin
 		in.Next(&c, Pins)
 	}
-	in.Apply(fact.Pin{Shard: shard("S", 3)}, true)
-	in.Apply(fact.Pin{Shard: shard("A", 0), Region: "a"}, true)
-	in.Apply(fact.Pin{Shard: shard("T", 0), Region: "a"}, true)
+	in.Apply(fact.Pin{Shard: shard("S", 3)})
+	in.Apply(fact.Pin{Shard: shard("A", 0), Region: "a"})
+	in.Apply(fact.Pin{Shard: shard("T", 0), Region: "a"})
 	var shards []sharding.ShardID
 	for _, f := range next(&in, &c, Pins) {
 		shards = append(shards, f.(fact.Pin).Shard)
@@ -80,7 +80,7 @@ func TestEnds(t *testing.T) {
 		fact.Drain{Region: sharding.NodeID{Addr: "r1"}, Resume: true}, fact.Cordon{Region: "a", Lifted: true}, fact.Freeze{},
 		fact.Pin{Shard: shard("T", 1)}, fact.Target{}, fact.Cordon{},
 	} {
-		in.Apply(f, true)
+		in.Apply(f)
 	}
 	in.EndMove(sharding.Row{Shard: shard("T", 0), Epoch: 7})
 	if _, moves := in.Move(shard("T", 0)); !moves {
@@ -107,7 +107,7 @@ func TestEnds(t *testing.T) {
 func TestFreezeEnds(t *testing.T) {
 	var in Intent
 	end := time.Unix(1000, 0)
-	in.Apply(fact.Freeze{Frozen: true, Until: end}, true)
+	in.Apply(fact.Freeze{Frozen: true, Until: end})
 	if !in.Frozen(end.Add(-1)) || in.Frozen(end) || !in.Freeze().Frozen {
 		t.Errorf("%+v", in.Freeze())
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator/internal/fact"
 )
@@ -58,7 +57,7 @@ type charge struct {
 // count returns the number of crashes of the entity, or of those that are evident.
 func (c *charge) count(evident bool) (n int) {
 	for _, crash := range c.fact.Crashes {
-		if crash.Evident || !evident || mutant.On("quarantine-evident") {
+		if crash.Evident || !evident { //mutant:true quarantine-evident
 			n++
 		}
 	}
@@ -71,7 +70,8 @@ func (q *Quarantine) Judge(now time.Time, l Limits, name string, c control.Crash
 	if c.Ago < 0 || c.Ago > l.Window {
 		return nil
 	}
-	if slices.ContainsFunc(c.Turns, func(t control.CrashedTurn) bool { return q.Quarantined(t.Entity) }) && !mutant.On("quarantine-culprit") {
+	//mutant:false quarantine-culprit
+	if slices.ContainsFunc(c.Turns, func(t control.CrashedTurn) bool { return q.Quarantined(t.Entity) }) {
 		return nil // this entity has surely ended the region, which did not know yet that it is quarantined
 	}
 	crash := fact.CountedCrash{Process: c.Of, Region: name, At: fact.Time(now.Add(-c.Ago)), Evident: c.Cause != "" || c.Evidence != ""}
@@ -100,8 +100,8 @@ func (q *Quarantine) suspect(now time.Time, l Limits, turn control.CrashedTurn, 
 		f = fact.Quarantine{Entity: turn.Entity}
 	}
 	again := slices.ContainsFunc(f.Crashes, func(c fact.CountedCrash) bool { return c.Process == crash.Process })
-	cleared := c.Cause == "" && (turn.Clean >= CleanTurns || turn.Ended) && !mutant.On("quarantine-clean")
-	if f.State == fact.Quarantined || again && !mutant.On("quarantine-repeats") || cleared {
+	cleared := c.Cause == "" && (turn.Clean >= CleanTurns || turn.Ended) //mutant:false quarantine-clean
+	if f.State == fact.Quarantined || again || cleared {                 //mutant:false quarantine-repeats again
 		return f, false
 	}
 	f.Crashes = append(l.fresh(now, f.Crashes), crash)
@@ -117,7 +117,7 @@ func (q *Quarantine) suspect(now time.Time, l Limits, turn control.CrashedTurn, 
 // has a cause, evident if it is evident.
 func (l Limits) convict(now time.Time, charges []*charge, explained, evident bool) {
 	k := l.Crashes
-	if !evident && !mutant.On("quarantine-blind") {
+	if !evident { //mutant:false quarantine-blind
 		k = max(k, blindCrashes)
 	}
 	var alone *charge
@@ -131,17 +131,27 @@ func (l Limits) convict(now time.Time, charges []*charge, explained, evident boo
 			guilty, behind = append(guilty, c), behind || c.ended
 		}
 	}
+	// Invariant: an entity is quarantined only if its turns ran at `coordinator.Config.QuarantineCrashes` crashes of
+	// regions, and if one of two things is true for the newest of these crashes. Either the entity ran alone. Or the Go
+	// runtime has written why the process ended (such as a panic). In the second case, if several of the entities that
+	// ran have reached this number of crashes, only those with more crashes than this number are quarantined. If the
+	// runtime has written nothing, the process was perhaps killed from outside. Such a crash does not count for an
+	// entity that has executed the same command alone in this process several times before. If an entity ran that is
+	// quarantined already, the crash counts for no other.
+	// Mutants: quarantine-count, quarantine-window, quarantine-alone, quarantine-clean, quarantine-repeats,
+	// quarantine-culprit
+	//mutant:do quarantine-count guilty = charges
+	//mutant:skip quarantine-count
 	switch {
-	case mutant.On("quarantine-count"):
-		guilty = charges
 	case alone != nil && alone.count(evident) >= k && !behind:
 		guilty = []*charge{alone}
-	case mutant.On("quarantine-alone"):
-	case !explained:
+	case !explained: //mutant:true quarantine-alone
+		//mutant:skip quarantine-alone
 		guilty = nil // each of them runs alone from now on, so the next crash says more
 	case len(guilty) > 1: // several ran at k crashes: those that ran at one more are quarantined
 		guilty = slices.DeleteFunc(guilty, func(c *charge) bool { return c.count(evident) <= k })
-		if slices.Contains(guilty, alone) && !mutant.On("quarantine-behind") {
+		//mutant:false quarantine-behind
+		if slices.Contains(guilty, alone) {
 			guilty = []*charge{alone} // a turn that runs is a likelier cause than a goroutine of one that has ended
 		}
 	}
@@ -155,7 +165,7 @@ func (l Limits) convict(now time.Time, charges []*charge, explained, evident boo
 // fresh returns the crashes that are within the window.
 func (l Limits) fresh(now time.Time, list []fact.CountedCrash) (fresh []fact.CountedCrash) {
 	for _, c := range list {
-		if now.Sub(c.At) <= l.Window || mutant.On("quarantine-window") {
+		if now.Sub(c.At) <= l.Window { //mutant:true quarantine-window
 			fresh = append(fresh, c)
 		}
 	}
