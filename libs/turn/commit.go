@@ -313,7 +313,7 @@ func refusalCode(v sharding.Verdict, records int) sharding.Code {
 	switch {
 	// Invariant: operations that need a damaged part of the store are refused. No other operations are refused.
 	// Guarded by: pages have checksums (`sqlite`, the VFS `roost-pages`), and so do records. `turn.answerRefused`,
-	// `turn.settled`. `journal.isolateDamage` halves a batch until the operations that need the damaged part are alone.
+	// `turn.settled`. `commit.isolateDamage` halves a batch until the operations that need the damaged part are alone.
 	// Mutants: damage-is-loss, damage-settles
 	case v == sharding.RefusedDamaged: //mutant:false damage-is-loss
 		return sharding.DataLoss

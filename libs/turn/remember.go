@@ -79,7 +79,7 @@ func (m *Machine) startEntity(in *StartEntity) {
 // half of the limit, so that commands find room.
 func (m *Machine) mayStart(id sharding.Entity) bool {
 	// Invariant: starting remembered entities does not keep commands waiting.
-	// Guarded by: `turn.mayStart` and `journal.Load`: at most half of the loads are starts of remembered entities.
+	// Guarded by: `turn.mayStart` and `commit.Load`: at most half of the loads are starts of remembered entities.
 	// Mutants: starts-last, background-loads
 	//mutant:true starts-last 2*len(m.loads.inFlight) < m.limit.Loads
 	return m.mayLoad(id, false) && 2*len(m.loads.inFlight) < m.limit.Loads

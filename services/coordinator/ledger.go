@@ -26,7 +26,7 @@ func (l *ledger) pending(fact uint64) bool { return fact > l.stored }
 // keep keeps a fact for the release that knows it: checkpoints repeat it. At most so many are kept, the newest ones.
 func (l *ledger) keep(f UnknownFact, most int) {
 	// Invariant: if this release does not know the kind of a fact, the fact is kept for the release that does.
-	// Guarded by: `coordinator.keepUnknown`: checkpoints repeat such a fact.
+	// Guarded by: the ledger keeps such facts, and checkpoints repeat them.
 	// Mutants: unknown-facts-kept
 	//mutant:do unknown-facts-kept return
 	if i := slices.Index(l.unknown, f); i >= 0 {

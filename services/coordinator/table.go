@@ -237,7 +237,7 @@ func (tab *table) involving(node sharding.NodeID) (n int) {
 		n += len(t.shardsOf(node))
 		for _, s := range shardsIn(t.expected, node) {
 			// Invariant: a drain is over when the region has no shard, and none is on its way to it.
-			// Guarded by: `Machine.involving` of `services/coordinator` counts both.
+			// Guarded by: `table.involving` counts both.
 			// Mutants: drain-coming
 			n += toInt(t.rows[s.Index].Owner != node) //mutant:false drain-coming t.rows[s.Index].Owner != node
 		}

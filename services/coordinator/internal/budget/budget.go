@@ -148,7 +148,7 @@ func add(counts map[sharding.NodeID]int, n sharding.NodeID, change int) map[shar
 func (b *Budget) Exceeds(now time.Time, cfg *Config, n Need, owner, successor sharding.NodeID) Limit {
 	// Invariant: handoffs keep to the budget. Moves that must happen are exempt from the brake, from the limit per
 	// region and from the limit per minute. Drains are exempt from the brake and from the limit per minute.
-	// Guarded by: `budget.exceeds` of `services/coordinator` checks each handoff before it begins.
+	// Guarded by: `transit.exceeds` checks each handoff before it begins.
 	// Mutants: budget-at-once, budget-per-region, budget-per-minute, required-braked, drain-braked
 	//mutant:do required-braked if n == Required { n = Voluntary }
 	//mutant:do drain-braked if n == Drained { n = Voluntary }
