@@ -118,12 +118,9 @@ CREATE INDEX dead_send ON roost.send (type, shard, entity, seq) WHERE dead > 0;
 CREATE FUNCTION roost.durable()
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	IF pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-		PERFORM pg_catalog.set_config('synchronous_commit', 'on', true);
-	END IF;
-	IF pg_catalog.current_setting('client_min_messages') = 'error' THEN -- a cancelled wait for a standby is reported by a warning alone
-		PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
-	END IF;
+	-- Both are set even if they are right: the server may be reloaded between this statement and the commit.
+	PERFORM pg_catalog.set_config('synchronous_commit', CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true);
+	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true); -- a cancelled wait for a standby is reported by a warning alone
 	IF pg_catalog.current_setting('fsync') = 'off' OR pg_catalog.current_setting('full_page_writes') = 'off' THEN
 		RAISE EXCEPTION 'the server runs with fsync = %, full_page_writes = %: what it commits may be lost; switch both on',
 			pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes') USING ERRCODE = 'RO003';

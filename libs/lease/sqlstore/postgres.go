@@ -36,16 +36,13 @@ var postgresStatements = statementsOf("roost_lease.lease")
 
 // makePostgres makes the schema of leases. What a lease promises holds only if each write survives a power cut and a failover. So each write makes
 // its own transaction durable, whatever the server or the role says at that moment: synchronous_commit is raised where it is too low, and never lowered. What a
-// transaction cannot set is refused. The server must send warnings, because it reports a cancelled wait for a standby by one.
+// transaction cannot set is refused. The server must send warnings, because it reports a cancelled wait for a standby by one. Both are set even if they are
+// right: the server may be reloaded before the commit.
 var makePostgres = strings.Join(strings.Fields(`CREATE SCHEMA IF NOT EXISTS roost_lease; `+postgresStatements.create+`;
 	CREATE OR REPLACE FUNCTION roost_lease.durable() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 	BEGIN
-		IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-			PERFORM set_config('synchronous_commit', 'on', true);
-		END IF;
-		IF current_setting('client_min_messages') = 'error' THEN
-			PERFORM set_config('client_min_messages', 'warning', true);
-		END IF;
+		PERFORM set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true);
+		PERFORM set_config('client_min_messages', 'warning', true);
 		IF current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off' THEN
 			RAISE EXCEPTION 'the server runs with fsync = %, full_page_writes = %: a power cut could bring a spent term back; switch both on',
 				current_setting('fsync'), current_setting('full_page_writes') USING ERRCODE = 'RO003';
