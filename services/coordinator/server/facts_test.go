@@ -385,7 +385,7 @@ func TestSnapshotIsTriedAgain(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
-		if err != nil || found.Snapshot.Seq == 0 || !r.text.has("trying again") {
+		if err != nil || found.Snapshot.Seq == 0 || !r.text.has("retrying") {
 			t.Errorf("snapshot %d, %v: %s", found.Snapshot.Seq, err, r.text.b.String())
 		}
 		// The facts before it are trimmed, and those behind it are all that there is.
