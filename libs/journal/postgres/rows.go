@@ -26,7 +26,7 @@ const (
 		WHERE w.type = a.type AND w.shard = a.shard AND (w.due, w.entity, w.kind, w.name) > (a.due, a.entity, a.kind, a.name) AND w.due <= $7
 		ORDER BY w.due, w.entity, w.kind, w.name LIMIT $8) x
 	JOIN roost.entity e ON e.id = ANY (ARRAY[x.entity])
-	UNION ALL SELECT 0, m.generation, ''::bytea, 0, ''::bytea, 0, 0, (1000 * extract(epoch FROM now()))::bigint, 0, m.min_reader FROM roost.meta m WHERE m.one
+	UNION ALL SELECT 0, m.generation, ''::bytea, 0, ''::bytea, 0, 0, floor(1000 * extract(epoch FROM now()))::bigint, 0, m.min_reader FROM roost.meta m WHERE m.one
 	ORDER BY 1, 8, 2, 4, 5`
 	sendsHead = `
 	SELECT a.i, x.entity, e.name, x.seq, x.done, 0, (SELECT coalesce(max(f.epoch), 0) FROM roost.fence f WHERE f.type = a.type AND f.shard = a.shard)
@@ -38,7 +38,7 @@ const (
 	sendsTail = `
 		ORDER BY s.entity, s.seq LIMIT $5) x
 	JOIN roost.entity e ON e.id = ANY (ARRAY[x.entity])
-	UNION ALL SELECT 0, m.generation, ''::bytea, (1000 * extract(epoch FROM now()))::bigint, ''::bytea, m.min_reader, 0 FROM roost.meta m WHERE m.one
+	UNION ALL SELECT 0, m.generation, ''::bytea, floor(1000 * extract(epoch FROM now()))::bigint, ''::bytea, m.min_reader, 0 FROM roost.meta m WHERE m.one
 	ORDER BY 1, 2, 4`
 	// Each of these has the condition of an index.
 	pendingSQL = sendsHead + "s.pending > 0" + sendsTail
