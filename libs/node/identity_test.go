@@ -116,7 +116,7 @@ func TestWhoIsAtAnAddress(t *testing.T) {
 		{"a region with its host", a.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, nil, ""},
 		{"a certificate for all regions", a.IssueAt("spiffe://shop/region"), control.Region, []string{"r2"}, ""},
 		{"another region", a.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Region, []string{"r2"}, "meant for r2"},
-		{"whoever is a member", a.IssueAt("spiffe://shop/region/r1"), rpc.Members, []string{"r2"}, ""},
+		{"any member", a.IssueAt("spiffe://shop/region/r1"), rpc.Members, []string{"r2"}, ""},
 		{"a region for a coordinator", a.IssueAt("spiffe://shop/region/r1", "127.0.0.1"), control.Coordinator, nil, "meant for a coordinator"},
 		{"a gateway for a region", a.IssueAt("spiffe://shop/gateway/g1", "127.0.0.1"), control.Region, nil, "meant for a region"},
 		{"a gateway", a.IssueAt("spiffe://shop/gateway/g1"), control.Gateway, nil, ""},

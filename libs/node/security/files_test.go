@@ -62,8 +62,8 @@ func TestTLSReload(t *testing.T) {
 	expect(6)
 }
 
-// TestSystemAuthorities: without tls.ca, whoever can get a certificate from an authority of the system could get one
-// with any URI, so host names count.
+// TestSystemAuthorities: without tls.ca, a stranger could get a certificate with any URI from an authority of the
+// system, so host names count.
 func TestSystemAuthorities(t *testing.T) {
 	a := securitytest.NewAuthority(t)
 	files, err := security.LoadPeerFiles(a.IssueAt("spiffe://shop/region/r1"), "shop", security.DefaultIdentity, true, nil)

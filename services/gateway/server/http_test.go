@@ -197,6 +197,10 @@ func TestReplies(t *testing.T) {
 	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", ""); got.status != 200 {
 		t.Errorf("an empty reply: %+v", got)
 	}
+	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "", "Content-Type", "application/protobuf")
+	if got.status != 200 || got.body != "" || got.header.Get("Content-Type") != "application/protobuf" {
+		t.Errorf("an empty message: %+v", got)
+	}
 	f.reply(sharding.Reply{Outcome: sharding.OK, Code: sharding.FailedPrecondition, Message: "sold out"})
 	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}")
 	if got.status != 412 || got.body != `{"code":"failed_precondition","msg":"sold out","meta":{"executed":"true"}}`+"\n" {
