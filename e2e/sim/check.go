@@ -271,6 +271,12 @@ func (c *checker) sameReplies(o *op) {
 	}
 }
 
+// refuses reports whether a command ended with r without an effect, although a later attempt may have one: the region
+// rejected it, or did not execute it because the entity may have forgotten its key.
+func refuses(r *sharding.Reply) bool {
+	return r.Outcome == sharding.Rejected || r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired
+}
+
 // batches checks that items of a batch took effect in their order, per entity.
 func (c *checker) batches() {
 	type key struct {

@@ -560,7 +560,7 @@ func (n *regionNode) answer(id turn.RequestID, makeInput func(router.Attempt) ro
 	in := makeInput(c.attempt)
 	switch in := in.(type) {
 	case router.Answer:
-		if in.Reply.Outcome == sharding.Rejected {
+		if refuses(&in.Reply) {
 			n.w.refusedUnread[c.key]++
 		}
 	case router.NotMine:

@@ -95,9 +95,9 @@ func (g *routerNode) read(a router.Attempt, answer router.Input) {
 	case router.NotMine:
 		g.refused[s.Shard] = max(g.refused[s.Shard], s.Epoch)
 	case router.Answer:
-		// A rejection is read in time if the command was not sent to another owner, or on
+		// A refusal is read in time if the command was not sent to another owner, or on
 		// another link, meanwhile. Then the order of commands must be kept.
-		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.Rejected && s.Epoch == last.Epoch && s.Link == last.Link {
+		if last := g.last[s.Env.ID]; refuses(&answer.Reply) && s.Epoch == last.Epoch && s.Link == last.Link {
 			g.w.refusedUnread[s.Env.ID]--
 		}
 		if answer.Reply.Code == sharding.UnknownCommand {

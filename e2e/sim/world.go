@@ -51,7 +51,7 @@ type World struct {
 	// passivatedAt has the time at which each entity was last passivated.
 	passivatedAt map[sharding.Entity]int64
 	batches      int
-	// refusedUnread has, for each command id, the number of rejections that regions have sent, minus
+	// refusedUnread has, for each command id, the number of refusals that regions have sent, minus
 	// those that a router has read in time: before it sent the command again, to another owner or on
 	// another link.
 	refusedUnread map[sharding.CommandID]int
