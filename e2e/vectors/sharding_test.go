@@ -20,6 +20,7 @@ import (
 
 var shardingCases = map[string]runner{
 	"shard_id":                 shardID,
+	"murmur2":                  murmur2,
 	"entity_script-001":        startsEmpty,
 	"entity_script-005":        becomesActive,
 	"coordinator_state":        coordinatorState,
@@ -49,6 +50,22 @@ func shardID(raw []byte) error {
 	}
 	if got := strconv.Itoa(int(shardingtest.ShardOf(sharding.EntityID(v.ID), v.Shards))); got != v.Want {
 		return fmt.Errorf("the shard of %q is %s, want %s", v.ID, got, v.Want)
+	}
+	return nil
+}
+
+// murmur2 compares all bits of a hash but that of its sign, which no shard depends on.
+func murmur2(raw []byte) error {
+	var v struct {
+		Key  string `json:"value"`
+		Want int32  `json:"expect"`
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return err
+	}
+	d := sharding.TypeDesc{Type: "T", Shards: 1 << 31, Rule: sharding.ShardRule{Method: sharding.ByMurmur2}}
+	if got, want := d.ShardOf(sharding.EntityID(v.Key)).Index, uint32(v.Want)&0x7fffffff; got != want {
+		return fmt.Errorf("the hash of %q is %#x, want %#x", v.Key, got, want)
 	}
 	return nil
 }

@@ -295,7 +295,7 @@ func (t *Table) AppendState(b []byte) []byte {
 		d := t.types[name].desc
 		b = sharding.AppendString(b, string(name))
 		b = binary.AppendUvarint(b, uint64(d.Shards))
-		b = binary.AppendUvarint(sharding.AppendString(b, d.Rule.Separator), uint64(d.Rule.Part))
+		b = binary.AppendUvarint(binary.AppendUvarint(sharding.AppendString(b, d.Rule.Separator), uint64(d.Rule.Part)), uint64(d.Rule.Method))
 		b = appendBool(b, d.Volatile)
 		b = binary.AppendUvarint(b, uint64(len(d.Commands)))
 		for _, c := range d.Commands {

@@ -47,10 +47,52 @@ func TestShardRule(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []sharding.ShardRule{part("", 1), part("-", -1), part("-", sharding.MaxPart+1), prefix("\x00"), prefix("\xff"), prefix(strings.Repeat("-", sharding.MaxSeparatorLen+1))} {
+	for _, bad := range []sharding.ShardRule{{Method: 3}, {Separator: "-", Method: 255}, part("", 1), part("-", -1), part("-", sharding.MaxPart+1), prefix("\x00"), prefix("\xff"), prefix(strings.Repeat("-", sharding.MaxSeparatorLen+1))} {
 		if err := bad.Check(); !errors.Is(err, sharding.ErrBadName) {
 			t.Errorf("%+v: %v", bad, err)
 		}
+	}
+}
+
+// TestShardByNumber: an id that names its shard is there. One without a number is hashed whole.
+func TestShardByNumber(t *testing.T) {
+	d := sharding.TypeDesc{Type: "Meter", Shards: 64, Rule: sharding.ShardRule{Separator: ":", Method: sharding.ByNumber}}
+	long := strings.Repeat("9", sharding.MaxIDLen)
+	for id, want := range map[string]uint32{"17:a": 17, "17": 17, "017:b": 17, "64:a": 0, "65:": 1, "18446744073709551617:a": 1, "0:": 0, long: 0} {
+		if id == long { // 10^n - 1 modulo 64 is 63 for n > 5
+			want = 63
+		}
+		if got := d.ShardOf(sharding.EntityID(id)).Index; got != want {
+			t.Errorf("%q is in shard %d, want %d", id, got, want)
+		}
+	}
+	hashed := sharding.TypeDesc{Type: "Meter", Shards: 64}
+	for _, id := range []sharding.EntityID{"a:17", ":17", "-1:a", "+1:a", "1 :a", "1.5:a", "\u0661:a", ""} {
+		if got, want := d.ShardOf(id), hashed.ShardOf(id); got != want {
+			t.Errorf("%q is in %v, want %v, as without a rule", id, got, want)
+		}
+	}
+}
+
+// TestShardByMurmur2: the reference's cases, and the Java client's own test vectors.
+func TestShardByMurmur2(t *testing.T) {
+	d := sharding.TypeDesc{Type: "Customer", Shards: 1000, Rule: sharding.ShardRule{Method: sharding.ByMurmur2}}
+	for id, want := range map[sharding.EntityID]uint32{"user-1": 828, "order/77": 76, "": 681} {
+		if got := d.ShardOf(id).Index; got != want {
+			t.Errorf("%q is in shard %d, want %d", id, got, want)
+		}
+	}
+	d.Shards = 1 << 31 // all of the hash but its sign bit
+	for id, hash := range map[sharding.EntityID]int32{"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
+		"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107} {
+		if got, want := d.ShardOf(id).Index, uint32(hash)&0x7fffffff; got != want {
+			t.Errorf("the hash of %q is %#x, want %#x", id, got, want)
+		}
+	}
+	d = sharding.TypeDesc{Type: "Order", Shards: 12, Rule: sharding.ShardRule{Separator: "/", Method: sharding.ByMurmur2}}
+	customer := sharding.TypeDesc{Type: "Customer", Shards: 12, Rule: sharding.ShardRule{Method: sharding.ByMurmur2}}
+	if got, want := d.ShardOf("customer-17/3").Index, customer.ShardOf("customer-17").Index; got != want {
+		t.Errorf("the order is in shard %d, its customer in %d", got, want)
 	}
 }
 
@@ -73,10 +115,11 @@ func TestShardOfTypes(t *testing.T) {
 // FuzzShardRule: every id has a key by every rule, always the same: a part of the id between
 // separators, or all of it.
 func FuzzShardRule(f *testing.F) {
-	f.Add("a/b/c", "/", 1)
-	f.Add("äöä", "ö", 0)
-	f.Fuzz(func(t *testing.T, id, separator string, part int) {
-		r := sharding.ShardRule{Separator: separator, Part: part}
+	f.Add("a/b/c", "/", 1, uint8(0))
+	f.Add("äöä", "ö", 0, uint8(2))
+	f.Add("17:a", ":", 0, uint8(1))
+	f.Fuzz(func(t *testing.T, id, separator string, part int, method uint8) {
+		r := sharding.ShardRule{Separator: separator, Part: part, Method: sharding.ShardMethod(method)}
 		if r.Check() != nil {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/passivation"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -179,8 +180,8 @@ func KeepEvents(n int) TypeOption {
 // Choose a part with many more values than there are shards.
 func ShardBy(rule ShardRule) TypeOption {
 	return TypeOption{func(t *instance.Type) {
-		t.Rule.Separator, t.Rule.Part = rule.separator, rule.part
-		if rule.separator == "" {
+		t.Rule = rule.rule
+		if rule.divides && rule.rule.Separator == "" {
 			t.Complain(errEmptySeparator)
 		}
 	}}
@@ -188,17 +189,35 @@ func ShardBy(rule ShardRule) TypeOption {
 
 var errEmptySeparator = errors.New("ShardBy has an empty separator, which divides no id; name one, or leave ShardBy out")
 
-// ShardRule selects the part of an id that determines the shard of an entity, see [ShardBy].
+// ShardRule finds the shard of an entity by its id, see [ShardBy]. The zero ShardRule takes the whole id.
 type ShardRule struct {
-	separator string
-	part      int
+	rule    sharding.ShardRule
+	divides bool // by the rule's separator
 }
 
 // Prefix is the rule of the text before the first separator: by Prefix("/"), "customer-17/order-5"
 // is in the shard of "customer-17". An id without the separator counts whole.
-func Prefix(separator string) ShardRule { return ShardRule{separator, 0} }
+func Prefix(separator string) ShardRule { return Part(separator, 0) }
 
 // Part is the rule of one of the parts into which a separator divides an id, counted from 0: by
 // Part("-", 1), "eu-17-a" is in the shard of all ids whose second part is "17". An id that does not
 // have so many parts counts whole. Part 0 is the same as [Prefix].
-func Part(separator string, index int) ShardRule { return ShardRule{separator, index} }
+func Part(separator string, index int) ShardRule {
+	return ShardRule{rule: sharding.ShardRule{Separator: separator, Part: index}, divides: true}
+}
+
+// Number takes what rule selects as a decimal number: the shard is that number modulo the number of shards. By
+// Number(Part(":", 0)), "17:meter-5" is in shard 17 of 64 shards. Use it if ids name their shard already, such as that
+// of a partitioned source. An id whose part is not a number is hashed whole.
+func Number(rule ShardRule) ShardRule {
+	rule.rule.Method = sharding.ByNumber
+	return rule
+}
+
+// Murmur2 hashes what rule selects as Kafka's Java client hashes the key of a record, if the key is not empty: an entity
+// with the id "customer-17" is in the shard with the index of the partition that has the records with the key
+// "customer-17", if there are as many shards as partitions. Murmur2(ShardRule{}) takes the whole id.
+func Murmur2(rule ShardRule) ShardRule {
+	rule.rule.Method = sharding.ByMurmur2
+	return rule
+}

@@ -6,6 +6,12 @@ import "github.com/roost-cluster/roost/sdk/entity"
 // ([entity.ShardBy]). Entities of a type with the same shard key are always in the same shard.
 func (e Entity) ShardKey() string { return e.kit.descs[e.addr.Type].Desc.Rule.Key(e.addr.ID) }
 
+// Shard returns the index of the entity's shard.
+func (e Entity) Shard() uint32 {
+	desc := e.kit.descs[e.addr.Type].Desc
+	return desc.ShardOf(e.addr.ID).Index
+}
+
 // WantOneShard fails the test unless the rule of the type keeps all these ids in one shard. Ids that
 // are in one shard only because their hashes meet fail too: with another number of shards they would
 // not be together.

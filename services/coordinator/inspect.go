@@ -57,6 +57,7 @@ func (s *encoder) desc(d sharding.TypeDesc) {
 	s.Uint(uint64(d.Shards))
 	s.Text(d.Rule.Separator)
 	s.Uint(uint64(d.Rule.Part))
+	s.Uint(uint64(d.Rule.Method))
 	s.Bool(d.Volatile)
 	s.Uint(uint64(len(d.Commands)))
 	for _, c := range d.Commands {

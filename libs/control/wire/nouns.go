@@ -76,7 +76,7 @@ func ToType(t *sharding.TypeDesc) *controlv1.Type {
 	}
 	out.Writes, out.Reads = ToForms(t.Writes), ToForms(t.Reads)
 	if r := t.Rule; r != (sharding.ShardRule{}) {
-		out.ShardRule = &controlv1.ShardRule{Separator: r.Separator, Part: uint32(r.Part)}
+		out.ShardRule = &controlv1.ShardRule{Separator: r.Separator, Part: uint32(r.Part), Method: uint32(r.Method)}
 	}
 	for _, q := range t.Quarantined {
 		out.Quarantined = append(out.Quarantined, &controlv1.Quarantine{Id: string(q.ID), Suspect: q.Suspect, Why: q.Why})
@@ -93,7 +93,8 @@ func FromType(t *controlv1.Type) sharding.TypeDesc {
 	}
 	out.Writes, out.Reads = FromForms(t.GetWrites()), FromForms(t.GetReads())
 	if r := t.GetShardRule(); r != nil {
-		out.Rule = sharding.ShardRule{Separator: r.GetSeparator(), Part: int(r.GetPart())}
+		// A number that does not fit is kept as one that no method has, so that it is refused.
+		out.Rule = sharding.ShardRule{Separator: r.GetSeparator(), Part: int(r.GetPart()), Method: sharding.ShardMethod(min(r.GetMethod(), 255))}
 	}
 	out.Quarantined = slices.Grow(out.Quarantined, len(t.GetQuarantined()))
 	for _, q := range t.GetQuarantined() {

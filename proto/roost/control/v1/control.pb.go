@@ -2958,11 +2958,12 @@ func (x *Quarantine) GetWhy() string {
 	return ""
 }
 
-// ShardRule says what of an id is hashed.
+// ShardRule finds the shard of an id.
 type ShardRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Separator     string                 `protobuf:"bytes,1,opt,name=separator,proto3" json:"separator,omitempty"` // divides an id into parts
 	Part          uint32                 `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`          // index of the part that is hashed; an id without it is hashed whole
+	Method        uint32                 `protobuf:"varint,3,opt,name=method,proto3" json:"method,omitempty"`      // 0: xxh64; 1: the part is a number, an id without one is hashed whole; 2: murmur2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3007,6 +3008,13 @@ func (x *ShardRule) GetSeparator() string {
 func (x *ShardRule) GetPart() uint32 {
 	if x != nil {
 		return x.Part
+	}
+	return 0
+}
+
+func (x *ShardRule) GetMethod() uint32 {
+	if x != nil {
+		return x.Method
 	}
 	return 0
 }
@@ -3421,10 +3429,11 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"Quarantine\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asuspect\x18\x02 \x01(\bR\asuspect\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"=\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"U\n" +
 	"\tShardRule\x12\x1c\n" +
 	"\tseparator\x18\x01 \x01(\tR\tseparator\x12\x12\n" +
-	"\x04part\x18\x02 \x01(\rR\x04part\"\x9b\x01\n" +
+	"\x04part\x18\x02 \x01(\rR\x04part\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\rR\x06method\"\x9b\x01\n" +
 	"\x04Form\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.roost.control.v1.FormKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
