@@ -91,7 +91,7 @@ func TestAuditInLog(t *testing.T) {
 	}
 }
 
-// TestAuditAfterTornLine: a line is a line of its own although the one before it was written only in part, by this
+// TestAuditAfterTornLine: a line is a line of its own although the previous one was written only in part, by this
 // process or by an earlier one.
 func TestAuditAfterTornLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
@@ -130,7 +130,7 @@ func TestAuditAfterTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := begin("r2"); err == nil {
-		t.Error("a line that cannot be written is no error")
+		t.Error("a line that cannot be written: no error")
 	}
 	if err := errors.Join(a.file.Close(), os.WriteFile(path, []byte(`{"time":"2026-02`), 0o600)); err != nil {
 		t.Fatal(err)
