@@ -49,7 +49,7 @@ func ask[T any](ctx context.Context, a *Client, call func(context.Context, admin
 	}
 	for {
 		standby := false // a standby has answered
-		var last error
+		var last, unable error
 		for i, client := range a.clients {
 			answer, err := call(ctx, client)
 			if err == nil {
@@ -67,6 +67,10 @@ func ask[T any](ctx context.Context, a *Client, call func(context.Context, admin
 				continue
 			}
 			last = fmt.Errorf("%s: %w", a.urls[i], withoutURL(err))
+			var e twirp.Error
+			if errors.As(err, &e) && e.Code() == twirp.Unavailable {
+				unable = last
+			}
 		}
 		switch { // without a standby there is no election to wait for
 		case !standby && errors.Is(last, ErrWrongAddress):
@@ -79,6 +83,9 @@ func ask[T any](ctx context.Context, a *Client, call func(context.Context, admin
 		case <-pause.C:
 		case <-election.Done():
 			pause.Stop()
+			if unable != nil { // it may be active, but for example have no room for its audit
+				return nil, markUnsure(fmt.Errorf("%w: no active coordinator could do it: %w", ErrUnreachable, unable))
+			}
 			return nil, markUnsure(fmt.Errorf("%w: no coordinator is active; /readyz?verbose at the management address of each says why: %w", ErrUnreachable, last))
 		}
 	}

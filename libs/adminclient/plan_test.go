@@ -2,6 +2,7 @@ package adminclient
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,31 @@ func (p *planner) Plan(ctx context.Context, _ *adminv1.PlanRequest) (*adminv1.Pl
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// unable is a coordinator that is active and cannot carry out requests, for example because its audit has no room.
+type unable struct{ adminv1.Admin }
+
+func (unable) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+	return nil, twirp.NewError(twirp.Unavailable, "nothing was done, because the audit cannot be written")
+}
+
+// standing is a coordinator that stands by.
+type standing struct{ adminv1.Admin }
+
+func (standing) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+	return nil, twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by")
+}
+
+// TestUnableCoordinator: the error of a coordinator that cannot do its work does not claim that none is active.
+func TestUnableCoordinator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Client{urls: []string{"a", "b"}, clients: []adminv1.Admin{unable{}, standing{}}}
+		_, err := a.Freeze(t.Context(), &adminv1.FreezeRequest{})
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "the audit cannot be written") || strings.Contains(err.Error(), "no coordinator is active") {
+			t.Errorf("the error: %v", err)
+		}
+	})
 }
 
 // TestPlanTakesLong: an answer that takes longer than an election is waited for, but not forever. If no

@@ -30,6 +30,7 @@ type Audit struct {
 
 	mu     sync.Mutex
 	file   *os.File
+	torn   bool // the file may end with a part of a line
 	last   uint64
 	recent map[[sha256.Size]byte]*repeatedRequest
 }
@@ -106,8 +107,28 @@ func (a *Audit) reopen() error {
 		a.file = nil
 	}
 	file, err := os.OpenFile(a.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	a.file = file
-	return err
+	if err != nil {
+		return err
+	}
+	a.file, a.torn = file, endsTorn(a.path)
+	return nil
+}
+
+// endsTorn reports whether the file at path ends with a part of a line: the disk was full, or the power failed. What is
+// not a regular file is not read.
+func endsTorn(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	var last [1]byte
+	_, err = file.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
 }
 
 // write writes a line. The lock must be held.
@@ -125,7 +146,11 @@ func (a *Audit) write(line AuditLine) error {
 		err = a.reopen()
 	}
 	if err == nil {
+		if a.torn { // otherwise this line would be a part of that one, and neither is JSON
+			text = append([]byte{'\n'}, text...)
+		}
 		_, err = a.file.Write(append(text, '\n'))
+		a.torn = err != nil
 	}
 	if err == nil {
 		err = a.file.Sync()

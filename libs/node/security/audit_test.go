@@ -90,3 +90,64 @@ func TestAuditInLog(t *testing.T) {
 		t.Errorf("an audit line that cannot be written: %v", err)
 	}
 }
+
+// TestAuditAfterTornLine: a line is a line of its own although the previous one was written only in part, by this
+// process or by an earlier one.
+func TestAuditAfterTornLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	last := func() (got AuditLine, lines int) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+		if err := json.Unmarshal(all[len(all)-1], &got); err != nil {
+			t.Errorf("the last line of %q: %v", text, err)
+		}
+		return got, len(all)
+	}
+	if err := os.WriteFile(path, []byte(`{"time":"2026-01`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := OpenAudit(path, "c1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	begin := func(node string) error {
+		_, err := a.Begin(t.Context(), "Membership/Down", &membershipv1.NodeRequest{Node: node})
+		return err
+	}
+	if err := begin("r1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, lines := last(); got.Phase != "begin" || lines != 2 {
+		t.Errorf("after a part of a line of an earlier process: %+v, %d lines", got, lines)
+	}
+	// A file that cannot be written fails as a full disk does, and may have a part of the line.
+	writable := a.file
+	if a.file, err = os.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin("r2"); err == nil {
+		t.Error("a line that cannot be written: no error")
+	}
+	if err := errors.Join(a.file.Close(), os.WriteFile(path, []byte(`{"time":"2026-02`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	a.file = writable
+	if err := begin("r2"); err != nil {
+		t.Fatal(err)
+	}
+	if got, lines := last(); got.Phase != "begin" || lines != 2 {
+		t.Errorf("after a part of a line of its own: %+v, %d lines", got, lines)
+	}
+	end, err := a.Begin(t.Context(), "Membership/Down", &membershipv1.NodeRequest{Node: "r3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end("ok")
+	if got, lines := last(); got.Phase != "end" || lines != 4 {
+		t.Errorf("whole lines: %+v, %d lines", got, lines)
+	}
+}

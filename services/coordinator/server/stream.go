@@ -213,6 +213,11 @@ var errContested = errors.New("another cluster uses this journal")
 
 // contested returns an error that describes the other cluster, and the remedy.
 func (s *Server) contested(o coordinator.Contested) error {
+	if o.By.Cluster == o.Cluster { // a second lease of one cluster, for example because the file of the first was removed while it was open
+		return fmt.Errorf("another coordinator of this cluster uses this journal with another lease: the one at %s is active, and the lease that lease.url names here does not know of it; "+
+			"the store of the lease was removed, replaced or restored, or this process has another lease.url. Give all coordinators the same lease.url; if they have it, stop all of them and start them again",
+			o.By.Coordinator.Addr)
+	}
 	return fmt.Errorf("%w, also named %q: it is cluster %s and its active coordinator is at %s, this one is cluster %s by the lease that lease.url names. "+
 		"To join that cluster, give this process its lease.url and discovery.url; to run a second one, give it a journal.url and a cluster.name of its own; "+
 		"to let this one have the journal, stop all coordinators of the other first and wait %s",

@@ -136,6 +136,28 @@ func TestSecondCluster(t *testing.T) {
 	}
 }
 
+// TestSecondLease: of two coordinators with two leases of one cluster, for example a new one and an older copy, one ends
+// with a message about the lease, because there is no other cluster.
+func TestSecondLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := drive(t, coordinator.DefaultConfig(), nil)
+		time.Sleep(5 * time.Second)
+		older := lease.Record{Term: 1, TTL: time.Second, Nonce: 3, Cluster: first.lease1(), Holder: region1(9)}
+		copied := &quiet{Driver: leasememory.New()}
+		if ok, err := copied.Swap(t.Context(), "coordinator.dev", lease.Record{}, older); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		second := launchOn(t, coordinator.DefaultConfig(), first.backend.Driver, copied) // its term is the higher one
+		time.Sleep(time.Minute)
+		if err := first.failed(); err == nil || !strings.Contains(err.Error(), "the store of the lease was removed") || !strings.Contains(err.Error(), driven.Addr) || errors.Is(err, errContested) {
+			t.Errorf("the first coordinator ends with %v", err)
+		}
+		if second.failed() != nil || second.text.has("fenced") {
+			t.Errorf("the second coordinator ends with %v", second.failed())
+		}
+	})
+}
+
 // used makes a record as another cluster's coordinator leaves it.
 func (q *quiet) used(t *testing.T, term sharding.Term) {
 	r := lease.Record{Term: term, TTL: time.Second, Nonce: 3, Cluster: 3, Holder: region1(9)}
