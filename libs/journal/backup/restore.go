@@ -51,7 +51,7 @@ type Restored struct {
 // NextTerm is a term that the next coordinator is at or above.
 func (r Restored) NextTerm() sharding.Term { return r.Facts.MaxEpoch.Term() + 1 }
 
-// CheckStore returns an error, which wraps [ErrRefused], unless the backup is of a journal in this kind of store.
+// CheckStore returns an error, which wraps [ErrRefused], unless the backed-up journal was in this kind of store.
 func (h Header) CheckStore(store string) error {
 	if h.Store != store {
 		return fmt.Errorf("%w: the backup is of a journal in %s, and this one is in %s; name a journal in %s", ErrRefused, h.Store, store, h.Store)
