@@ -35,8 +35,8 @@ func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
 //
 // The command takes effect at most once: what it stages becomes durable together with the end of the
 // reminder. It runs late if no region could run it in time, never early by the journal's clock. If it fails
-// with anything but an error made by [Errorf], it is undone and retried after a pause of 1 s, which grows
-// up to 1 min. The region's log, "roost entity reminders --failing" and the metric roost.region.reminders.failing
+// with anything but an error made by [Errorf], it is undone and retried after a pause of 0.5 to 1 s, which
+// grows up to 1 min. The region's log, "roost entity reminders --failing" and the metric roost.region.reminders.failing
 // show it.
 //
 // The input is stored until the command runs, perhaps by a later version of the program: see

@@ -452,6 +452,10 @@ func TestErrors(t *testing.T) {
 	if entity.CodeOf(nil) != "" || entity.OutcomeOf(nil) != entity.Executed {
 		t.Error("no error is an error")
 	}
+	var none entity.Answer[int] // its field Err is a nil pointer, which is not nil as an error
+	if entity.CodeOf(none.Err) != "" || entity.OutcomeOf(none.Err) != entity.Executed {
+		t.Errorf("an answer without an error: %q, %v", entity.CodeOf(none.Err), entity.OutcomeOf(none.Err))
+	}
 	err := errors.New("x")
 	if entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != entity.Unknown {
 		t.Error("an error that says nothing says something")

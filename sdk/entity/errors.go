@@ -89,27 +89,34 @@ func Errorf(code Code, format string, args ...any) error {
 
 // CodeOf returns the code of an error, "" for nil, Internal for errors without one.
 func CodeOf(err error) Code {
-	var e *Error
-	switch {
-	case err == nil:
+	switch e, found := find(err); {
+	case !found:
+		return Internal
+	case e == nil:
 		return ""
-	case errors.As(err, &e):
+	default:
 		return e.Code
 	}
-	return Internal
 }
 
-// OutcomeOf returns the known effect of the command that was answered with an error: Unknown for errors
-// that are not of type *[Error].
+// OutcomeOf returns the known effect of the command that was answered with an error: Executed for nil, Unknown
+// for errors that are not of type *[Error].
 func OutcomeOf(err error) Outcome {
-	var e *Error
-	switch {
-	case err == nil:
+	switch e, found := find(err); {
+	case !found:
+		return Unknown
+	case e == nil:
 		return Executed
-	case errors.As(err, &e):
+	default:
 		return e.Outcome
 	}
-	return Unknown
+}
+
+// find returns the *Error in an error, and nil if there is no error. The field Err of an [Answer] without an error
+// is a nil pointer, which is not nil as an error.
+func find(err error) (e *Error, found bool) {
+	found = err == nil || errors.As(err, &e)
+	return e, found
 }
 
 // errorOf returns the error in a reply, or nil.

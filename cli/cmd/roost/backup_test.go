@@ -83,6 +83,8 @@ func TestBackup(t *testing.T) {
 		t.Errorf("restored again: %+v, %v", r, err)
 	}
 	try(app.ExitOK, []string{"journal", "restore", file, "--journal.url", "sqlite:" + in("new.db")}, "Restored from "+file)
+	t.Setenv("ROOST_JOURNAL_URL", "")
+	try(app.ExitUnreachable, []string{"journal", "restore", file, "--dir", dir}, "--journal.url (after roost dev --data DIR, that is sqlite:DIR/journal.db)")
 	for _, left := range []string{"x", "x.partial", "a.backup.partial", "other.db"} {
 		if _, err := os.Stat(in(left)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", left, err)

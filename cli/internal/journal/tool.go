@@ -46,7 +46,7 @@ func (a *group) runTool(ctx context.Context, f toolFlags, args []string) error {
 	}
 	given := f.journal.url != "" || f.config != "" || os.Getenv("ROOST_JOURNAL_URL") != "" || os.Getenv("ROOST_JOURNAL_URL_FILE") != ""
 	if f.region == "" || !given {
-		state, err := a.State("name your region with --region and its journal with --journal.url (after roost dev --data DIR, that is sqlite:DIR/journal.db)")
+		state, err := a.State("name your region with --region and its journal with " + journalOfDev)
 		if err != nil {
 			return app.Unchecked(err)
 		}

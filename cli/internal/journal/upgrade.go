@@ -77,12 +77,15 @@ func (a *group) journalAt(f *journalFlags) (journalopen.At, error) {
 	return at, err
 }
 
+// journalOfDev names the flag for the journal of a cluster of roost dev that has ended.
+const journalOfDev = "--journal.url (after roost dev --data DIR, that is sqlite:DIR/journal.db)"
+
 // journalURL returns the journal's URL: from the flag, from the environment, or roost dev's.
 func (a *group) journalURL(flag string) (string, error) {
 	if url := cmp.Or(flag, os.Getenv("ROOST_JOURNAL_URL")); url != "" {
 		return url, nil
 	}
-	state, err := a.State("name the journal with --journal.url")
+	state, err := a.State("name the journal with " + journalOfDev)
 	if err != nil {
 		return "", err
 	}

@@ -51,6 +51,14 @@ type Restored struct {
 // NextTerm is a term that the next coordinator is at or above.
 func (r Restored) NextTerm() sharding.Term { return r.Facts.MaxEpoch.Term() + 1 }
 
+// CheckStore returns an error, which wraps [ErrRefused], unless the backed-up journal was in this kind of store.
+func (h Header) CheckStore(store string) error {
+	if h.Store != store {
+		return fmt.Errorf("%w: the backup is of a journal in %s, and this one is in %s; name a journal in %s", ErrRefused, h.Store, store, h.Store)
+	}
+	return nil
+}
+
 // Plan checks whether a backup may take the place of a journal, and returns what comes of it. Errors
 // wrap [ErrRefused], or [journal.ErrIdentity].
 func Plan(h Header, t Target, o Options, drawn sharding.Generation) (Restored, sharding.Fence, error) {

@@ -137,3 +137,21 @@ func TestSilenceHasAReason(t *testing.T) {
 		}
 	})
 }
+
+// TestCallersThatGiveUp: a read that its caller has given up is not a failure of the store, even if the store does not
+// answer it.
+func TestCallersThatGiveUp(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		hang := make(chan struct{})
+		b.b.hangOn(hang)
+		ctx, stop := context.WithTimeout(b.Context(), time.Millisecond)
+		defer stop()
+		if _, err := b.j.Load(ctx, journal.LoadRequest{Entity: alice}); !errors.Is(err, journal.ErrUnreachable) {
+			b.Errorf("a load that hangs: %v", err)
+		}
+		if err := b.j.Failure(); err != nil {
+			b.Errorf("the store fails: %v", err)
+		}
+		close(hang)
+	})
+}

@@ -193,14 +193,21 @@ func restoresDamaged(t *testing.T, s Backups) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := h.Header()
-	other.Facts.Cluster = "green"
-	var out bytes.Buffer
-	if w, err := backup.NewWriter(&out, other); err != nil || w.Close() != nil {
-		t.Fatal(err)
-	}
-	if _, err := restore(s, out.Bytes(), backup.Options{Replace: true, InUse: true}); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), `"green"`) {
-		t.Errorf("the journal of another cluster was replaced: %v", err)
+	cluster, store := h.Header(), h.Header()
+	cluster.Facts.Cluster, store.Store = "green", "tape"
+	for _, refused := range []struct {
+		h    backup.Header
+		is   error
+		says string
+	}{{cluster, journal.ErrIdentity, `"green"`}, {store, backup.ErrRefused, "tape"}} {
+		var out bytes.Buffer
+		if w, err := backup.NewWriter(&out, refused.h); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		_, err := restore(s, out.Bytes(), backup.Options{Replace: true, InUse: true})
+		if !errors.Is(err, refused.is) || !strings.HasPrefix(err.Error(), "restore journal ") || !strings.Contains(err.Error(), refused.says) {
+			t.Errorf("the backup of %s is restored: %v", refused.says, err)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func Snapshot(ctx context.Context, connection string, cfg journal.Config) (backu
 	}
 	s := &snapshot{conn: conn, parsed: parsed}
 	if err := s.begin(ctx); err != nil {
-		return nil, errors.Join(aloneError(parsed, err), s.Close())
+		return nil, errors.Join(aloneError("back up", parsed, err), s.Close())
 	}
 	return s, nil
 }
@@ -120,7 +120,7 @@ func (s *snapshot) WriteParts(ctx context.Context, w *backup.Writer, progress fu
 		}
 	}
 	if err != nil {
-		return aloneError(s.parsed, err)
+		return aloneError("back up", s.parsed, err)
 	}
 	return nil
 }
@@ -161,28 +161,15 @@ func connectAlone(ctx context.Context, connection string, cfg journal.Config) (*
 		}
 	}
 	if err != nil {
-		return nil, nil, aloneError(parsed, err)
+		return nil, nil, aloneError("open", parsed, err)
 	}
 	return conn, parsed, nil
 }
 
-// aloneError explains an error of such work.
-func aloneError(parsed *pgxpool.Config, err error) error {
+// aloneError explains an error of such work, which opens, backs up or restores a journal.
+func aloneError(work string, parsed *pgxpool.Config, err error) error {
 	if state(err) == stateForbidden {
 		err = fmt.Errorf("%w; a backup needs the role roost_reader, and a restore the role that owns the schema roost", err)
 	}
-	return openError(parsed, err)
-}
-
-// alone does work that takes as long as it takes on a connection of its own.
-func alone(ctx context.Context, connection string, cfg journal.Config, f func(*pgx.Conn) error) error {
-	conn, parsed, err := connectAlone(ctx, connection, cfg)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := f(conn); err != nil {
-		return aloneError(parsed, err)
-	}
-	return nil
+	return journalError(work, parsed, err)
 }

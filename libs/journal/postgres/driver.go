@@ -126,9 +126,12 @@ func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, 
 	return d, nil
 }
 
-func openError(parsed *pgxpool.Config, err error) error {
+func openError(parsed *pgxpool.Config, err error) error { return journalError("open", parsed, err) }
+
+// journalError names the journal and the work that failed.
+func journalError(work string, parsed *pgxpool.Config, err error) error {
 	c := parsed.ConnConfig
-	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(pgsession.Pooled(err)))
+	return fmt.Errorf("%s journal %s at %s: %w", work, c.Database, c.Host, unreachable(pgsession.Pooled(err)))
 }
 
 func openParsed(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {

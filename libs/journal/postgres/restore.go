@@ -32,22 +32,24 @@ var errDry = errors.New("dry run")
 // because the journal has another generation. It returns the errors of [backup.Plan] and
 // [backup.Reader].
 func Restore(ctx context.Context, connection string, r *backup.Reader, cfg journal.Config, o backup.Options) (restored backup.Restored, err error) {
-	if r.Header().Store != backup.Postgres {
-		return restored, fmt.Errorf("%w: the backup is of a journal in %s, and can be restored to such a one only", journal.ErrIdentity, r.Header().Store)
+	conn, parsed, err := connectAlone(ctx, connection, cfg)
+	if err != nil {
+		return restored, err
 	}
-	err = alone(ctx, connection, cfg, func(conn *pgx.Conn) error {
-		return transact(ctx, conn, func(tx pgx.Tx) (err error) {
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err = r.Header().CheckStore(backup.Postgres); err == nil {
+		err = transact(ctx, conn, func(tx pgx.Tx) (err error) {
 			restored, err = restoreTo(ctx, tx, r, cfg, o)
 			if err == nil && o.DryRun {
 				err = errDry
 			}
 			return err
 		})
-	})
-	if errors.Is(err, errDry) {
-		err = nil
 	}
-	return restored, err
+	if err != nil && !errors.Is(err, errDry) {
+		return restored, aloneError("restore", parsed, err)
+	}
+	return restored, nil
 }
 
 func restoreTo(ctx context.Context, tx pgx.Tx, r *backup.Reader, cfg journal.Config, o backup.Options) (restored backup.Restored, err error) {
