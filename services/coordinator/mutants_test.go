@@ -615,7 +615,7 @@ func TestQuarantineIsObeyed(t *testing.T) {
 // regions would run it before they know that it is quarantined.
 func TestMutantsOfQuarantine(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"quarantine-first", "quarantine-repeats", "quarantine-clean", "quarantine-count", "quarantine-alone", "quarantine-waits", "quarantine-starting", "quarantine-behind", "quarantine-patience", "quarantine-others", "quarantine-culprit", "quarantine-window", "quarantine-blind", "quarantine-evident"} {
+	for _, name := range []string{"quarantine-first", "quarantine-repeats", "quarantine-clean", "quarantine-count", "quarantine-alone", "quarantine-waits", "quarantine-starting", "quarantine-behind", "quarantine-patience", "quarantine-others", "quarantine-culprit", "quarantine-window", "quarantine-blind", "quarantine-evident", "quarantine-off"} {
 		mutant.Activate(name)
 		if scenariotest.Differing(t, play) == 0 {
 			t.Errorf("mutant %s: no scenario differs", name)

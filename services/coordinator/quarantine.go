@@ -19,7 +19,7 @@ func (QuarantineFull) output()    {}
 
 // crashed handles the report of a region about how its previous process has ended.
 func (tr *transit) crashed(name string, c control.Crash) {
-	if c.Of == 0 || tr.cfg.QuarantineCrashes == 0 {
+	if c.Of == 0 || tr.cfg.QuarantineCrashes == 0 { //mutant:false quarantine-off tr.cfg.QuarantineCrashes == 0
 		return
 	}
 	if tr.quarantine.Keep(c) {

@@ -404,6 +404,8 @@ func (w *world) configure(args []string) {
 			cfg.MaxTypes = n
 		case "max-shards":
 			cfg.MaxShards = n
+		case "quarantine-crashes":
+			cfg.QuarantineCrashes = n
 		default:
 			w.t.Fatalf("unknown setting %q", a)
 		}
