@@ -70,7 +70,7 @@ func (w *World) checkHistory(log []commit) {
 		}
 		c.effects(o)
 		for _, t := range o.tries {
-			if t.returned > 0 && t.reply.Outcome == sharding.OK {
+			if t.returned > 0 && t.reply.Outcome == sharding.Executed {
 				c.answer(o, t)
 			}
 		}
@@ -186,7 +186,7 @@ func (c *checker) effects(o *op) {
 	}
 	if o.refused() {
 		last := o.tries[len(o.tries)-1].reply
-		w.violate("rejected is not applied", "%v was rejected (%s: %s) and took effect at position %v", o, last.Code, last.Message, c.where[o.x])
+		w.violate("not applied has no effect", "%v was not applied (%s: %s) and took effect at position %v", o, last.Code, last.Message, c.where[o.x])
 	}
 	if p := c.pasts[o.entity]; p.elements[c.where[o.x][0]-1].at < o.called {
 		w.violate("linearizable", "%v took effect before it was called", o)
@@ -258,7 +258,7 @@ func (c *checker) sameReplies(o *op) {
 	}
 	var first *try
 	for _, t := range o.tries {
-		if t.returned == 0 || t.reply.Outcome != sharding.OK || !c.kept(o, t) {
+		if t.returned == 0 || t.reply.Outcome != sharding.Executed || !c.kept(o, t) {
 			continue
 		}
 		if first == nil {

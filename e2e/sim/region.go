@@ -415,7 +415,7 @@ func (s *shardNode) performShard(o region.ShardOutput) {
 			return router.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
 		})
 	case region.Refuse:
-		if o.Reply.Outcome != sharding.Rejected {
+		if o.Reply.Outcome != sharding.NotApplied {
 			w.violate("one outcome", "%s refuses a command with outcome %v", s.p.name, o.Reply.Outcome)
 		}
 		s.answer(o.Request, func(a router.Attempt) router.Input {
@@ -560,7 +560,7 @@ func (n *regionNode) answer(id turn.RequestID, makeInput func(router.Attempt) ro
 	in := makeInput(c.attempt)
 	switch in := in.(type) {
 	case router.Answer:
-		if in.Reply.Outcome == sharding.Rejected {
+		if in.Reply.Outcome == sharding.NotApplied {
 			n.w.refusedUnread[c.key]++
 		}
 	case router.NotMine:

@@ -97,7 +97,7 @@ func (g *routerNode) read(a router.Attempt, answer router.Input) {
 	case router.Answer:
 		// A rejection is read in time if the command was not sent to another owner, or on
 		// another link, meanwhile. Then the order of commands must be kept.
-		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.Rejected && s.Epoch == last.Epoch && s.Link == last.Link {
+		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.NotApplied && s.Epoch == last.Epoch && s.Link == last.Link {
 			g.w.refusedUnread[s.Env.ID]--
 		}
 		if answer.Reply.Code == sharding.UnknownCommand {
@@ -232,7 +232,7 @@ func (g *routerNode) checkVersion(o *router.Finish) {
 	op := c.op
 	switch {
 	case o.Reply.Code != sharding.UnknownCommand:
-		if o.Reply.Outcome == sharding.OK && g.unknown[op.key] {
+		if o.Reply.Outcome == sharding.Executed && g.unknown[op.key] {
 			w.mark("gateway: a command has come to a version that has it")
 		}
 		return

@@ -90,7 +90,7 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 // room for the reply, hold replaces it by an error with the same outcome.
 func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut bool) {
 	size = replies.Size(reply)
-	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
+	if reply.Outcome == sharding.Executed && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
 		name := kindOf(&r.env)
 		k := m.estimates[name]
 		if k == nil { // a new kind; there are few, because only commands that a region knows get here
@@ -262,12 +262,12 @@ func (m *Machine) hint(code sharding.Code) int {
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
 	switch {
 	case r.readOnly && reply.Outcome == sharding.Unknown:
-		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"+r.lastFailure()
+		reply.Outcome, reply.Message = sharding.NotApplied, "no answer; the command is read-only and changed nothing"+r.lastFailure()
 	case r.readOnly:
 	// Invariant: REJECTED means not applied.
 	// Guarded by: `router.finish` rejects a command only if none of its attempts is in doubt.
 	// Mutants: doubt-kept
-	case reply.Outcome == sharding.Rejected && r.inDoubt(): //mutant:false doubt-kept
+	case reply.Outcome == sharding.NotApplied && r.inDoubt(): //mutant:false doubt-kept
 		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message+r.failureBefore(reply.Code))
 	}
 	m.ended(r.since, &reply)
@@ -277,7 +277,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
 	switch {
-	case reply.Outcome == sharding.Rejected:
+	case reply.Outcome == sharding.NotApplied:
 		f.RetryAfter = m.hint(reply.Code)
 	case reply.Code == sharding.ReplyLost && r.resend: // a repeat gets the stored reply
 		f.RetryAfter = m.hint(sharding.ResourceExhausted)

@@ -402,7 +402,7 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 }
 
 // failure reads the error of a gateway: Twirp's JSON, with the known effects of the command in
-// meta.executed.
+// meta.outcome.
 func failure(base string, res *http.Response, body []byte) attempt {
 	var e struct {
 		Code string            `json:"code"`
@@ -413,14 +413,14 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		return notGateway(base, res, body)
 	}
 	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg}
-	switch e.Meta["executed"] {
-	case "true":
+	switch e.Meta["outcome"] {
+	case sharding.Executed.String():
 		out.Outcome = entity.Executed
-	case "false":
+	case sharding.NotApplied.String():
 		out.Outcome = entity.NotApplied
-	case "unknown":
+	case sharding.Unknown.String():
 		out.Outcome = entity.Unknown
-	default: // only a gateway sets executed
+	default: // only a gateway sets the outcome
 		return notGateway(base, res, body)
 	}
 	out.Number = e.Meta["error"]

@@ -114,14 +114,14 @@ func OutcomeOf(err error) Outcome {
 
 // errorOf returns the error in a reply, or nil.
 func errorOf(r *sharding.Reply) *Error {
-	if r.Outcome == sharding.OK && r.Code == "" {
+	if r.Outcome == sharding.Executed && r.Code == "" {
 		return nil
 	}
 	e := &Error{Code: Code(r.Code), Message: r.Message, Outcome: Unknown}
 	switch r.Outcome {
-	case sharding.OK:
+	case sharding.Executed:
 		e.Outcome = Executed
-	case sharding.Rejected:
+	case sharding.NotApplied:
 		e.Outcome = NotApplied
 	}
 	return e
@@ -139,9 +139,9 @@ func failure(err error) (out error) {
 	f := &instance.Failure{Code: sharding.Code(e.Code), Message: e.Message, Outcome: sharding.Unknown, Err: err}
 	switch e.Outcome {
 	case Executed:
-		f.Outcome = sharding.OK
+		f.Outcome = sharding.Executed
 	case NotApplied:
-		f.Outcome = sharding.Rejected
+		f.Outcome = sharding.NotApplied
 	}
 	return f
 }
