@@ -257,15 +257,15 @@ func (m *Machine) hint(code sharding.Code) int {
 	return 0
 }
 
-// finish ends a request. A Rejected reply stays Rejected only if no other attempt is in
+// finish ends a request. A reply of NotApplied stays NotApplied only if no other attempt is in
 // doubt, or if the command is read-only: then no attempt could have applied anything.
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
 	switch {
 	case r.readOnly && reply.Outcome == sharding.Unknown:
 		reply.Outcome, reply.Message = sharding.NotApplied, "no answer; the command is read-only and changed nothing"+r.lastFailure()
 	case r.readOnly:
-	// Invariant: REJECTED means not applied.
-	// Guarded by: `router.finish` rejects a command only if none of its attempts is in doubt.
+	// Invariant: the outcome NotApplied means that the command has no effect.
+	// Guarded by: `router.finish` answers with it only if none of its attempts is in doubt.
 	// Mutants: doubt-kept
 	case reply.Outcome == sharding.NotApplied && r.inDoubt(): //mutant:false doubt-kept
 		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message+r.failureBefore(reply.Code))
@@ -293,8 +293,12 @@ func (m *Machine) expire(r *request) {
 			"no answer within the deadline; the command may or may not have been applied"+r.lastFailure()), r.region)
 		return
 	}
+	did := "took"
+	if r.failure != "" {
+		did = "completed"
+	}
 	m.finish(r, sharding.Reject(sharding.DeadlineExceeded,
-		"not applied: no region took the command within the deadline; "+m.waitsFor(r)+r.lastFailure()), sharding.NodeID{})
+		"not applied: no region "+did+" the command within the deadline; "+m.waitsFor(r)+r.lastFailure()), sharding.NodeID{})
 }
 
 // lastFailure returns the text of the last failure after which the command was sent again. When the command's
@@ -330,6 +334,9 @@ func (m *Machine) waitsFor(r *request) string {
 		return "its shard is moving, or its region has gone"
 	case l == nil || !l.up:
 		return "the region with its shard cannot be reached"
+	}
+	if r.failure != "" {
+		return "its region was asked again after pauses"
 	}
 	return "the region with its shard is busy"
 }

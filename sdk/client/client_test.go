@@ -266,13 +266,58 @@ func TestTheTransportRepeats(t *testing.T) {
 	}
 }
 
-func TestAContextThatIsOver(t *testing.T) {
-	g := newGateway(t, reply("5"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := add.Call(ctx, dial(t, nil, g.URL), "c1", 5)
-	if entity.OutcomeOf(err) != entity.NotApplied || len(g.keys()) != 0 {
-		t.Errorf("got %v (%s), %d requests", err, entity.OutcomeOf(err), len(g.keys()))
+// TestCanceled: a caller that cancels its context gets one code, whenever it does so. The outcome tells whether the
+// command may have been sent.
+func TestCanceled(t *testing.T) {
+	cause := errors.New("the page was closed")
+	for name, tc := range map[string]struct {
+		script  func(context.CancelCauseFunc) http.HandlerFunc // nil: canceled before the call
+		outcome entity.Outcome
+	}{
+		"before it is sent": {outcome: entity.NotApplied},
+		"before the answer": {outcome: entity.Unknown, script: func(cancel context.CancelCauseFunc) http.HandlerFunc {
+			return func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not see that the caller is gone
+				cancel(cause)
+				<-r.Context().Done()
+			}
+		}},
+		"in the answer": {outcome: entity.Unknown, script: func(cancel context.CancelCauseFunc) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte("5"))
+				w.(http.Flusher).Flush()
+				time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
+				<-r.Context().Done()
+			}
+		}},
+		"before the next attempt": {outcome: entity.NotApplied, script: func(cancel context.CancelCauseFunc) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = fmt.Fprint(w, `{"code":"unavailable","msg":"no","meta":{"outcome":"not_applied","retry_after_ms":"3000"}}`)
+			}
+		}},
+	} { // order-free
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			requests := 0
+			g := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				tc.script(cancel)(w, r)
+			}))
+			defer g.Close()
+			if tc.script == nil {
+				cancel(cause)
+			}
+			_, err := add.Call(ctx, dial(t, nil, g.URL), "c1", 5)
+			if entity.CodeOf(err) != entity.Canceled || entity.OutcomeOf(err) != tc.outcome || (requests == 0) != (tc.script == nil) {
+				t.Errorf("%v (%v) after %d requests", err, entity.OutcomeOf(err), requests)
+			}
+		})
 	}
 }
 

@@ -57,6 +57,10 @@ func (b *box) Grow(ctx *entity.Ctx, in input) (int64, error) {
 		return 0, entity.Errorf(entity.NotFound, "business %d", in.By)
 	case 15:
 		return 0, entity.Errorf("", "no code")
+	case 21: // as a client of another cluster returns it
+		return 0, fmt.Errorf("stock: %w", &entity.Error{Code: entity.Unavailable, Message: "closed today", Outcome: entity.NotApplied})
+	case 22:
+		return 0, entity.AskFailed(entity.Unavailable, "no region")
 	case 16:
 		ctx.Persist(grown{1})
 		return 0, entity.Errorf(entity.Aborted, "after staging")
@@ -312,6 +316,8 @@ func TestTurns(t *testing.T) {
 		`{"by":14}`:         {sharding.Executed, sharding.NotFound, false, "business 14"},
 		`{"by":15}`:         {sharding.NotApplied, sharding.Internal, false, "no code"},
 		`{"by":16}`:         {sharding.Executed, sharding.Aborted, true, "after staging"},
+		`{"by":21}`:         {sharding.Executed, sharding.Unavailable, false, "closed today"},
+		`{"by":22}`:         {sharding.NotApplied, sharding.Unavailable, false, "Grow failed and was undone: no region"},
 		`{"by":17}`:         {sharding.NotApplied, sharding.Internal, false, "unknown event"},
 		`{"by":18}`:         {sharding.NotApplied, sharding.Internal, false, "declare it by entity.Event"},
 		`{"by":19}`:         {sharding.NotApplied, sharding.Internal, true, "panic: "},

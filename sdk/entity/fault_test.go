@@ -190,7 +190,7 @@ func TestFaultsKeepOurs(t *testing.T) {
 	defer func() { fault.place, fault.err = "", nil }()
 	fault.place, fault.panic = "handler", false
 	run := &turn.Run{Env: &sharding.Envelope{Command: "Crack", Payload: []byte("{}")}}
-	for _, ours := range []error{instance.ErrTurnOver, instance.ErrPartlyRead, context.Canceled, &entity.Error{Code: entity.Unavailable, Outcome: entity.NotApplied, Message: "later"}} {
+	for _, ours := range []error{instance.ErrTurnOver, instance.ErrPartlyRead, context.Canceled, entity.AskFailed(entity.Unavailable, "later")} {
 		fault.err = &evilError{func() { panic("boom") }, ours}
 		done, failed := sound(t).Run(t.Context(), time.Now(), run, nil)
 		e, asked := errors.AsType[*instance.Failure](failed)

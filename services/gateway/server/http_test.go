@@ -263,6 +263,26 @@ func TestPlainHeadersWithMessages(t *testing.T) {
 	}
 }
 
+// TestStrangeHeaders: both APIs refuse a header that begins as Roost's own do, and name it.
+func TestStrangeHeaders(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	for _, name := range []string{"Roost-Time-Out", "Roost-Idempotency-Key", "Roost-Region"} {
+		for path, body := range map[string]string{"/v1/Echo/a/Do": "{}", "/twirp/roost.gateway.v1.Entities/Ask": `{"type":"Echo","id":"a","command":"Do"}`} { // order-free
+			got := g.do(t, http.MethodPost, path, body, "Content-Type", "application/json", strings.ToLower(name), "1s")
+			if got.status != 400 || !strings.Contains(got.body, "no request header "+name+";") || !strings.Contains(got.body, `"outcome":"not_applied"`) {
+				t.Errorf("%s of %s: %+v", name, path, got)
+			}
+		}
+	}
+	if n := len(f.seen()); n != 0 {
+		t.Errorf("%d commands were sent", n)
+	}
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", "Roost-Timeout", "5s", "X-Roost-Other", "1"); got.status != 200 {
+		t.Errorf("headers that are allowed: %+v", got)
+	}
+}
+
 func TestTooLong(t *testing.T) {
 	f := newFake(t, 1<<19) // the region takes less than the gateway
 	g := f.startReady(func(c *Config) { c.MaxPayload = 1 << 20 })
@@ -370,7 +390,11 @@ func TestBadNames(t *testing.T) {
 		r.Header["Idempotency-Key"] = []string{string(e.ID)}
 		w := httptest.NewRecorder()
 		g.serveCommand(w, r)
-		if want := "bad name"; w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+		want := "bad name"
+		if strings.Contains(what, "key") {
+			want = `"msg":"the idempotency key `
+		}
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
 			if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "no route") || !strings.HasSuffix(what, "empty") {
 				t.Errorf("%s: %d %s", what, w.Code, w.Body)
 			}
