@@ -33,7 +33,7 @@ var entries = []Entry{
 	{
 		Number: InvalidRequest, Answers: []Answer{{"invalid_argument", 400}, {"malformed", 400}}, Outcome: sharding.NotApplied, Repeat: Useless,
 		Meaning: "a name, a header or the payload is wrong",
-		Causes: "The name of a type, an id, a command, a key or a header is not allowed, a header is empty or given twice, the request " +
+		Causes: "The name of a type, an id, a command, a key or a header is not allowed, a header is empty, given twice or unknown (Roost-…), the request " +
 			"has a query, a GET has a body, or the input does not fit the command. " +
 			"With the code malformed, a Twirp request cannot be read, or has a field that its message does not have.",
 		Action: "Correct what the message names. If it says that the body broke off, look at the network and at proxies, and send the request again.",

@@ -63,7 +63,7 @@ func (w *world) verify(count map[string]int) {
 		case c.reply.Outcome == sharding.NotApplied && effects > 0:
 			w.fatal("request %d was not applied (%s) and took effect", id, c.reply.Message)
 		case c.reply.Outcome == sharding.Executed && c.env.Command != "Get" && effects != 1:
-			w.fatal("request %d was OK without effect", id)
+			w.fatal("request %d was executed without effect", id)
 		}
 		count[c.reply.Outcome.String()]++
 		if c.env.Command == "New" {

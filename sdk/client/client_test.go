@@ -266,7 +266,7 @@ func TestTheTransportRepeats(t *testing.T) {
 	}
 }
 
-// TestCanceled: a caller that cancels its context gets one code, whenever it does so. The outcome tells whether the
+// TestCanceled: a caller that cancels its context gets one code, whenever it does so. The outcome reports whether the
 // command may have been sent.
 func TestCanceled(t *testing.T) {
 	cause := errors.New("the page was closed")

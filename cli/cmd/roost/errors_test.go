@@ -55,7 +55,8 @@ The Go client and gateways repeat by themselves what may be repeated, until the 
 for the attempt that is answered: if the outcome of an earlier attempt under the same key is unknown, a refused repeat does not end
 that doubt. If a command has asked other entities to change something and then fails, its outcome is ` + "`unknown`" + `
 ([calls.md](calls.md#asks-that-change-something)). The services for operators at the management address answer with some
-of these numbers too, for requests that they refuse.
+of these numbers too, for requests that they refuse. A call of the Go client whose context was canceled ends with the code
+` + "`canceled`" + `, without a number.
 
 | number | code | HTTP | outcome | repeat | meaning |
 |---|---|---|---|---|---|

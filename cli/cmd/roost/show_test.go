@@ -317,7 +317,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainIsOfOneProcess: the drain is requested once. What is left is asked of the process that the first answer was
+// TestDrainIsOfOneProcess: the drain is requested once. The number of shards is asked of the process that the first answer was
 // about, and changes nothing: somebody else may have given another reason.
 func TestDrainIsOfOneProcess(t *testing.T) {
 	var asked int

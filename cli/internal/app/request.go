@@ -62,8 +62,8 @@ func (a *App) Steer(ctx context.Context, s *Steer, ask func(context.Context, *ad
 	return a.printSteer(res, s.DryRun, done(res))
 }
 
-// Unconfirmed returns the error of a request of an operator. If the request may take effect, the command has timed out,
-// and its text says that it can be run again.
+// Unconfirmed returns the error of a request of an operator. If the request may take effect, the command has timed out
+// and can be run again.
 func Unconfirmed(ctx context.Context, err error) error {
 	if errors.Is(err, adminclient.ErrUnknownOutcome) {
 		return TimedOut(fmt.Errorf("%w; run it again", err))
