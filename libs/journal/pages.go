@@ -14,7 +14,7 @@ type Damaged struct {
 	Err    error
 }
 
-// Position is the place in a shard from which a page of its rows is read: a [ShardPosition] or a [SendPosition].
+// Position is the place in a shard where a page of its rows begins: a [ShardPosition] or a [SendPosition].
 type Position interface{ In() sharding.ShardID }
 
 // Row is a row of a page: a [WakeRow] or a [SendRow].
