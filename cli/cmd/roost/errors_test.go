@@ -221,7 +221,7 @@ func TestErrors(t *testing.T) {
 	ranges := errornumber.Ranges()
 	quarantined := `ROOST-1019  the entity is quarantined: its commands ended regions
 code        failed_precondition, HTTP status 412
-executed    false: the command was definitely not applied
+outcome     not_applied: the command was definitely not applied
 repeat      no: the answer stays the same until something is changed
 causes      Regions ended one after the other while the entity ran, or an operator has put it into
             quarantine.
