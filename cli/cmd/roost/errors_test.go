@@ -242,7 +242,7 @@ what to do  See roost entity quarantine, find the cause, and release the entity 
 		{"errors 1103 -o json", 0, `{"number":"ROOST-1103","answers":[{"code":"aborted","status":409}],"outcome":"unknown","repeat":"no",`},
 		{"errors 1102 -o json", 0, `{"number":"ROOST-1102","answers":[],"outcome":"unknown","repeat":"with its key",`},
 		{"errors -o json", 0, `{"errors":[{"number":"ROOST-1001",`},
-		{"errors", 0, "NUMBER      CODE                         HTTP      EXECUTED  REPEAT        MEANING\nROOST-1001  invalid_argument, malformed  400       false     no            a name,"},
+		{"errors", 0, "NUMBER      CODE                         HTTP      OUTCOME      REPEAT        MEANING\nROOST-1001  invalid_argument, malformed  400       not_applied  no            a name,"},
 	} {
 		code, out, errOut := roost(t, strings.Fields(c.command)...)
 		if code != c.code || !strings.HasPrefix(out+errOut, c.want) {
