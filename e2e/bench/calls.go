@@ -218,7 +218,7 @@ func (l *local) routed(callers int) func(caller int, env sharding.Envelope) erro
 	}
 	return func(caller int, env sharding.Envelope) error {
 		l.runner.Route(env, false, func(r sharding.Reply) { replies[caller] <- r })
-		if r := <-replies[caller]; r.Outcome != sharding.OK {
+		if r := <-replies[caller]; r.Outcome != sharding.Executed {
 			return fmt.Errorf("%s: %v %s %s", env.Entity, r.Outcome, r.Code, r.Message)
 		}
 		return nil

@@ -98,9 +98,9 @@ func (a *reply) outcome() outcome {
 		return answered
 	}
 	var e struct {
-		Meta struct{ Executed, Error string }
+		Meta struct{ Outcome, Error string }
 	}
-	if json.Unmarshal(a.body, &e) == nil && e.Meta.Executed == "false" && e.Meta.Error != "" {
+	if json.Unmarshal(a.body, &e) == nil && e.Meta.Outcome == "not_applied" && e.Meta.Error != "" {
 		return refused
 	}
 	return unknown

@@ -125,7 +125,7 @@ func (p *pending) SendBatch(as []link.Answer) error {
 		done := p.done[as[i].Number]
 		delete(p.done, as[i].Number)
 		p.mu.Unlock()
-		if as[i].NotMine != nil || as[i].Reply.Outcome != sharding.OK {
+		if as[i].NotMine != nil || as[i].Reply.Outcome != sharding.Executed {
 			done(fmt.Errorf("%v: %s", as[i].Reply.Outcome, as[i].Reply.Message))
 		} else {
 			done(nil)
@@ -216,7 +216,7 @@ func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 		for ; seq <= uint64(r.Sizes.Replay) && len(a.Records) < 512; seq++ {
 			a.Records = append(a.Records, sharding.Record{
 				Seq: seq, Command: sharding.CommandID(strconv.FormatUint(seq, 36)), Hash: sharding.Hash([]byte("aaaaaaaaaaaaaaaa")), Events: events,
-				Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(`{"n":1000000000}`)},
+				Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte(`{"n":1000000000}`)},
 			})
 		}
 		results, err := b.Commit(r.ctx, []journal.Op{{Append: a}})

@@ -50,7 +50,7 @@ func (f *flood) answered(as []link.Answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range as {
-		if as[i].Reply.Outcome == sharding.OK {
+		if as[i].Reply.Outcome == sharding.Executed {
 			f.succeeded++
 		}
 	}

@@ -97,7 +97,7 @@ func (a *asker) askOf(caller int, n uint64, to addressee, in, out *wrapperspb.By
 		return err
 	}
 	<-c.done
-	if c.reply.Outcome != sharding.OK {
+	if c.reply.Outcome != sharding.Executed {
 		return fmt.Errorf("%s: %v %s %s", to.entity, c.reply.Outcome, c.reply.Code, c.reply.Message)
 	}
 	return proto.Unmarshal(c.reply.Payload, out)

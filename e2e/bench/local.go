@@ -184,7 +184,7 @@ func (a *localAsker) ask(caller int) error {
 	c := &a.callers[caller]
 	a.local.runner.Serve(a, c.command[:], nil)
 	<-c.done
-	if c.reply.Outcome != sharding.OK {
+	if c.reply.Outcome != sharding.Executed {
 		return fmt.Errorf("%s: %v %s %s", c.command[0].Envelope.Entity, c.reply.Outcome, c.reply.Code, c.reply.Message)
 	}
 	return nil

@@ -76,7 +76,7 @@ type tells struct {
 func (t *tells) answered(as []link.Answer) {
 	ok := int64(0)
 	for i := range as {
-		if as[i].NotMine == nil && as[i].Reply.Outcome == sharding.OK {
+		if as[i].NotMine == nil && as[i].Reply.Outcome == sharding.Executed {
 			ok++
 		}
 	}

@@ -128,7 +128,7 @@ func bankLimit(i int) int64 {
 }
 
 func (b *clerks) must2(a load.Answer, refused bool) {
-	if a.Outcome != history.OK || refused {
+	if a.Outcome != history.Executed || refused {
 		b.Errorf("refused: %v %s", a.Outcome, a.Body)
 	}
 }
@@ -155,7 +155,7 @@ func (b *clerks) ask(id, command, key string, in any) (a load.Answer, refused bo
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)
 		a = b.load.Post(try, gateway, "/v1/Account/"+id+"/"+command, key, in)
 		cancel()
-		if a.Outcome == history.OK {
+		if a.Outcome == history.Executed {
 			var e struct{ Code string }
 			_ = json.Unmarshal(a.Body, &e) // what is no error has no code
 			return a, e.Code != ""
@@ -211,7 +211,7 @@ func (b *clerks) transfer(o ledger.Op, r *rand.Rand) {
 	o.Outcome, o.Refused = a.Outcome, refused
 	b.mu.Lock()
 	b.ops = append(b.ops, o)
-	if a.Outcome == history.OK && r.IntN(50) == 0 {
+	if a.Outcome == history.Executed && r.IntN(50) == 0 {
 		b.later = append(b.later, later{o, a.Body, b.kills.Load()})
 	}
 	var due *later
@@ -230,7 +230,7 @@ func (b *clerks) again(l later) {
 	a, refused := b.ask(l.op.From, "Transfer", l.op.Key, map[string]any{"id": l.op.ID, "to": l.op.To, "amount": l.op.Amount})
 	b.repeats.Add(1)
 	switch {
-	case a.Outcome != history.OK:
+	case a.Outcome != history.Executed:
 		b.Errorf("%+v was answered by %s, and its repeat is %v after two minutes: %s", l.op, l.body, a.Outcome, a.Body)
 	case refused != l.op.Refused || !bytes.Equal(a.Body, l.body):
 		b.Errorf("%+v was answered by %s, and when it was repeated by %s", l.op, l.body, a.Body)
@@ -251,7 +251,7 @@ func (b *clerks) closeOrOpen(n int64, r *rand.Rand) {
 		return
 	}
 	o := ledger.Op{ID: fmt.Sprint("c", n), Key: fmt.Sprint("close-", n), From: name, To: accountName(r.IntN(bankAccounts / 2))}
-	if a, refused := b.ask(name, "Close", o.Key, map[string]string{"id": o.ID, "to": o.To}); a.Outcome == history.OK && !refused {
+	if a, refused := b.ask(name, "Close", o.Key, map[string]string{"id": o.ID, "to": o.To}); a.Outcome == history.Executed && !refused {
 		b.mu.Lock()
 		b.closed = append(b.closed, name)
 		b.mu.Unlock()

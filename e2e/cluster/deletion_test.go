@@ -86,7 +86,7 @@ func playDeletion(l *livingRun) {
 				in = put
 			}
 			_, refused, err := l.post(l.Context(), fmt.Sprintf("/v1/Box/b%d/%s", box, path), at, in, 10*time.Second)
-			if err != nil || refused == nil || refused.Meta.Executed != "unknown" || refused.Meta.Error != "ROOST-1103" {
+			if err != nil || refused == nil || refused.Meta.Outcome != "unknown" || refused.Meta.Error != "ROOST-1103" {
 				l.Errorf("%s of b%d with an old key: %+v, %v; want the answer that it has expired", path, box, refused, err)
 			}
 		}

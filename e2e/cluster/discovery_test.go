@@ -76,7 +76,7 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 		sum++
 		eventually(t, time.Minute, func() error {
 			a := l.Post(t.Context(), 0, "/v1/Counter/c1/Add", fmt.Sprint("key-", sum), map[string]int{"delta": 1})
-			if a.Outcome != history.OK || !strings.Contains(string(a.Body), fmt.Sprintf(":%d", sum)) {
+			if a.Outcome != history.Executed || !strings.Contains(string(a.Body), fmt.Sprintf(":%d", sum)) {
 				return fmt.Errorf("add %d: %v %s", sum, a.Outcome, a.Body)
 			}
 			return nil

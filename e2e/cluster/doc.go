@@ -5,7 +5,7 @@
 // and package history checks what the clients have seen. Each scenario prints a line with
 // its figures. The load is open-loop: calls start at a fixed rate, however long earlier
 // ones take. Afterwards the journal itself is read, by plain SQL and the documented form of
-// its records: acknowledged values are there exactly once, rejected ones are not.
+// its records: acknowledged values are there exactly once, those that were not applied are not.
 //
 // A run with too few answers is void, because it would prove nothing. It is repeated at
 // half the rate over twice the time, so that the scenarios work on a slow or busy machine

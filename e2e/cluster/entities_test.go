@@ -118,7 +118,7 @@ func (s *living) run(t *testing.T, store string) {
 // refusal is the answer of a gateway to a command that was not successful.
 type refusal struct {
 	Code, Msg string
-	Meta      struct{ Executed, Error string }
+	Meta      struct{ Outcome, Error string }
 }
 
 // post sends a command once. It returns the reply or the refusal; an error: there was no
@@ -167,7 +167,7 @@ func (l *livingRun) count(path, key string, in any) (int64, error) {
 			var reply struct{ N int64 }
 			return reply.N, json.Unmarshal(raw, &reply)
 		}
-		if refused != nil && refused.Meta.Executed == "true" {
+		if refused != nil && refused.Meta.Outcome == "executed" {
 			return 0, fmt.Errorf("%s: %s: %s", path, refused.Code, refused.Msg)
 		}
 		if l.repeats.Add(1); time.Now().After(deadline) || l.Context().Err() != nil {

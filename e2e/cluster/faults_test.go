@@ -159,10 +159,10 @@ func diskFull(r *run) {
 	}
 }
 
-// answered counts the operations answered OK so far.
+// answered counts the operations executed so far.
 func (r *run) answered(kind history.Kind) (n int) {
 	for _, o := range r.load.Ops() {
-		if o.Kind == kind && o.Outcome == history.OK {
+		if o.Kind == kind && o.Outcome == history.Executed {
 			n++
 		}
 	}
@@ -259,11 +259,11 @@ func corruptedRecord(r *run) {
 	flip(r, victim)
 	r.up()
 	outcome, body := r.ask(victim)
-	if outcome != history.Rejected || !strings.Contains(body, "data_loss") {
+	if outcome != history.NotApplied || !strings.Contains(body, "data_loss") {
 		r.Errorf("%s is damaged, and its answer is %v: %s", victim, outcome, body)
 	}
 	for i := range load.Lists {
-		if outcome, body := r.ask(load.ListName(i)); load.ListName(i) != victim && outcome != history.OK {
+		if outcome, body := r.ask(load.ListName(i)); load.ListName(i) != victim && outcome != history.Executed {
 			r.Errorf("only %s is damaged, but the answer of %s is %v: %s", victim, load.ListName(i), outcome, body)
 		}
 	}
@@ -285,7 +285,7 @@ func (r *run) ask(list string) (outcome history.Outcome, body string) {
 	eventually(r.T, waitLimit, func() error {
 		a := r.load.Post(r.Context(), 0, "/v1/List/"+list+"/Get", "", struct{}{})
 		outcome, body = a.Outcome, string(a.Body)
-		if outcome == history.Unknown || outcome == history.Rejected && !strings.Contains(body, "data_loss") {
+		if outcome == history.Unknown || outcome == history.NotApplied && !strings.Contains(body, "data_loss") {
 			return fmt.Errorf("%s: %v %s", list, outcome, body)
 		}
 		return nil

@@ -39,11 +39,11 @@ const operator = "the test"
 
 func (r *run) admin() *adminclient.Client { return adminclient.New(r.cluster.Admin()...) }
 
-// steered repeats a request until it is stored.
+// steered makes a request, and again if its outcome is unknown or it is refused for now.
 func (r *run) steered(ask func(context.Context, *adminclient.Client) (*adminv1.SteerResponse, error)) {
 	r.Helper()
 	eventually(r.T, waitLimit, func() error {
-		_, err := adminclient.UntilStored(r.Context(), func(ctx context.Context) (*adminv1.SteerResponse, error) { return ask(ctx, r.admin()) })
+		_, err := ask(r.Context(), r.admin())
 		return err
 	})
 }

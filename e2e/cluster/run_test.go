@@ -164,9 +164,9 @@ func (r *run) judge() {
 	err := history.Check(ops, final, 2*waitLimit)
 	took := time.Since(began)
 	stored := r.stored()
-	got := float64(outcomes[history.OK]) / r.load.End.Seconds()
-	r.Logf("%-24s %-10s %5d operations, %3.0f/s, %3d rejected, %3d unknown, longest gap %4.1f s, checked in %3d ms%s",
-		r.scenario.name, r.store, len(ops), got, outcomes[history.Rejected], r.unknown,
+	got := float64(outcomes[history.Executed]) / r.load.End.Seconds()
+	r.Logf("%-24s %-10s %5d operations, %3.0f/s, %3d not applied, %3d unknown, longest gap %4.1f s, checked in %3d ms%s",
+		r.scenario.name, r.store, len(ops), got, outcomes[history.NotApplied], r.unknown,
 		history.Longest(ops, 0, r.load.End).Seconds(), took.Milliseconds(), strings.Join(append([]string{""}, r.figures...), ", "))
 	if err != nil {
 		r.Errorf("the history is wrong: %v", err)

@@ -131,7 +131,7 @@ func (r *run) hottest() {
 func (r *run) p99(from, to time.Duration) time.Duration {
 	var took []time.Duration
 	for _, o := range r.load.Ops() {
-		if o.Call >= from && o.Call < to && o.Outcome == history.OK {
+		if o.Call >= from && o.Call < to && o.Outcome == history.Executed {
 			took = append(took, o.Return-o.Call)
 		}
 	}

@@ -93,8 +93,8 @@ func (c *cluster) judge() {
 	if c.load.Turned > 0 {
 		c.Errorf("void: %d calls did not start, because %d were in progress", c.load.Turned, load.Crowd)
 	}
-	c.Logf("%-9s %-38s %d operations in %.0f s: %d answered, %d rejected, %d unknown; all of %d values are in the journal, in an order that explains every answer",
-		"", "the history:", len(ops), c.load.End.Seconds(), outcomes[history.OK], outcomes[history.Rejected], outcomes[history.Unknown], values)
+	c.Logf("%-9s %-38s %d operations in %.0f s: %d executed, %d not applied, %d unknown; all of %d values are in the journal, in an order that explains every answer",
+		"", "the history:", len(ops), c.load.End.Seconds(), outcomes[history.Executed], outcomes[history.NotApplied], outcomes[history.Unknown], values)
 }
 
 // window is a part of the history.
@@ -111,7 +111,7 @@ func (w window) end() (answered, failed int, slowest time.Duration) {
 	for i := range ops {
 		switch o := &ops[i]; {
 		case o.Return < w.begin:
-		case o.Outcome == history.OK:
+		case o.Outcome == history.Executed:
 			answered++
 			slowest = max(slowest, o.Return-max(o.Call, w.begin))
 		default:
@@ -174,7 +174,7 @@ func (c *cluster) awaitAnswer(gateway *node, list string) {
 func (c *cluster) acked() map[string][]int64 {
 	all := map[string][]int64{}
 	for _, o := range c.load.Ops() {
-		if o.Kind == history.Add && o.Outcome == history.OK {
+		if o.Kind == history.Add && o.Outcome == history.Executed {
 			all[o.List] = append(all[o.List], o.Value)
 		}
 	}

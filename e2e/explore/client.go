@@ -112,7 +112,7 @@ func (w *cluster) refused(id sharding.NodeID, r turn.RequestID) { w.end(id, r) }
 func (w *cluster) answered(id sharding.NodeID, r turn.RequestID, reply sharding.Reply) {
 	c := w.end(id, r)
 	switch reply.Outcome {
-	case sharding.OK:
+	case sharding.Executed:
 	case sharding.Unknown:
 		c.doubt = true
 		return

@@ -271,7 +271,7 @@ func (h *host) forget(inc turn.Incarnation) {
 
 // run is the handler of the entity: a list of numbers.
 func (b *body) run(o *turn.Run) turn.TurnDone {
-	done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+	done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.Executed}}
 	if o.Env.Command == cmdAdd {
 		b.list += string(o.Env.Payload)
 		done.Events = []sharding.Event{{Name: "Added", Payload: o.Env.Payload}}

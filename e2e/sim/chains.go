@@ -161,7 +161,7 @@ func (s *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
 		return
 	}
 	w.mark("ask: a call cycle is refused")
-	if b.askedAt != w.now || r.Outcome != sharding.Rejected || r.Code != sharding.FailedPrecondition && r.Code != sharding.Aborted {
+	if b.askedAt != w.now || r.Outcome != sharding.NotApplied || r.Code != sharding.FailedPrecondition && r.Code != sharding.Aborted {
 		w.violate("a call cycle is refused", "%v asks %v, which waits for the answer, and is told %v %s %q after %v", b.entity, f.entity, r.Outcome, r.Code, r.Message, nanos(w.now-b.askedAt))
 	}
 }
@@ -210,13 +210,13 @@ func (c *checker) asks() {
 	w := c.w
 	for _, x := range sortedKeys(w.asks) {
 		f := w.asks[x]
-		c.neverRejected(f)
+		c.neverNotApplied(f)
 		if w.volatile(f.entity) {
 			continue
 		}
 		c.effects(&f.op)
 		for _, t := range f.tries {
-			if t.returned > 0 && t.reply.Outcome == sharding.OK {
+			if t.returned > 0 && t.reply.Outcome == sharding.Executed {
 				c.answer(&f.op, t)
 			}
 		}
@@ -225,7 +225,7 @@ func (c *checker) asks() {
 			continue // a client that has set a reminder is not told what the reminder does
 		}
 		for _, t := range f.asker.tries {
-			if t.returned == 0 || t.reply.Outcome != sharding.OK || t.reply.Code != "" {
+			if t.returned == 0 || t.reply.Outcome != sharding.Executed || t.reply.Code != "" {
 				continue
 			}
 			if at := c.where[f.x]; len(at) == 0 || c.pasts[f.entity].elements[at[0]-1].at > t.returned {
@@ -235,15 +235,15 @@ func (c *checker) asks() {
 	}
 }
 
-// neverRejected checks that no command on behalf of which f was sent is answered as rejected if f
+// neverNotApplied checks that no command on behalf of which f was sent is answered as not applied if f
 // has taken effect.
-func (c *checker) neverRejected(f *ask) {
+func (c *checker) neverNotApplied(f *ask) {
 	if len(c.where[f.x]) == 0 {
 		return
 	}
 	for asker := f.asker; asker != nil; {
 		if asker.refused() {
-			c.w.violate("who has asked is not undone", "%v was rejected (%s), and %v took effect", asker, asker.tries[len(asker.tries)-1].reply.Message, &f.op)
+			c.w.violate("who has asked is not undone", "%v was not applied (%s), and %v took effect", asker, asker.tries[len(asker.tries)-1].reply.Message, &f.op)
 		}
 		next := c.w.asks[asker.x]
 		if asker = nil; next != nil {
@@ -328,7 +328,7 @@ func (w *World) drainThrough(stop func() bool) {
 		return
 	}
 	w.mark("ask: a command comes into a shard that drains")
-	if t := ask.tries[0]; len(ask.tries) > 1 && (t.returned == 0 || t.reply.Outcome != sharding.OK) {
+	if t := ask.tries[0]; len(ask.tries) > 1 && (t.returned == 0 || t.reply.Outcome != sharding.Executed) {
 		w.violate("a draining shard takes what its entities wait for", "%v took %d turns, while its shard was drained; what the first one asked ended with %v %s %q", o, len(ask.tries), t.reply.Outcome, t.reply.Code, t.reply.Message)
 	}
 }

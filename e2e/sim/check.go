@@ -70,7 +70,7 @@ func (w *World) checkHistory(log []commit) {
 		}
 		c.effects(o)
 		for _, t := range o.tries {
-			if t.returned > 0 && t.reply.Outcome == sharding.OK {
+			if t.returned > 0 && t.reply.Outcome == sharding.Executed {
 				c.answer(o, t)
 			}
 		}
@@ -186,7 +186,7 @@ func (c *checker) effects(o *op) {
 	}
 	if o.refused() {
 		last := o.tries[len(o.tries)-1].reply
-		w.violate("rejected is not applied", "%v was rejected (%s: %s) and took effect at position %v", o, last.Code, last.Message, c.where[o.x])
+		w.violate("not applied has no effect", "%v was not applied (%s: %s) and took effect at position %v", o, last.Code, last.Message, c.where[o.x])
 	}
 	if p := c.pasts[o.entity]; p.elements[c.where[o.x][0]-1].at < o.called {
 		w.violate("linearizable", "%v took effect before it was called", o)
@@ -258,7 +258,7 @@ func (c *checker) sameReplies(o *op) {
 	}
 	var first *try
 	for _, t := range o.tries {
-		if t.returned == 0 || t.reply.Outcome != sharding.OK || !c.kept(o, t) {
+		if t.returned == 0 || t.reply.Outcome != sharding.Executed || !c.kept(o, t) {
 			continue
 		}
 		if first == nil {
@@ -274,7 +274,7 @@ func (c *checker) sameReplies(o *op) {
 // refuses reports whether a command ended with r without an effect, although a later attempt may have one: the region
 // rejected it, or did not execute it because the entity may have forgotten its key.
 func refuses(r *sharding.Reply) bool {
-	return r.Outcome == sharding.Rejected || r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired
+	return r.Outcome == sharding.NotApplied || r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired
 }
 
 // batches checks that items of a batch took effect in their order, per entity.

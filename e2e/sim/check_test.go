@@ -22,7 +22,7 @@ func TestCheckers(t *testing.T) {
 		{"linearizable", otherAnswer},
 		{"linearizable", lateRead},
 		{"linearizable", lateWrite},
-		{"rejected is not applied", rejectedEffect},
+		{"not applied has no effect", notAppliedEffect},
 		{"no effect of a failed turn", failedEffect},
 		{"one reply", otherReply},
 		{"order", swappedBatch},
@@ -116,8 +116,8 @@ func lateWrite(w *World, log []commit) []commit {
 	return log
 }
 
-// rejectedEffect: a write that has taken effect is answered as rejected.
-func rejectedEffect(w *World, log []commit) []commit {
+// notAppliedEffect: a write that has taken effect is answered as not applied.
+func notAppliedEffect(w *World, log []commit) []commit {
 	o, _ := answered(w, cmdAdd)
 	for _, t := range o.tries {
 		t.reply = sharding.Reject(sharding.Unavailable, "")
@@ -146,7 +146,7 @@ func swappedBatch(w *World, log []commit) []commit {
 	a, _ := answered(w, cmdAdd)
 	i := slices.Index(w.ops, a)
 	k := slices.IndexFunc(w.ops[i+1:], func(o *op) bool {
-		return o.cmd == cmdAdd && o.entity == a.entity && len(o.tries) == 1 && o.tries[0].reply.Outcome == sharding.OK && o.called > a.tries[0].returned
+		return o.cmd == cmdAdd && o.entity == a.entity && len(o.tries) == 1 && o.tries[0].reply.Outcome == sharding.Executed && o.called > a.tries[0].returned
 	})
 	if k < 0 {
 		panic(unsuited{})
@@ -182,7 +182,7 @@ func lastCommit(w *World, log []commit) int {
 		}
 		later := slices.ContainsFunc(log[i+1:], func(c commit) bool { return c.Append.Entity == log[i].Append.Entity })
 		o := w.byID[decodeNumber(r[0].Events[0].Payload)]
-		if !later && o != nil && o.tries[0].reply.Outcome == sharding.OK {
+		if !later && o != nil && o.tries[0].reply.Outcome == sharding.Executed {
 			return i
 		}
 	}
@@ -193,7 +193,7 @@ func lastCommit(w *World, log []commit) int {
 // taken effect.
 func answered(w *World, cmd string) (*op, *try) {
 	for _, o := range w.ops[len(w.ops)/3:] {
-		if o.cmd == cmd && !o.tell && !w.volatile(o.entity) && len(o.tries) == 1 && o.tries[0].reply.Outcome == sharding.OK && o.tries[0].list.n > 3 {
+		if o.cmd == cmd && !o.tell && !w.volatile(o.entity) && len(o.tries) == 1 && o.tries[0].reply.Outcome == sharding.Executed && o.tries[0].list.n > 3 {
 			return o, o.tries[0]
 		}
 	}

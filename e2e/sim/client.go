@@ -41,7 +41,7 @@ type try struct {
 
 // acknowledged reports whether an attempt was answered with success.
 func (o *op) acknowledged() bool {
-	return slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned > 0 && t.reply.Outcome == sharding.OK })
+	return slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned > 0 && t.reply.Outcome == sharding.Executed })
 }
 
 // returned reports whether an attempt has returned. The client may have sent the command again nevertheless.
@@ -52,7 +52,7 @@ func (o *op) returned() bool {
 // refused reports whether every attempt was answered with a refusal, so that the command has
 // had no effect.
 func (o *op) refused() bool {
-	return len(o.tries) > 0 && !slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned == 0 || t.reply.Outcome != sharding.Rejected })
+	return len(o.tries) > 0 && !slices.ContainsFunc(o.tries, func(t *try) bool { return t.returned == 0 || t.reply.Outcome != sharding.NotApplied })
 }
 
 func (o *op) String() string {
@@ -292,11 +292,11 @@ func (c *client) returned(o *op, t *try) {
 	}
 	again := 0.0
 	switch t.reply.Outcome {
-	case sharding.Rejected:
+	case sharding.NotApplied:
 		again = 0.6
 	case sharding.Unknown:
 		again = 0.8
-	case sharding.OK:
+	case sharding.Executed:
 		again = 0.04
 	}
 	if o.keyed && len(o.tries) < 6 && !w.calm && d.chance(again) {

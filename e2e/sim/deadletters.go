@@ -138,7 +138,7 @@ func (c *checker) deadLetters(log []commit) {
 		case o.acknowledged() && n == 0:
 			w.violate("acknowledged is durable", "%v was acknowledged, and no record deals with the dead letter", o)
 		case o.refused() && n > 0:
-			w.violate("rejected is not applied", "%v was refused and has dealt with the dead letter", o)
+			w.violate("not applied has no effect", "%v was refused and has dealt with the dead letter", o)
 		}
 	}
 }

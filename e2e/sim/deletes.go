@@ -56,7 +56,7 @@ func (c *checker) deletions(log []commit) {
 		case o.acknowledged() && n == 0:
 			w.violate("acknowledged is durable", "%v was acknowledged, and no record deletes the entity", o)
 		case o.refused() && n > 0:
-			w.violate("rejected is not applied", "%v was refused and has deleted the entity", o)
+			w.violate("not applied has no effect", "%v was refused and has deleted the entity", o)
 		case n > 1 && !w.weather.Harsh.Forgets:
 			w.violate("one effect", "%v has deleted the entity %d times", o, n)
 		case n > 0:

@@ -122,7 +122,7 @@ func (w *World) handOffAlone(stop func() bool) {
 	if !stop() {
 		if !claimed() {
 			w.violate("a handoff ends without a coordinator", "nobody claims %v at %v: %+v", shard, told().Next, w.journal.highest[shard])
-		} else if r := o.tries[len(o.tries)-1].reply; o.pending > 0 || r.Outcome != sharding.OK && r.Code != sharding.ResourceExhausted {
+		} else if r := o.tries[len(o.tries)-1].reply; o.pending > 0 || r.Outcome != sharding.Executed && r.Code != sharding.ResourceExhausted {
 			w.violate("a handoff ends without a coordinator", "%v is claimed, and %v waits: %d, %v %s", shard, o, o.pending, r.Outcome, r.Message)
 		}
 		w.mark("handoff: it ends without a coordinator")

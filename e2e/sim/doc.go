@@ -29,9 +29,9 @@
 //     entity is linearizable, reads included;
 //   - every acknowledged command is durable exactly once;
 //   - a command id has one effect and one reply;
-//   - a rejected command has no effect;
+//   - a command that was not applied has no effect;
 //   - commands that are sent in one AskMany request take effect in order;
-//   - if the answer to a command was UNKNOWN, the command does not take effect after a command that was
+//   - if the answer to a command was unknown, the command does not take effect after a command that was
 //     sent later through the same gateway;
 //   - every request ends exactly once, in time.
 //

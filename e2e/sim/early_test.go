@@ -40,7 +40,7 @@ func sendsWake(t testing.TB, seed uint64) (failing string, attempts int) {
 	}
 	w.calm = true // the clients stop
 	pass(15 * sec)
-	return failingSends(w), w.marks["send: attempt is rejected"] + w.marks["send: attempt is unknown"]
+	return failingSends(w), w.marks["send: attempt is not_applied"] + w.marks["send: attempt is unknown"]
 }
 
 // failingSends describes sends that fail, except those whose answer the sender has not taken: no process is in the way

@@ -169,7 +169,7 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 		after.add(x)
 		done.Events = append(done.Events, sharding.Event{Name: "Added", Payload: number(x)})
 	}
-	done.Reply = sharding.Reply{Outcome: sharding.OK}
+	done.Reply = sharding.Reply{Outcome: sharding.Executed}
 	switch cmd := env.Command; {
 	case cmd == cmdAdd, ofVersion(cmd):
 		stage(x)
@@ -184,7 +184,7 @@ func turnOf(l *list, env *sharding.Envelope, now time.Time) (done turn.TurnDone)
 	case cmd == cmdPanic:
 		done.Events = nil
 		done.Spoiled = true
-		done.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.Internal, Message: "panic"}
+		done.Reply = sharding.Reply{Outcome: sharding.Executed, Code: sharding.Internal, Message: "panic"}
 		return done
 	case cmd == cmdQuit:
 		done.Passivate = true

@@ -182,7 +182,7 @@ func (s *shardNode) askDone(o turn.AskDone) {
 		return
 	}
 	s.checkAskDone(b, f, &o.Reply)
-	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" && len(b.toAsk) > 0 {
+	if o.Reply.Outcome == sharding.Executed && o.Reply.Code == "" && len(b.toAsk) > 0 {
 		s.askNext(o.Incarnation, b)
 		return
 	}
@@ -194,11 +194,11 @@ func (s *shardNode) askDone(o turn.AskDone) {
 // changed the other entity.
 func (w *World) forwardDone(l list, env *sharding.Envelope, answer *sharding.Reply) turn.TurnDone {
 	x := decodeNumber(env.Payload)
-	switch failed := answer.Outcome != sharding.OK || answer.Code != ""; {
+	switch failed := answer.Outcome != sharding.Executed || answer.Code != ""; {
 	case failed && x%2 == 0 && (x == ofReminder(x) || !w.calm), (x+x>>50)%8 == 3 && !w.calm:
 		return turn.TurnDone{Reply: sharding.Reject(sharding.Internal, "the turn fails")}
 	case failed:
-		return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: fmt.Sprintf("%v %s: %s", answer.Outcome, answer.Code, answer.Message)}}
+		return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.Executed, Code: sharding.Aborted, Message: fmt.Sprintf("%v %s: %s", answer.Outcome, answer.Code, answer.Message)}}
 	}
-	return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Payload: l.encode()}}
+	return turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.Executed, Payload: l.encode()}}
 }

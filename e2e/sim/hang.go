@@ -140,7 +140,7 @@ func (w *World) served(prober *client, patience time.Duration) {
 				prober.send(o, gw, patience)
 				t := o.tries[0]
 				w.after(int64(patience)+sec, func() {
-					if t.returned == 0 || t.reply.Outcome != sharding.OK {
+					if t.returned == 0 || t.reply.Outcome != sharding.Executed {
 						w.violate("served without the region that has no journal", "%v: %v %s", o, t.reply.Outcome, t.reply.Message)
 					}
 				})

@@ -212,7 +212,7 @@ func (w *World) moveVolatile(stop func() bool) {
 		}
 		before := ask(e, cmdAdd)
 		from := w.ownerOf(e)
-		if before.reply.Outcome != sharding.OK || from.IsZero() {
+		if before.reply.Outcome != sharding.Executed || from.IsZero() {
 			continue // another check is about that
 		}
 		w.drain(from)
@@ -231,7 +231,7 @@ func (w *World) moveVolatile(stop func() bool) {
 		}
 		w.mark("kept: a planned move in calm weather")
 		grown := after.list.n > before.list.n // by a timer
-		if after.reply.Outcome != sharding.OK || after.list != before.list && !grown {
+		if after.reply.Outcome != sharding.Executed || after.list != before.list && !grown {
 			w.violate("a planned move keeps the state", "%v had %v at %v, and has %v %v at %v", e, before.list, from, after.reply.Outcome, after.list, to)
 		}
 	}

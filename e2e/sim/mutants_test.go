@@ -43,7 +43,7 @@ var mutants = []struct{ name, place string }{
 	{"order-check", "region: an order of a lower term, or at an epoch that its coordinator has not reached, reaches no shard core"},
 	{"lower-term", "region: a coordinator of a lower term is not obeyed"},
 	{"admission-epoch", "region: a command routed at an older epoch is not taken"},
-	{"doubt-kept", "router: REJECTED only if no attempt is in doubt"},
+	{"doubt-kept", "router: NotApplied only if no attempt is in doubt"},
 	{"re-entry", "router: a newer serving epoch puts back what was sent at older ones"},
 	{"doubt-holds", "router: what may not be sent again holds up what came later"},
 	{"refused-epoch", "router: a refused epoch is never used again"},

@@ -599,9 +599,9 @@ func (w *World) endPoison(stop func() bool) {
 			return
 		}
 		switch r := &o.tries[len(o.tries)-1].reply; {
-		case w.quarantined(o.entity) && (r.Outcome != sharding.Rejected || r.Code != sharding.EntityQuarantined):
+		case w.quarantined(o.entity) && (r.Outcome != sharding.NotApplied || r.Code != sharding.EntityQuarantined):
 			w.violate("a quarantined entity is refused", "%v: %v %s %s", o, r.Outcome, r.Code, r.Message)
-		case !w.quarantined(o.entity) && r.Outcome != sharding.OK:
+		case !w.quarantined(o.entity) && r.Outcome != sharding.Executed:
 			w.violate("others are served", "%v: %v %s %s", o, r.Outcome, r.Code, r.Message)
 		}
 	}

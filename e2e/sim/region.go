@@ -415,7 +415,7 @@ func (s *shardNode) performShard(o region.ShardOutput) {
 			return router.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
 		})
 	case region.Refuse:
-		if o.Reply.Outcome != sharding.Rejected {
+		if o.Reply.Outcome != sharding.NotApplied {
 			w.violate("one outcome", "%s refuses a command with outcome %v", s.p.name, o.Reply.Outcome)
 		}
 		s.answer(o.Request, func(a router.Attempt) router.Input {

@@ -143,7 +143,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 		return
 	}
 	size, learned := replies.Overhead, 0
-	if a, ok := in.(router.Answer); ok && a.Reply.Outcome == sharding.OK && !(c.env.Tell && !c.env.Keyed) {
+	if a, ok := in.(router.Answer); ok && a.Reply.Outcome == sharding.Executed && !(c.env.Tell && !c.env.Keyed) {
 		if size = smallReply; c.env.Command == cmdGet || c.env.Command == cmdAdd2 {
 			size = largeReply
 		}

@@ -232,7 +232,7 @@ func (g *routerNode) checkVersion(o *router.Finish) {
 	op := c.op
 	switch {
 	case o.Reply.Code != sharding.UnknownCommand:
-		if o.Reply.Outcome == sharding.OK && g.unknown[op.key] {
+		if o.Reply.Outcome == sharding.Executed && g.unknown[op.key] {
 			w.mark("gateway: a command has come to a version that has it")
 		}
 		return

@@ -45,7 +45,7 @@ func answerOf(r *sharding.Reply) answer {
 	switch {
 	case r.Outcome == sharding.Unknown:
 		return toldDoubtful
-	case r.Outcome == sharding.OK && r.Code == "":
+	case r.Outcome == sharding.Executed && r.Code == "":
 		return toldDone
 	}
 	return toldRefused
@@ -120,7 +120,7 @@ func takeAnswer(l *list, w *turn.Wakeup) turn.TurnDone {
 	x := told(w.Seq, w.Number, answerOf(&w.Answer.Reply))
 	l.add(x)
 	return turn.TurnDone{
-		Events: []sharding.Event{{Name: "Added", Payload: number(x)}}, Reply: sharding.Reply{Outcome: sharding.OK, Payload: l.encode()},
+		Events: []sharding.Event{{Name: "Added", Payload: number(x)}}, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: l.encode()},
 	}
 }
 

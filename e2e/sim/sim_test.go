@@ -92,7 +92,7 @@ var brokeOnce = []struct {
 	{harsh, 445145, "driver"},
 	{harsh, 432150, "an attempt has the time of its send"}, // the checker did not know that a pause comes before an output
 	// a region ran a command again whose key the journal had forgotten while its append was in doubt
-	{harsh, 500014, "rejected is not applied"},
+	{harsh, 500014, "not applied has no effect"},
 	// the checker took the age of a key from its commit, not from when its record was handed to the journal
 	{harsh, 600243, "acknowledged is durable"},
 	// the checker did not know that probes may have no room, so that a circle ends by a deadline
@@ -231,10 +231,10 @@ var mustHappen = []string{
 	"look: at a shard that no region reads",
 	"an event of a later version is read",
 	"client: unknown",
-	"client: rejected",
-	"client: ok",
+	"client: not_applied",
+	"client: executed",
 	"client: same key again after unknown",
-	"client: same key again after ok",
+	"client: same key again after executed",
 	"client: same key through another gateway at the same time",
 	"client: key of another command",
 	"client went away",
@@ -244,7 +244,7 @@ var mustHappen = []string{
 // mustHappenHarsh are the events without which the harsh climate is not.
 var mustHappenHarsh = []string{
 	"shard moves because of load",
-	"send: attempt is ok", "send: attempt is rejected", "send: attempt is unknown", "send: refused",
+	"send: attempt is executed", "send: attempt is not_applied", "send: attempt is unknown", "send: refused",
 	"send: its sender was deleted meanwhile", "send: its target was deleted meanwhile",
 	"send: its sender was told: done", "send: its sender was told: refused", "send: its sender was told: doubtful", "send: in doubt",
 	"send: whether its end is stored is not known",

@@ -334,7 +334,7 @@ func (s *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 	}
 	s.inForm(&done)
 	if cancelled {
-		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
+		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.Executed, Code: sharding.Aborted, Message: "context cancelled"}}
 		state = b.list
 	}
 	b.list, b.running, b.cancel, b.idleSince = state, false, nil, s.w.now
@@ -372,11 +372,11 @@ func (s *shardNode) snapshot(o turn.Snapshot) {
 
 // reply sends the end of a command back along its link.
 func (s *shardNode) reply(o *turn.Answer) {
-	if o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.Unavailable {
+	if o.Reply.Outcome == sharding.NotApplied && o.Reply.Code == sharding.Unavailable {
 		s.w.mark("command refused: too many loads without an answer")
 	}
 	s.checkReserve(o)
-	if c := s.callers[o.Request]; o.Reply.Outcome == sharding.OK {
+	if c := s.callers[o.Request]; o.Reply.Outcome == sharding.Executed {
 		s.w.answeredAt[commandName{c.entity, c.key}] = append(s.w.answeredAt[commandName{c.entity, c.key}], s.w.now)
 	}
 	s.answer(o.Request, func(a router.Attempt) router.Input {

@@ -40,7 +40,7 @@ type World struct {
 	clients    []*client
 	ops        []*op
 	byID       map[uint64]*op
-	answeredAt map[commandName][]int64 // the times at which regions have answered a command with OK
+	answeredAt map[commandName][]int64 // the times at which regions have executed a command
 	storeSteps []storeStep
 	letters    map[sharding.CommandID]*op // commands of operators that deal with dead letters, by their keys
 	// asks has all asks: the commands that turns of Forward commands (cmdForward) are to send to
@@ -569,7 +569,7 @@ func (w *World) readBack(stop func() bool) {
 	// command of this round that is refused because a buffer is full is sent again.
 	crowded := func(o *op) bool {
 		r := &o.tries[len(o.tries)-1].reply
-		return r.Outcome == sharding.Rejected && r.Code == sharding.ResourceExhausted
+		return r.Outcome == sharding.NotApplied && r.Code == sharding.ResourceExhausted
 	}
 	for end := w.now + 35*sec; ; {
 		w.run(end, func() bool { return stop() || w.answered(first) })
@@ -597,7 +597,7 @@ func (w *World) readBack(stop func() bool) {
 			w.violate("all finish and converge", "%v of the last round is not answered", o)
 		} else if r := o.tries[len(o.tries)-1].reply; w.answersDamage(o, &r) {
 			w.mark("damage is answered after the storm")
-		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd { // a write must not succeed here: its entity is damaged
+		} else if r.Outcome != sharding.Executed || o.cmd == cmdAdd { // a write must not succeed here: its entity is damaged
 			w.violate("all finish and converge", "%v of the last round: %v %s", o, r.Outcome, r.Message)
 		}
 	}

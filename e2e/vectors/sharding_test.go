@@ -478,7 +478,7 @@ func rejected(buffer, commands int) []int {
 			Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do", ID: sharding.CommandID(strconv.Itoa(n)),
 		}}, out[:0])
 		for _, o := range out {
-			if f, ok := o.(router.Finish); ok && f.Reply.Outcome == sharding.Rejected && f.Reply.Code == sharding.ResourceExhausted {
+			if f, ok := o.(router.Finish); ok && f.Reply.Outcome == sharding.NotApplied && f.Reply.Code == sharding.ResourceExhausted {
 				turned = append(turned, int(f.Request))
 			}
 		}

@@ -51,7 +51,7 @@ func (*labelled) Steering(context.Context, *adminv1.SteeringRequest) (*adminv1.S
 
 func (l *labelled) Pin(context.Context, *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
 	l.pins++
-	return &adminv1.SteerResponse{Stored: true}, nil
+	return &adminv1.SteerResponse{}, nil
 }
 
 // TestNoRegion: if no region with the label can be given shards, the pins stay as they are, and the error

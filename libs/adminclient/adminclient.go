@@ -20,15 +20,14 @@
 // # Errors
 //
 // An error of the active coordinator is a twirp.Error. If no active coordinator has answered, the error
-// wraps [ErrUnreachable]. If a URL leads to something else than a
+// wraps [ErrUnreachable]. If a request of an operator, such as [Client.Cordon], may take effect although no
+// coordinator has confirmed it, the error wraps [ErrUnknownOutcome]. If a URL leads to something else than a
 // coordinator, and no coordinator has answered, it wraps [ErrWrongAddress].
 //
 // # What this does not do
 //
 // It sends no commands to entities, except [Client.Command]: package client does. It does not discover
-// coordinators. A call is not made again after it was answered, except by [Client.Assign],
-// [Client.Command], [Until] and [UntilStored]. So what it requests may be lost if the coordinator that
-// accepted the request fails.
+// coordinators. A call is not made again after it was answered, except by [Client.Command] and [Until].
 package adminclient
 
 import (

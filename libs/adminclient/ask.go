@@ -108,6 +108,8 @@ func classify(err error) errorKind {
 		return nobodyAnswered
 	}
 	switch {
+	case isUnknown(err): // although the code is one of those below
+		return activeAnswered
 	case isForeign(err):
 		return foreignAnswered
 	case e.Code() == twirp.FailedPrecondition, e.Code() == twirp.Unavailable:

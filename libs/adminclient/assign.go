@@ -65,9 +65,7 @@ func (a *Client) Assign(ctx context.Context, want Assignment) (Assigned, error) 
 	pins, others := want.changes(now.Pins)
 	done.Others = others
 	for batch := range slices.Chunk(pins, MaxPins) {
-		res, err := UntilStored(ctx, func(ctx context.Context) (*adminv1.SteerResponse, error) {
-			return a.Pin(ctx, &adminv1.PinRequest{Pins: batch, Ahead: want.Ahead, By: want.By, Reason: want.Reason})
-		})
+		res, err := a.Pin(ctx, &adminv1.PinRequest{Pins: batch, Ahead: want.Ahead, By: want.By, Reason: want.Reason})
 		if err != nil {
 			return done, err
 		}

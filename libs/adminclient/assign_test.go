@@ -10,7 +10,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// coordinator is an active coordinator that stores pins at the second request.
+// coordinator is an active coordinator.
 type coordinator struct {
 	adminv1.Admin
 	pins     []*adminv1.PinnedShard
@@ -23,12 +23,7 @@ func (c *coordinator) Steering(context.Context, *adminv1.SteeringRequest) (*admi
 
 func (c *coordinator) Pin(_ context.Context, req *adminv1.PinRequest) (*adminv1.SteerResponse, error) {
 	c.requests = append(c.requests, req)
-	again := len(c.requests)%2 == 0
-	res := &adminv1.SteerResponse{Already: again, Stored: again, Changes: uint32(len(req.Pins))}
-	if !again {
-		res.Remarks = []string{"pins wait for the thaw"}
-	}
-	return res, nil
+	return &adminv1.SteerResponse{Changes: uint32(len(req.Pins)), Remarks: []string{"pins wait for the thaw"}}, nil
 }
 
 func TestAssign(t *testing.T) {
@@ -47,8 +42,8 @@ func TestAssign(t *testing.T) {
 	if err != nil || done.Changed != 3 || len(done.Others) != 2 || len(done.Remarks) != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if len(c.requests) != 2 {
-		t.Fatalf("%d requests: a pin is repeated until it is stored", len(c.requests))
+	if len(c.requests) != 1 {
+		t.Fatalf("%d requests for one batch of pins", len(c.requests))
 	}
 	var got []string
 	for _, p := range c.requests[0].Pins {
@@ -69,7 +64,7 @@ func TestAssignInParts(t *testing.T) {
 		want[i] = "a"
 	}
 	done, err := New(server.URL).Assign(t.Context(), Assignment{Type: "Cart", Regions: want, By: "placer"})
-	if err != nil || done.Changed != MaxPins+1 || len(c.requests) != 4 || len(c.requests[0].Pins) != MaxPins || len(c.requests[2].Pins) != 1 {
+	if err != nil || done.Changed != MaxPins+1 || len(c.requests) != 2 || len(c.requests[0].Pins) != MaxPins || len(c.requests[1].Pins) != 1 {
 		t.Errorf("%d changes in %d requests, %v", done.Changed, len(c.requests), err)
 	}
 }

@@ -43,7 +43,7 @@ func (a *Client) Command(ctx context.Context, req *adminv1.CommandRequest, timeo
 			mayBeApplied = mayBeApplied || res.Outcome == sharding.Unknown.String()
 		}
 		inconclusive := err == nil && (res.Outcome == sharding.Unknown.String() && res.Code != string(sharding.KeyExpired) ||
-			res.Outcome == sharding.Rejected.String() && (res.Code == string(twirp.DeadlineExceeded) || res.Code == string(twirp.Unavailable)))
+			res.Outcome == sharding.NotApplied.String() && (res.Code == string(twirp.DeadlineExceeded) || res.Code == string(twirp.Unavailable)))
 		again := inconclusive || errors.Is(err, ErrUnreachable)
 		if again && time.Until(deadline) > askPause {
 			pause := time.NewTimer(askPause)
@@ -62,7 +62,7 @@ func (a *Client) Command(ctx context.Context, req *adminv1.CommandRequest, timeo
 			}, nil
 		case err != nil && again && last != nil: // the last answer says more than that the time is over
 			return last, nil
-		case inconclusive && mayBeApplied && res.Outcome == sharding.Rejected.String():
+		case inconclusive && mayBeApplied && res.Outcome == sharding.NotApplied.String():
 			res.Outcome = sharding.Unknown.String()
 			res.Message = "an earlier attempt may have been applied; send it again under the same key: " + res.Message
 		}

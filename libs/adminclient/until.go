@@ -1,15 +1,12 @@
 package adminclient
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twitchtv/twirp"
-
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 // pollInterval is the pause between two attempts of Until.
@@ -65,27 +62,4 @@ func (e unsure) Unwrap() error { return e.error }
 func isCode(err error, code twirp.ErrorCode) bool {
 	var e twirp.Error
 	return errors.As(err, &e) && e.Code() == code
-}
-
-// UntilStored makes one of the requests Cordon, Freeze, Pin, Move and Quarantine again and again, until it is
-// stored. It returns the first answer, with Stored set, because later answers only say that there was nothing
-// left to change.
-//
-// If the context ends first, it is not known whether the request is stored. Nor is this known if the coordinator
-// that may have accepted the request has failed and no other one answers. In both cases the error says so. The
-// same request can be made again.
-func UntilStored(ctx context.Context, ask func(context.Context) (*adminv1.SteerResponse, error)) (*adminv1.SteerResponse, error) {
-	var first *adminv1.SteerResponse
-	_, err := Until(ctx, ask, func(res *adminv1.SteerResponse) bool {
-		first = cmp.Or(first, res)
-		return res.Stored
-	})
-	switch {
-	case err == nil:
-		first.Stored = true
-		return first, nil
-	case ctx.Err() != nil || errors.As(err, new(unsure)):
-		return nil, fmt.Errorf("it is not known whether this is stored: %w", err)
-	}
-	return nil, err
 }

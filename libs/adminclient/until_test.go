@@ -3,16 +3,11 @@ package adminclient
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twitchtv/twirp"
-
-	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 func TestUntil(t *testing.T) {
@@ -84,46 +79,4 @@ func TestUntilRefused(t *testing.T) {
 			t.Errorf("refused until the end: %v", err)
 		}
 	})
-}
-
-// newlyActive refuses moves twice, as a coordinator that has just become active.
-type newlyActive struct {
-	adminv1.Admin
-	asked int
-	code  twirp.ErrorCode
-}
-
-func (c *newlyActive) Move(context.Context, *adminv1.MoveRequest) (*adminv1.SteerResponse, error) {
-	if c.asked++; c.asked <= 2 {
-		return nil, twirp.NewError(c.code, "waits for the regions")
-	}
-	return &adminv1.SteerResponse{Already: true, Stored: true}, nil
-}
-
-// TestCoordinatorDies: the coordinator that gets a request ends without an answer. The next one refuses the
-// repeat at first.
-func TestCoordinatorDies(t *testing.T) {
-	dies := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	defer dies.Close()
-	for _, c := range []struct {
-		code  twirp.ErrorCode
-		first string
-		asked int
-		err   string
-	}{
-		{twirp.Aborted, dies.URL, 3, ""},
-		{twirp.InvalidArgument, dies.URL, 1, "it is not known whether this is stored: twirp error invalid_argument: waits for the regions"},
-		{twirp.Aborted, "http://127.0.0.1:1", 1, "twirp error aborted: waits for the regions"},
-	} {
-		next := &newlyActive{code: c.code}
-		server := httptest.NewServer(adminv1.NewAdminServer(next))
-		admin := New(c.first, server.URL)
-		_, err := UntilStored(t.Context(), func(ctx context.Context) (*adminv1.SteerResponse, error) {
-			return admin.Move(ctx, &adminv1.MoveRequest{Type: "T", Region: "r1"})
-		})
-		server.Close()
-		if next.asked != c.asked || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
-			t.Errorf("%+v: asked %d times, %v", c, next.asked, err)
-		}
-	}
 }

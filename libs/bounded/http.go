@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/roost-cluster/roost/libs/errornumber"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Handler checks the requests of Twirp services before next reads them; others pass.
@@ -199,7 +200,7 @@ func Refuse(w http.ResponseWriter, status int, code string, number errornumber.N
 		Code string            `json:"code"`
 		Msg  string            `json:"msg"`
 		Meta map[string]string `json:"meta"`
-	}{code, message, map[string]string{"executed": string(errornumber.False), "error": string(number)}})
+	}{code, message, map[string]string{"outcome": sharding.NotApplied.String(), "error": string(number)}})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n'))

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Number is the stable number of an error, such as "ROOST-1014".
@@ -26,16 +28,6 @@ type Number string
 
 // Prefix begins all numbers.
 const Prefix = "ROOST-"
-
-// Executed describes the command's effects in an answer, in meta.executed.
-type Executed string
-
-// The known effects of the command.
-const (
-	True    Executed = "true"    // it ran
-	False   Executed = "false"   // it was definitely not applied
-	Unknown Executed = "unknown" // it may or may not have been applied
-)
 
 // Repeat reports whether sending the same command again helps.
 type Repeat string
@@ -48,12 +40,12 @@ const (
 	IfAborted Repeat = "if aborted"   // if the code is aborted, otherwise not
 )
 
-// Text returns the meaning of the value.
-func (e Executed) Text() string {
-	switch e {
-	case True:
+// Meaning describes an outcome, as it is in meta.outcome of an answer.
+func Meaning(o sharding.Outcome) string {
+	switch o {
+	case sharding.Executed:
 		return "the command ran"
-	case False:
+	case sharding.NotApplied:
 		return "the command was definitely not applied"
 	}
 	return "the command may or may not have been applied"
@@ -82,9 +74,9 @@ type Answer struct {
 type Entry struct {
 	Number Number `json:"number"`
 	// Answers are the codes that the number comes with; none: any.
-	Answers  []Answer `json:"answers"`
-	Executed Executed `json:"executed"`
-	Repeat   Repeat   `json:"repeat"`
+	Answers []Answer         `json:"answers"`
+	Outcome sharding.Outcome `json:"outcome"`
+	Repeat  Repeat           `json:"repeat"`
 	// Meaning is one line, for lists.
 	Meaning string `json:"meaning"`
 	// Causes and Action are sentences.

@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/errornumber"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestEntries: the table is in order, complete, and consistent with what clients conclude from meta.executed.
+// TestEntries: the table is in order, complete, and consistent with what clients conclude from meta.outcome.
 func TestEntries(t *testing.T) {
 	form := regexp.MustCompile(`^ROOST-[0-9]{4}$`)
 	last := errornumber.Number("")
@@ -18,13 +19,13 @@ func TestEntries(t *testing.T) {
 			t.Errorf("%q comes after %q", e.Number, last)
 		}
 		last = e.Number
-		if unknown := e.Number >= "ROOST-1101"; unknown != (e.Executed == errornumber.Unknown) {
-			t.Errorf("%s is in the wrong range for executed %s", e.Number, e.Executed)
+		if unknown := e.Number >= "ROOST-1101"; unknown != (e.Outcome == sharding.Unknown) {
+			t.Errorf("%s is in the wrong range for the outcome %v", e.Number, e.Outcome)
 		}
-		if e.Executed != errornumber.False && (e.Repeat == errornumber.Later || e.Repeat == errornumber.IfAborted) {
+		if e.Outcome != sharding.NotApplied && (e.Repeat == errornumber.Later || e.Repeat == errornumber.IfAborted) {
 			t.Errorf("%s may have run, and the command may be repeated without its key", e.Number)
 		}
-		if e.Executed == "" || e.Repeat == "" || e.Answers == nil {
+		if e.Outcome == 0 || e.Repeat == "" || e.Answers == nil {
 			t.Errorf("%s lacks what is known of the command, whether a repeat helps, or the answers: %+v", e.Number, e)
 		}
 		for _, a := range e.Answers {

@@ -32,7 +32,7 @@ var ErrLossySnapshot = errors.New("a snapshot would not have all of the state")
 // ignores. No snapshot is taken of such a state.
 var ErrPartlyRead = errors.New("the state lacks fields that a later version knows")
 
-// Failure is a handler's error for its caller: the entity's own answer if Outcome is OK, otherwise the error of
+// Failure is a handler's error for its caller: the entity's own answer if Outcome is Executed, otherwise the error of
 // an ask that the handler has passed on.
 type Failure struct {
 	Code    sharding.Code

@@ -299,7 +299,7 @@ func (i *Instance) RunIn(ctx context.Context, c Context, now time.Time, run *tur
 		done.Spoiled = len(wants.staged) > 0
 		if i.typ.Volatile && !readOnly && failed != nil {
 			// Nothing undoes it, and the entity lives on: to run it again would do it again.
-			done.Reply = sharding.Reply{Outcome: sharding.OK, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(failed)}
+			done.Reply = sharding.Reply{Outcome: sharding.Executed, Code: done.Reply.Code, Message: env.Command + " failed; what it had changed in memory by then stays" + misuseText(failed)}
 		}
 		over = true
 		return done, failed
@@ -308,7 +308,7 @@ func (i *Instance) RunIn(ctx context.Context, c Context, now time.Time, run *tur
 		Events: wants.staged, Wakes: wants.wakes, Sends: wants.sends, Timers: wants.timers,
 		Passivate: wants.quit, Deleted: wants.deleted, Forgotten: wants.forgotten,
 		Size:  i.Size(),
-		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
+		Reply: sharding.Reply{Outcome: sharding.Executed, Encoding: enc, Payload: payload},
 	}
 	over = true
 	return done, nil
@@ -380,13 +380,13 @@ func failure(ctx context.Context, env *sharding.Envelope, err error) (sharding.R
 		return sharding.Reject(sharding.Unimplemented, err.Error()), nil
 	case bad != nil:
 		return sharding.Reject(sharding.InvalidArgument, badInput(env, err)), nil
-	case errors.As(err, &f) && f.Outcome == sharding.OK && f.Code != "": // without a code it would look like success
-		return sharding.Reply{Outcome: sharding.OK, Code: f.Code, Message: f.Message}, nil
+	case errors.As(err, &f) && f.Outcome == sharding.Executed && f.Code != "": // without a code it would look like success
+		return sharding.Reply{Outcome: sharding.Executed, Code: f.Code, Message: f.Message}, nil
 	case errors.As(err, &m):
 		return sharding.Reject(sharding.FailedPrecondition, undone(env)+misuseText(err)), err
 	case ctx.Err() != nil:
 		return sharding.Reject(sharding.DeadlineExceeded, env.Command+" was undone: its time was over"), err
-	case f != nil && f.Outcome == sharding.Rejected && f.Code == sharding.InvalidArgument: // of an ask: not the input of this command is wrong
+	case f != nil && f.Outcome == sharding.NotApplied && f.Code == sharding.InvalidArgument: // of an ask: not the input of this command is wrong
 		return sharding.Reject(sharding.FailedPrecondition, undone(env)+": "+cause(f)), err
 	case f != nil && slices.Contains(askCodes, f.Code):
 		return sharding.Reject(f.Code, undone(env)+": "+cause(f)), err

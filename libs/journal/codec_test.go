@@ -32,7 +32,7 @@ var (
 		}, {
 			To: alice, Input: sharding.Input{Command: "add"},
 		}},
-		Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
+		Reply: sharding.Reply{Outcome: sharding.Executed, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
 	}
 )
 

@@ -67,7 +67,7 @@ func FuzzRecord(f *testing.F) {
 
 // FuzzReply is FuzzRecord for replies.
 func FuzzReply(f *testing.F) {
-	for _, r := range []sharding.Reply{{Outcome: sharding.OK}, sharding.Reject(sharding.NotFound, "no"), {Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: make([]byte, 200)}} {
+	for _, r := range []sharding.Reply{{Outcome: sharding.Executed}, sharding.Reject(sharding.NotFound, "no"), {Outcome: sharding.Executed, Encoding: sharding.Protobuf, Payload: make([]byte, 200)}} {
 		f.Add(AppendReply(nil, fuzzed, &sharding.Record{Seq: 1, Reply: r})[4:])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -14,9 +14,36 @@ type Damaged struct {
 	Err    error
 }
 
-// JoinPages makes one page of pages of different shards, in the order of the shards. shard returns the shard of a
-// row.
-func JoinPages[R any](shards []sharding.ShardID, pages []Page[R], shard func(*R) sharding.ShardID) (all Page[R]) {
+// Position is the place in a shard where a page of its rows begins: a [ShardPosition] or a [SendPosition].
+type Position interface{ In() sharding.ShardID }
+
+// Row is a row of a page: a [WakeRow] or a [SendRow].
+type Row interface {
+	In() sharding.ShardID
+	// Damage returns the entity of the row, and the reason why a part of the row cannot be read, or nil.
+	Damage() (sharding.Entity, error)
+}
+
+// In returns the shard of the position.
+func (p ShardPosition) In() sharding.ShardID { return p.Shard }
+
+// In returns the shard of the position.
+func (p SendPosition) In() sharding.ShardID { return p.Shard }
+
+// In returns the shard of the row.
+func (w WakeRow) In() sharding.ShardID { return w.Shard }
+
+// In returns the shard of the row.
+func (s SendRow) In() sharding.ShardID { return s.Shard }
+
+// Damage implements [Row].
+func (w WakeRow) Damage() (sharding.Entity, error) { return w.Entity, w.Err }
+
+// Damage implements [Row].
+func (s SendRow) Damage() (sharding.Entity, error) { return s.Entity, s.Err }
+
+// JoinPages makes one page of pages of different shards, in the order of the shards.
+func JoinPages[R Row](shards []sharding.ShardID, pages []Page[R]) (all Page[R]) {
 	for i := range pages {
 		all.Add(&pages[i])
 	}
@@ -24,7 +51,7 @@ func JoinPages[R any](shards []sharding.ShardID, pages []Page[R], shard func(*R)
 	for i, s := range shards {
 		place[s] = i
 	}
-	slices.SortStableFunc(all.Rows, func(a, b R) int { return place[shard(&a)] - place[shard(&b)] })
+	slices.SortStableFunc(all.Rows, func(a, b R) int { return place[a.In()] - place[b.In()] })
 	return all
 }
 

@@ -15,7 +15,7 @@ func rawEntity(t *testing.T) *journal.RawEntity {
 	t.Helper()
 	e := &journal.RawEntity{Entity: sharding.Entity{Type: "Cart", ID: "dora"}, LastSeq: 3}
 	for seq := uint64(1); seq <= 3; seq++ {
-		r := sharding.Record{Seq: seq, Command: sharding.CommandID("k" + string(rune('0'+seq))), Hash: sharding.Hash{7}, Events: []sharding.Event{{Name: "x"}}, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("reply")}}
+		r := sharding.Record{Seq: seq, Command: sharding.CommandID("k" + string(rune('0'+seq))), Hash: sharding.Hash{7}, Events: []sharding.Event{{Name: "x"}}, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte("reply")}}
 		if seq == 2 {
 			r.Wakes = []sharding.Wake{{Kind: sharding.RememberWake, Due: -5}}
 		}

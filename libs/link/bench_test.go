@@ -140,7 +140,7 @@ func benchLink(b *testing.B, wake func(uint64)) *Link {
 			if !cs[i].Envelope.Tell {
 				reply = binary.BigEndian.AppendUint64(make([]byte, 8, 16), n)
 			}
-			*as = append(*as, Answer{Number: cs[i].Number, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: reply}})
+			*as = append(*as, Answer{Number: cs[i].Number, Reply: sharding.Reply{Outcome: sharding.Executed, Encoding: sharding.Protobuf, Payload: reply}})
 		}
 		if err := c.SendBatch(*as); err != nil && !errors.Is(err, ErrDown) {
 			b.Error(err)

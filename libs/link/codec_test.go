@@ -47,7 +47,7 @@ func sampleCommands() []Command {
 
 func sampleAnswers() []Answer {
 	return []Answer{
-		{Number: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("done"),
+		{Number: 1, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte("done"),
 			Timing: sharding.Timing{Mailbox: 1, Handler: 2 * time.Microsecond, Journal: 3 * time.Millisecond}}},
 		{Number: 2, Reply: sharding.Reject(sharding.ResourceExhausted, "mailbox full")},
 		{Number: 3, Reply: sharding.Doubt(sharding.ResourceExhausted, "mailbox full")},
@@ -55,7 +55,7 @@ func sampleAnswers() []Answer {
 		{Number: 5, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
 			Shard: sharding.ShardID{Type: "Airport", Index: 1023}, Owner: sharding.NodeID{Addr: "10.0.0.1:80", UID: 77},
 			Epoch: sharding.MakeEpoch(4, 1), Phase: sharding.Serving}}},
-		{Number: 6, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf}},
+		{Number: 6, Reply: sharding.Reply{Outcome: sharding.Executed, Encoding: sharding.Protobuf}},
 		{Number: 7, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
 			Shard: sharding.ShardID{Type: "Airport", Index: 1023}, Epoch: sharding.MakeEpoch(4, 2), Phase: sharding.Starting, Reason: sharding.Unreadable}}},
 	}
@@ -194,16 +194,16 @@ func TestBadTraceIsLeftOut(t *testing.T) {
 
 func TestUnfitAnswersKeepTheirOutcome(t *testing.T) {
 	for name, r := range map[string]sharding.Reply{
-		"payload":  {Outcome: sharding.OK, Payload: make([]byte, testPayload+1)},
-		"encoding": {Outcome: sharding.OK, Encoding: 9},
-		"code":     {Outcome: sharding.OK, Code: "no name!"},
+		"payload":  {Outcome: sharding.Executed, Payload: make([]byte, testPayload+1)},
+		"encoding": {Outcome: sharding.Executed, Encoding: 9},
+		"code":     {Outcome: sharding.Executed, Code: "no name!"},
 	} {
 		_, as, err := decodeAll(encode(nil, []Answer{{Number: 1, Reply: r}}))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got := as[0].Reply
-		if got.Outcome != sharding.OK || got.Code != sharding.Internal || got.Payload != nil || got.Message == "" {
+		if got.Outcome != sharding.Executed || got.Code != sharding.Internal || got.Payload != nil || got.Message == "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -36,7 +36,7 @@ func TestAnswersAreHeld(t *testing.T) {
 		for range batches {
 			as := make([]Answer, each)
 			for i := range as {
-				as[i] = Answer{Number: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 50_000)}}
+				as[i] = Answer{Number: 1, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: make([]byte, 50_000)}}
 			}
 			if err := c.SendBatch(as); err != nil {
 				t.Error(err)
@@ -269,7 +269,7 @@ func TestAnswersAreReadAfterAFailedWrite(t *testing.T) {
 	b.broken.Store(true)
 	_ = l.Send(0, command(2, ""))
 	<-l.lanes[0].stream.down
-	if err := c.Send(Answer{Number: 1, Reply: sharding.Reply{Outcome: sharding.OK}}); err != nil {
+	if err := c.Send(Answer{Number: 1, Reply: sharding.Reply{Outcome: sharding.Executed}}); err != nil {
 		t.Error(err)
 	}
 	if a := get(t, e.answers); a.Number != 1 {

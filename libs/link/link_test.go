@@ -165,7 +165,7 @@ func command(number uint64, payload string) *Command {
 func echo(c *Conn, cs []Command) {
 	as := make([]Answer, len(cs))
 	for i := range cs {
-		as[i] = Answer{Number: cs[i].Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: cs[i].Envelope.Payload}}
+		as[i] = Answer{Number: cs[i].Number, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: cs[i].Envelope.Payload}}
 	}
 	_ = c.SendBatch(as)
 }
@@ -177,11 +177,11 @@ func TestAsk(t *testing.T) {
 			a := Answer{Number: cs[i].Number}
 			switch cs[i].Number {
 			case 1:
-				a.Reply = sharding.Reply{Outcome: sharding.OK, Payload: []byte(c.Peer().String() + string(cs[i].Envelope.Payload))}
+				a.Reply = sharding.Reply{Outcome: sharding.Executed, Payload: []byte(c.Peer().String() + string(cs[i].Envelope.Payload))}
 			case 2:
 				a.NotMine = &NotMine{Refused: cs[i].Epoch}
 			case 3:
-				a.Reply = sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 1<<20+1)}
+				a.Reply = sharding.Reply{Outcome: sharding.Executed, Payload: make([]byte, 1<<20+1)}
 			}
 			if err := c.Send(a); err != nil {
 				t.Error(err)
@@ -206,7 +206,7 @@ func TestAsk(t *testing.T) {
 	if a := get(t, e.answers); a.Number != 2 || a.NotMine == nil || a.NotMine.Refused != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a := get(t, e.answers); a.Number != 3 || a.Reply.Outcome != sharding.OK || a.Reply.Code != sharding.Internal {
+	if a := get(t, e.answers); a.Number != 3 || a.Reply.Outcome != sharding.Executed || a.Reply.Code != sharding.Internal {
 		t.Errorf("%+v", a)
 	}
 	peer.Close()

@@ -55,7 +55,7 @@ func (a *Answer) fits(maxPayload int, known *nameTable) bool {
 		return false // rare: fit checks it
 	}
 	r := &a.Reply
-	return r.Outcome >= sharding.OK && r.Outcome <= sharding.Unknown &&
+	return r.Outcome >= sharding.Executed && r.Outcome <= sharding.Unknown &&
 		len(r.Payload) <= maxPayload && r.Encoding <= sharding.Protobuf && r.Message == "" &&
 		(r.Code == "" || known.number(codeName, string(r.Code)) != 0) &&
 		r.Timing.Mailbox >= 0 && r.Timing.Handler >= 0 && r.Timing.Journal >= 0
@@ -73,7 +73,7 @@ func fit(a Answer, maxPayload int) Answer {
 		return a
 	}
 	r := &a.Reply
-	if r.Outcome < sharding.OK || r.Outcome > sharding.Unknown {
+	if r.Outcome < sharding.Executed || r.Outcome > sharding.Unknown {
 		*r = sharding.Doubt(sharding.Internal, "reply without an outcome")
 	}
 	switch {
@@ -94,7 +94,7 @@ func fit(a Answer, maxPayload int) Answer {
 }
 
 func unfit(r *sharding.Reply, why string) {
-	if r.Outcome == sharding.OK {
+	if r.Outcome == sharding.Executed {
 		why = "the command ran, but its " + why
 	}
 	r.Code, r.Message, r.Payload, r.Encoding = sharding.Internal, why, nil, sharding.JSON

@@ -154,7 +154,7 @@ func TestGuard(t *testing.T) {
 		switch {
 		case res.StatusCode != c.want:
 			t.Errorf("%s: %d %s, want %d", c.name, res.StatusCode, body, c.want)
-		case c.want >= 400 && !bytes.Contains(body, []byte(`"executed":"false"`)):
+		case c.want >= 400 && !bytes.Contains(body, []byte(`"outcome":"not_applied"`)):
 			t.Errorf("%s: %s", c.name, body)
 		case bytes.Contains(body, []byte(`web pages of \"\"`)):
 			t.Errorf("%s: nobody is named in %s", c.name, body)

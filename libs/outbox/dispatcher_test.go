@@ -296,12 +296,12 @@ func (m *model) receive(v outbox.Deliver, current func(outbox.Input) func()) {
 		if r, ok := m.stored[v.Env.ID]; ok {
 			return r
 		}
-		if b.reply.Outcome == sharding.Rejected || b.reply.Outcome == sharding.Unknown {
+		if b.reply.Outcome == sharding.NotApplied || b.reply.Outcome == sharding.Unknown {
 			m.rejects++
 			return b.reply
 		}
 		r := b.reply
-		r.Outcome = sharding.OK
+		r.Outcome = sharding.Executed
 		m.stored[v.Env.ID] = r
 		if r.Code == "" {
 			pair, what, _ := strings.Cut(string(v.Env.Payload), "|")
@@ -669,10 +669,10 @@ func deadLetters(t testing.TB) {
 	if !slices.Equal(states, want) || len(m.dead) != 3 {
 		t.Errorf("after a day they are %v, want %v; %+v", states, want, m.dead)
 	}
-	if a := m.taken[fmt.Sprint(from, 1, 3)]; len(a) != 1 || a[0].Outcome == sharding.OK {
+	if a := m.taken[fmt.Sprint(from, 1, 3)]; len(a) != 1 || a[0].Outcome == sharding.Executed {
 		t.Errorf("the sender was told %+v", a)
 	}
-	if a := m.taken[fmt.Sprint(from, 1, 4)]; len(a) != 1 || a[0].Outcome != sharding.Rejected { // it waited behind another and was never tried
+	if a := m.taken[fmt.Sprint(from, 1, 4)]; len(a) != 1 || a[0].Outcome != sharding.NotApplied { // it waited behind another and was never tried
 		t.Errorf("the sender was told %+v", a)
 	}
 }
@@ -882,7 +882,7 @@ func meanwhile(t testing.TB) {
 	in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: now}})                                  // now the sender is read
 	in(outbox.Page{Number: 4, SendsPage: journal.SendsPage{Now: now, Rows: []journal.SendRow{row(2), row(3)}}})
 	for range 3 {
-		in(outbox.Answered{Number: last, Reply: sharding.Reply{Outcome: sharding.OK}})
+		in(outbox.Answered{Number: last, Reply: sharding.Reply{Outcome: sharding.Executed}})
 	}
 	if delivered != "123" {
 		t.Errorf("delivered in the order %s", delivered)
@@ -1149,7 +1149,7 @@ func aged(t testing.TB, seed uint64) {
 			pair, what, _ := strings.Cut(string(r.sends[0].Input.Payload), "|")
 			effect := slices.Contains(m.effects[pair], what)
 			for _, a := range m.taken[fmt.Sprint(from, r.seq, 0)] {
-				if a.Outcome == sharding.OK && !effect || a.Outcome == sharding.Rejected && effect {
+				if a.Outcome == sharding.Executed && !effect || a.Outcome == sharding.NotApplied && effect {
 					t.Errorf("seed %d: the sender of %s of %s was told %+v, and it has an effect: %t", seed, what, pair, a, effect)
 				}
 			}

@@ -93,7 +93,7 @@ func (s *sender) drop(seq uint64) {
 
 // done answers the last delivery.
 func (s *sender) done() {
-	s.in(outbox.Answered{Number: s.last, Reply: sharding.Reply{Outcome: sharding.OK}})
+	s.in(outbox.Answered{Number: s.last, Reply: sharding.Reply{Outcome: sharding.Executed}})
 }
 
 // later lets time pass.

@@ -112,7 +112,7 @@ func fullPage(t testing.TB) {
 	s.stored(from, 3)
 	s.page(false, s.row(from, 2), s.row(from, 3))
 	for range 3 {
-		s.answer(sharding.Reply{Outcome: sharding.OK})
+		s.answer(sharding.Reply{Outcome: sharding.Executed})
 	}
 	if s.delivered != "123" {
 		t.Errorf("delivered in the order %s", s.delivered)
@@ -127,7 +127,7 @@ func behindDamage(t testing.TB) {
 		s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
 		torn := journal.SendRow{Shard: s.shard, Entity: from, Seq: 2, Err: errors.New("it is damaged")}
 		s.page(true, s.row(from, 1), torn, s.row(from, 3))
-		s.answer(sharding.Reply{Outcome: sharding.OK})
+		s.answer(sharding.Reply{Outcome: sharding.Executed})
 		var rows []journal.SendRow
 		for _, seq := range behind {
 			rows = append(rows, s.row(from, seq))
@@ -143,7 +143,7 @@ func behindDamage(t testing.TB) {
 		}
 		s.page(false, append(rows, s.row(from, 5))...)
 		for range len(behind) + 3 {
-			s.answer(sharding.Reply{Outcome: sharding.OK})
+			s.answer(sharding.Reply{Outcome: sharding.Executed})
 		}
 		if want := map[int]string{0: "1235", 1: "12345"}[len(behind)]; s.delivered != want {
 			t.Errorf("delivered in the order %s, want %s", s.delivered, want)
@@ -195,7 +195,7 @@ func endedDurable(t testing.TB) {
 		t.Fatalf("after a doubt %s are delivered, and %d ends were to be stored; want 1 and two", s.delivered, len(s.acks))
 	}
 	s.in(outbox.Acked{Number: s.acks[1].Number, Verdict: sharding.Durable})
-	s.answer(sharding.Reply{Outcome: sharding.OK, Code: sharding.FailedPrecondition}) // which the target remembers
+	s.answer(sharding.Reply{Outcome: sharding.Executed, Code: sharding.FailedPrecondition}) // which the target remembers
 	if s.delivered != "123" {
 		t.Errorf("%s are delivered, want 123", s.delivered)
 	}
@@ -215,7 +215,7 @@ func obsolete(t testing.TB) {
 	row := s.row(from, 1)
 	row.Sends[0].ReplyTo = "told"
 	s.page(false, row)
-	s.answer(sharding.Reply{Outcome: sharding.OK})
+	s.answer(sharding.Reply{Outcome: sharding.Executed})
 	for _, end := range []turn.FiringEnd{turn.FiringInDoubt, turn.FiringObsolete} {
 		s.step(func(out *outbox.Outputs) {
 			s.d.Observe(s.now, turn.FiringEnded{Shard: s.shard, Epoch: 1, Entity: from, Ref: s.fired.Wakeup.WakeRef, End: end}, out)

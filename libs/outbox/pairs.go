@@ -298,13 +298,13 @@ func (d *Dispatcher) answered(in *Answered) {
 		return
 	}
 	r := &in.Reply
-	p.queue[0].mayStillRun = r.Outcome == sharding.Rejected // a target does not remember refused sends: it could execute a repeat
+	p.queue[0].mayStillRun = r.Outcome == sharding.NotApplied // a target does not remember refused sends: it could execute a repeat
 	switch {
-	case r.Outcome == sharding.OK && r.Code != sharding.ReplyLost, r.Outcome == sharding.Rejected && r.Code.Final(),
+	case r.Outcome == sharding.Executed && r.Code != sharding.ReplyLost, r.Outcome == sharding.NotApplied && r.Code.Final(),
 		r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired: // the outcome will never be known
 		d.targetAnswered(p, r)
 	default:
-		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.Rejected
+		p.queue[0].unsure = p.queue[0].unsure || r.Outcome != sharding.NotApplied
 		d.retryLater(p, r.Code, r.Message)
 	}
 }
@@ -317,7 +317,7 @@ func (d *Dispatcher) targetAnswered(p *pair, r *sharding.Reply) {
 	reply := *r
 	reply.Timing = sharding.Timing{}
 	//mutant:false unsure
-	if reply.Outcome == sharding.Rejected && x.unsure { // an earlier attempt may have had its effect
+	if reply.Outcome == sharding.NotApplied && x.unsure { // an earlier attempt may have had its effect
 		reply.Outcome = sharding.Unknown
 	}
 	if x.ReplyTo == "" {
@@ -336,7 +336,7 @@ func (d *Dispatcher) targetAnswered(p *pair, r *sharding.Reply) {
 // the reply.
 func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
 	switch {
-	case r.Outcome == sharding.OK && r.Code == "":
+	case r.Outcome == sharding.Executed && r.Code == "":
 		return sharding.SendDone
 	// Invariant: a send becomes a dead letter in two cases. The send has failed (the target has refused it, or has not
 	// answered before it may forget the send's key), and the send names no command for the answer. Or the command for

@@ -13,8 +13,8 @@ func NoRoom(r *sharding.Reply, readOnly bool, why string) sharding.Reply {
 	outcome := r.Outcome
 	switch {
 	case readOnly:
-		outcome, what = sharding.Rejected, "the command is read-only and changed nothing; its reply"
-	case outcome == sharding.OK:
+		outcome, what = sharding.NotApplied, "the command is read-only and changed nothing; its reply"
+	case outcome == sharding.Executed:
 		code, what = sharding.ReplyLost, "the command ran, but its reply"
 	}
 	return sharding.Reply{

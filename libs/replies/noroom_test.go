@@ -16,8 +16,8 @@ func TestNoRoom(t *testing.T) {
 		code     sharding.Code
 		message  string
 	}{
-		{sharding.OK, false, sharding.OK, sharding.ReplyLost, "the command ran"},
-		{sharding.OK, true, sharding.Rejected, sharding.ResourceExhausted, "the command is read-only"},
+		{sharding.Executed, false, sharding.Executed, sharding.ReplyLost, "the command ran"},
+		{sharding.Executed, true, sharding.NotApplied, sharding.ResourceExhausted, "the command is read-only"},
 		{sharding.Unknown, false, sharding.Unknown, sharding.ResourceExhausted, "the command's answer"},
 	} {
 		r := NoRoom(&sharding.Reply{Outcome: c.outcome, Payload: make([]byte, 10)}, c.readOnly, "why")

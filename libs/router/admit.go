@@ -90,7 +90,7 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 // room for the reply, hold replaces it by an error with the same outcome.
 func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut bool) {
 	size = replies.Size(reply)
-	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
+	if reply.Outcome == sharding.Executed && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
 		name := kindOf(&r.env)
 		k := m.estimates[name]
 		if k == nil { // a new kind; there are few, because only commands that a region knows get here
@@ -257,17 +257,17 @@ func (m *Machine) hint(code sharding.Code) int {
 	return 0
 }
 
-// finish ends a request. A Rejected reply stays Rejected only if no other attempt is in
+// finish ends a request. A reply of NotApplied stays NotApplied only if no other attempt is in
 // doubt, or if the command is read-only: then no attempt could have applied anything.
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
 	switch {
 	case r.readOnly && reply.Outcome == sharding.Unknown:
-		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"+r.lastFailure()
+		reply.Outcome, reply.Message = sharding.NotApplied, "no answer; the command is read-only and changed nothing"+r.lastFailure()
 	case r.readOnly:
-	// Invariant: REJECTED means not applied.
-	// Guarded by: `router.finish` rejects a command only if none of its attempts is in doubt.
+	// Invariant: the outcome NotApplied means that the command has no effect.
+	// Guarded by: `router.finish` answers with it only if none of its attempts is in doubt.
 	// Mutants: doubt-kept
-	case reply.Outcome == sharding.Rejected && r.inDoubt(): //mutant:false doubt-kept
+	case reply.Outcome == sharding.NotApplied && r.inDoubt(): //mutant:false doubt-kept
 		reply = sharding.Doubt(reply.Code, "an earlier attempt may have been applied; the last one was refused: "+reply.Message+r.failureBefore(reply.Code))
 	}
 	m.ended(r.since, &reply)
@@ -277,7 +277,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
 	switch {
-	case reply.Outcome == sharding.Rejected:
+	case reply.Outcome == sharding.NotApplied:
 		f.RetryAfter = m.hint(reply.Code)
 	case reply.Code == sharding.ReplyLost && r.resend: // a repeat gets the stored reply
 		f.RetryAfter = m.hint(sharding.ResourceExhausted)
@@ -293,8 +293,12 @@ func (m *Machine) expire(r *request) {
 			"no answer within the deadline; the command may or may not have been applied"+r.lastFailure()), r.region)
 		return
 	}
+	did := "took"
+	if r.failure != "" {
+		did = "completed"
+	}
 	m.finish(r, sharding.Reject(sharding.DeadlineExceeded,
-		"not applied: no region took the command within the deadline; "+m.waitsFor(r)+r.lastFailure()), sharding.NodeID{})
+		"not applied: no region "+did+" the command within the deadline; "+m.waitsFor(r)+r.lastFailure()), sharding.NodeID{})
 }
 
 // lastFailure returns the text of the last failure after which the command was sent again. When the command's
@@ -330,6 +334,9 @@ func (m *Machine) waitsFor(r *request) string {
 		return "its shard is moving, or its region has gone"
 	case l == nil || !l.up:
 		return "the region with its shard cannot be reached"
+	}
+	if r.failure != "" {
+		return "its region was asked again after pauses"
 	}
 	return "the region with its shard is busy"
 }

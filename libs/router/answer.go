@@ -16,18 +16,18 @@ func (m *Machine) answer(in *Answer) {
 		return
 	}
 	r, reply := a.r, in.Reply
-	if reply.Outcome == sharding.OK {
+	if reply.Outcome == sharding.Executed {
 		m.finish(r, reply, a.region)
 		return
 	}
 	m.drop(a)
-	unknown := reply.Outcome == sharding.Rejected && reply.Code == sharding.UnknownCommand
+	unknown := reply.Outcome == sharding.NotApplied && reply.Code == sharding.UnknownCommand
 	if unknown {
 		m.learnLacking(a, reply.Message)
 		reply = otherVersion(reply.Message)
 	}
 	switch reply.Outcome {
-	case sharding.Rejected:
+	case sharding.NotApplied:
 	case sharding.Unknown:
 		r.lost = true
 	default:

@@ -41,7 +41,7 @@ func BenchmarkAsk(b *testing.B) {
 	b.ReportAllocs()
 	next := router.RequestID(0)
 	var submit router.Submit
-	answer := router.Answer{Reply: sharding.Reply{Outcome: sharding.OK}}
+	answer := router.Answer{Reply: sharding.Reply{Outcome: sharding.Executed}}
 	waiting := make([]router.Attempt, 0, inFlight)
 	for b.Loop() {
 		next++

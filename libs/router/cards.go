@@ -28,9 +28,9 @@ func (m *Machine) ended(since time.Time, reply *sharding.Reply) {
 	late := reply.Code == sharding.DeadlineExceeded
 	m.tally.commands++
 	switch {
-	case reply.Outcome == sharding.Unknown, late && reply.Outcome == sharding.Rejected:
+	case reply.Outcome == sharding.Unknown, late && reply.Outcome == sharding.NotApplied:
 		m.tally.refused++
-	case reply.Outcome == sharding.Rejected:
+	case reply.Outcome == sharding.NotApplied:
 		if m.hint(reply.Code) > 0 {
 			m.tally.refused++
 		}

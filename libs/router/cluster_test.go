@@ -173,7 +173,7 @@ func (r *fakeRegion) execute(s *held, j job) {
 		r.refuse(j)
 		return
 	}
-	reply := sharding.Reply{Outcome: sharding.OK}
+	reply := sharding.Reply{Outcome: sharding.Executed}
 	done := o.Env.Command == "Get" || o.Env.Keyed && w.applied[o.Env.ID] > 0
 	switch {
 	case w.chance(0.03):
@@ -183,7 +183,7 @@ func (r *fakeRegion) execute(s *held, j job) {
 		reply = sharding.Doubt(sharding.Unavailable, "lost at commit")
 		done = done || w.rng.IntN(2) == 0
 	}
-	if reply.Outcome != sharding.OK {
+	if reply.Outcome != sharding.Executed {
 		w.regionRefused(o)
 	}
 	if !done {

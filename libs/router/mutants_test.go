@@ -19,7 +19,7 @@ func TestMutants(t *testing.T) {
 		mutant.Activate(name)
 		trace := play(t)([]string{
 			"coordinators c1", "table c1 1.1 T/0 1.1 serving r1", "up r1 1",
-			"submit 1 T/x Do key=a", "submit 2 T/x Do key=b", "answer 1 rejected unavailable", "wait 300ms",
+			"submit 1 T/x Do key=a", "submit 2 T/x Do key=b", "answer 1 not_applied unavailable", "wait 300ms",
 		})
 		again := slices.ContainsFunc(trace, func(line string) bool { return strings.Contains(line, "send 3: a Do") })
 		if again != (name != "") {
@@ -97,7 +97,7 @@ func TestMutantsOfForms(t *testing.T) {
 	for _, name := range []string{"", "unreadable-waits"} {
 		mutant.Activate(name)
 		trace := play(t)([]string{"coordinators c1", "table c1 1.1 T/0 1.1 starting unreadable", "submit 1 T/x Do key=a"})
-		refused := slices.ContainsFunc(trace, func(line string) bool { return strings.Contains(line, "finish 1: rejected unavailable") })
+		refused := slices.ContainsFunc(trace, func(line string) bool { return strings.Contains(line, "finish 1: not_applied unavailable") })
 		if refused != (name == "") {
 			t.Errorf("mutant %q: refused at once: %t\n%s", name, refused, strings.Join(trace, "\n"))
 		}

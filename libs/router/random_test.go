@@ -14,7 +14,7 @@ import (
 var seeds = flag.Uint64("seeds", 60, "random clusters to run")
 var firstSeed = flag.Uint64("seed", 1, "the first of them")
 
-// TestRandomClusters: under faults every command ends once and in time, a rejected one had
+// TestRandomClusters: under faults every command ends once and in time, one that was not applied had
 // no effect and an OK one exactly one, effects on one entity are in the order of
 // submission, and after the faults commands succeed.
 func TestRandomClusters(t *testing.T) {
@@ -27,7 +27,7 @@ func TestRandomClusters(t *testing.T) {
 		w.verify(count)
 	}
 	t.Logf("outcomes: %v", count)
-	for _, what := range []string{"ok", "rejected", "unknown", "again", "new ok", "deferred"} {
+	for _, what := range []string{"executed", "not_applied", "unknown", "again", "new executed", "deferred"} {
 		if count[what] == 0 {
 			t.Errorf("no command was %s: the weather is too mild", what)
 		}
@@ -60,10 +60,10 @@ func (w *world) verify(count map[string]int) {
 			continue
 		case c.reply == nil:
 			w.fatal("request %d was not finished", id)
-		case c.reply.Outcome == sharding.Rejected && effects > 0:
-			w.fatal("request %d was rejected (%s) and took effect", id, c.reply.Message)
-		case c.reply.Outcome == sharding.OK && c.env.Command != "Get" && effects != 1:
-			w.fatal("request %d was OK without effect", id)
+		case c.reply.Outcome == sharding.NotApplied && effects > 0:
+			w.fatal("request %d was not applied (%s) and took effect", id, c.reply.Message)
+		case c.reply.Outcome == sharding.Executed && c.env.Command != "Get" && effects != 1:
+			w.fatal("request %d was executed without effect", id)
 		}
 		count[c.reply.Outcome.String()]++
 		if c.env.Command == "New" {
@@ -88,7 +88,7 @@ func (w *world) verify(count map[string]int) {
 	}
 	w.run(w.now + 6*time.Second)
 	for _, id := range last {
-		if c := w.calls[id]; c.reply == nil || c.reply.Outcome != sharding.OK && c.reply.Code != sharding.DeadlineExceeded {
+		if c := w.calls[id]; c.reply == nil || c.reply.Outcome != sharding.Executed && c.reply.Code != sharding.DeadlineExceeded {
 			w.fatal("request %d in calm weather: %+v", id, c.reply)
 		}
 	}
@@ -171,6 +171,6 @@ func BenchmarkCommand(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		out = s.m.Step(s.now, Submit{Request: RequestID(i), Env: &env}, out[:0])
-		out = s.m.Step(s.now, Answer{Attempt: s.m.next, Reply: sharding.Reply{Outcome: sharding.OK}}, out)
+		out = s.m.Step(s.now, Answer{Attempt: s.m.next, Reply: sharding.Reply{Outcome: sharding.Executed}}, out)
 	}
 }

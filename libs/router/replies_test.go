@@ -31,15 +31,15 @@ func TestRepliesAreBounded(t *testing.T) {
 				sent = append(sent, o.Attempt)
 			case router.Finish:
 				switch {
-				case o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.ResourceExhausted && o.Held == 0 && o.RetryAfter > 0:
+				case o.Reply.Outcome == sharding.NotApplied && o.Reply.Code == sharding.ResourceExhausted && o.Held == 0 && o.RetryAfter > 0:
 					refused++
-				case o.Reply.Outcome == sharding.OK && o.Reply.Code == sharding.ReplyLost && strings.HasPrefix(o.Reply.Message, "the command ran"):
+				case o.Reply.Outcome == sharding.Executed && o.Reply.Code == sharding.ReplyLost && strings.HasPrefix(o.Reply.Message, "the command ran"):
 					ran++
 					if repeat := o.Request%2 == 0; repeat != (o.RetryAfter > 0) || !o.Region.IsZero() {
 						t.Errorf("want no region, and Retry-After only with a key, which gets the lost reply: %+v", o)
 					}
 					fallthrough
-				case o.Reply.Outcome == sharding.OK:
+				case o.Reply.Outcome == sharding.Executed:
 					held = append(held, o.Held)
 				default:
 					t.Errorf("%+v", o)
@@ -69,7 +69,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	answer := func(size int) {
 		t.Helper()
 		for _, a := range sent {
-			step(router.Answer{Attempt: a, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, size)}})
+			step(router.Answer{Attempt: a, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: make([]byte, size)}})
 		}
 		if got := m.Stats().Replies; got > int(cfg.MaxReplyBytes)+1_000 {
 			t.Errorf("replies take %d bytes", got)

@@ -104,7 +104,7 @@ func (s *scenario) do(line string) {
 	case "read": // like submit, by a sender that relies on it to change nothing
 		env := s.envelope(word)
 		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: &env, ReadOnly: true})
-	case "answer": // 1 ok | 1 rejected unavailable | 1 unknown internal
+	case "answer": // 1 executed | 1 not_applied unavailable | 1 unknown internal
 		s.step(Answer{Attempt: Attempt(s.number(arg(1))), Reply: s.reply(arg(2), arg(3))})
 	case "notmine": // 1 1.1 [T/0 1.2 serving r2]: attempt, refused epoch, row
 		in := NotMine{Attempt: Attempt(s.number(arg(1))), Refused: s.epoch(arg(2))}
@@ -325,7 +325,7 @@ func (s *scenario) reply(outcome, code string) sharding.Reply {
 	if code != "" {
 		reply.Message = "as the region says"
 	}
-	for _, o := range []sharding.Outcome{sharding.OK, sharding.Rejected, sharding.Unknown} {
+	for _, o := range []sharding.Outcome{sharding.Executed, sharding.NotApplied, sharding.Unknown} {
 		if o.String() == outcome {
 			reply.Outcome = o
 		}

@@ -65,27 +65,30 @@ func (e *Envelope) Hash() Hash { return CommandHash(e.Principal, e.Command, e.Pa
 type Outcome uint8
 
 const (
-	// OK: the handler ran, and what it staged is durable. The reply may still
+	// Executed: the handler ran, and what it staged is durable. The reply may still
 	// be a business error.
-	OK Outcome = iota + 1
-	// Rejected: the command was definitely not applied.
-	Rejected
+	Executed Outcome = iota + 1
+	// NotApplied: the command was definitely not applied.
+	NotApplied
 	// Unknown: the command may or may not have been applied.
 	Unknown
 )
 
-// String is "ok", "rejected" or "unknown".
+// String returns the outcome as it is in answers, metrics and logs: "executed", "not_applied" or "unknown".
 func (o Outcome) String() string {
 	switch o {
-	case OK:
-		return "ok"
-	case Rejected:
-		return "rejected"
+	case Executed:
+		return "executed"
+	case NotApplied:
+		return "not_applied"
 	case Unknown:
 		return "unknown"
 	}
 	return "invalid"
 }
+
+// MarshalText implements [encoding.TextMarshaler], for JSON.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Code is the reason why a command has no plain reply, in the vocabulary of Twirp and gRPC. The
 // empty code is success.
@@ -102,18 +105,18 @@ const (
 	FailedPrecondition Code = "failed_precondition"
 	OutOfRange         Code = "out_of_range"
 	ResourceExhausted  Code = "resource_exhausted"
-	// ReplyLost comes with the outcome OK: the command ran, but there was no capacity
+	// ReplyLost comes with the outcome Executed: the command ran, but there was no capacity
 	// for its reply. It is internal; gateways show another code to clients.
 	ReplyLost Code = "roost_reply_lost"
 	// KeyExpired comes with the outcome Unknown: the idempotency key is older than the keys that
 	// the entity remembers, so it is not known any more whether the command ran. A repeat gets the
 	// same answer. It is internal; gateways show Aborted to clients.
 	KeyExpired Code = "roost_key_expired"
-	// UnknownCommand comes from a region with the outcome Rejected: its version of the
+	// UnknownCommand comes from a region with the outcome NotApplied: its version of the
 	// type does not have the command. What no version has is refused by gateways
 	// themselves, as Unimplemented. It is internal; gateways show Unavailable to clients.
 	UnknownCommand Code = "roost_unknown_command"
-	// EntityQuarantined comes from a region with the outcome Rejected: the entity is quarantined, because its
+	// EntityQuarantined comes from a region with the outcome NotApplied: the entity is quarantined, because its
 	// commands ended processes. It is internal; gateways show FailedPrecondition to clients.
 	EntityQuarantined Code = "roost_quarantined"
 	Unimplemented     Code = "unimplemented"
@@ -162,7 +165,7 @@ type Timing struct {
 
 // Reject returns a reply to a command that was definitely not applied.
 func Reject(code Code, message string) Reply {
-	return Reply{Outcome: Rejected, Code: code, Message: message}
+	return Reply{Outcome: NotApplied, Code: code, Message: message}
 }
 
 // Doubt returns a reply to a command that may or may not have been applied.

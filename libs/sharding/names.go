@@ -293,20 +293,43 @@ func CheckCluster(field, s string) error {
 // CheckID returns an error for an entity id or idempotency key that is empty, longer
 // than max bytes, not UTF-8, or contains control characters.
 func CheckID(field, s string, max int) error {
+	if fault := faultOf(s, max); fault != "" {
+		return fmt.Errorf("%w: %s %s", ErrBadName, field, fault)
+	}
+	return nil
+}
+
+// faultOf returns the reason why CheckID refuses an id; empty: it does not.
+func faultOf(s string, max int) string {
 	switch {
 	case s == "":
-		return fmt.Errorf("%w: %s is empty", ErrBadName, field)
+		return "is empty"
 	case len(s) > max:
-		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrBadName, field, len(s), max)
+		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(s), max)
 	case PrintableASCII(s): // the most frequent ones, quickly
-		return nil
+		return ""
 	case !utf8.ValidString(s):
-		return fmt.Errorf("%w: %s is not valid UTF-8", ErrBadName, field)
+		return "is not valid UTF-8"
 	}
 	for _, r := range s {
 		if r < 0x20 || r == 0x7f {
-			return fmt.Errorf("%w: %s holds the control character %U", ErrBadName, field, r)
+			return fmt.Sprintf("holds the control character %U", r)
 		}
+	}
+	return ""
+}
+
+// badKey is the error about an idempotency key. It is an ErrBadName, but its text does not call the key a name.
+type badKey string
+
+func (e badKey) Error() string { return string(e) }
+
+// Is reports whether target is ErrBadName.
+func (badKey) Is(target error) bool { return target == ErrBadName }
+
+func checkKey(id CommandID) error {
+	if fault := faultOf(string(id), MaxCommandIDLen); fault != "" {
+		return badKey("the idempotency key " + fault)
 	}
 	return nil
 }
@@ -383,7 +406,7 @@ func (e *Envelope) CheckFromPeer() error {
 	case e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix) && !derived(e.ID):
 		return reservedKey()
 	case e.Keyed:
-		return CheckID("idempotency key", string(e.ID), MaxCommandIDLen)
+		return checkKey(e.ID)
 	case e.ID != "":
 		return CheckID("command id", string(e.ID), MaxCommandIDLen)
 	}
@@ -391,7 +414,7 @@ func (e *Envelope) CheckFromPeer() error {
 }
 
 func reservedKey() error {
-	return fmt.Errorf("%w: idempotency key begins with %q, which is reserved for Roost itself; choose another one", ErrBadName, ReservedPrefix)
+	return badKey(fmt.Sprintf("the idempotency key begins with %q, which is reserved for Roost itself; choose another one", ReservedPrefix))
 }
 
 func clip(s string) string {

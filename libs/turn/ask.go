@@ -273,11 +273,11 @@ func (m *Machine) askAnswered(in AskAnswered) {
 	}
 	reply := in.Reply
 	//mutant:false ask-conflict
-	if !e.ask.readOnly && reply.Outcome == sharding.Rejected && reply.Code == sharding.AlreadyExists {
+	if !e.ask.readOnly && reply.Outcome == sharding.NotApplied && reply.Code == sharding.AlreadyExists {
 		e.running.askConflict = true
 		reply = sharding.Doubt(sharding.Aborted, "the turn has run before, and then it sent "+e.ask.env.Command+" with another input to "+e.ask.env.Entity.String()+": that took effect. The input of an ask must follow from the command alone")
 	}
-	//mutant:do ask-refused if reply.Outcome == sharding.Rejected { e.running.asked = false }
+	//mutant:do ask-refused if reply.Outcome == sharding.NotApplied { e.running.asked = false }
 	m.endAsk(e, &reply)
 }
 
@@ -344,7 +344,7 @@ func (c *command) withDoubt(reply *sharding.Reply) *sharding.Reply {
 	// Invariant: if a turn has sent a changing ask and then fails, the outcome of the turn is in doubt. This holds even
 	// if the ask was refused.
 	// Mutants: ask-doubt, ask-refused
-	if !c.asked || reply.Outcome != sharding.Rejected { //mutant:true ask-doubt
+	if !c.asked || reply.Outcome != sharding.NotApplied { //mutant:true ask-doubt
 		return reply
 	}
 	r := sharding.Doubt(reply.Code, withAsked(reply.Message))
@@ -371,8 +371,8 @@ func (c *command) endsForGood() {
 	// again, with growing pauses. Meanwhile, later commands for the same entity wait.
 	// Mutants: ask-final, resend-back-off, rest-order
 	//mutant:false ask-final
-	if c.asked && !c.askInDoubt && c.reply.Outcome == sharding.Rejected && c.reply.Code.Final() {
-		c.reply.Outcome = sharding.OK
+	if c.asked && !c.askInDoubt && c.reply.Outcome == sharding.NotApplied && c.reply.Code.Final() {
+		c.reply.Outcome = sharding.Executed
 		c.reply.Message = withAsked(c.reply.Message)
 	}
 }

@@ -37,7 +37,7 @@ func (m *Machine) builtinDone(e *entity, c *command, done TurnDone) {
 
 // deleteTurn deletes the entity, without asking the author's code.
 func deleteTurn(m *Machine, e *entity, c *command) {
-	done := TurnDone{Deleted: true, Reply: sharding.Reply{Outcome: sharding.OK}}
+	done := TurnDone{Deleted: true, Reply: sharding.Reply{Outcome: sharding.Executed}}
 	if e.staged == e.life {
 		done = TurnDone{Reply: sharding.Reject(sharding.NotFound, "nothing is stored of the entity, or it was deleted before")}
 	}
@@ -47,7 +47,7 @@ func deleteTurn(m *Machine, e *entity, c *command) {
 // reminderDropTurn removes a reminder. Nothing is changed if it does not stand.
 func reminderDropTurn(m *Machine, e *entity, c *command) {
 	var in sharding.ReminderDropInput
-	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
+	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.Executed}}
 	if err := sharding.ReadBuiltin(c.env.Payload, &in); err != nil || in.Name == "" || len(in.Name) > sharding.MaxWakeNameLen {
 		done.Reply = sharding.Reject(sharding.InvalidArgument, `the input of `+c.env.Command+` is the name of a reminder, such as {"name":"pay"}`+because(err))
 	} else {

@@ -261,7 +261,7 @@ func (w *callWorld) turnOf(id sharding.Entity) *callTurn { return w.entity(id).r
 // goOn lets a turn do its next step.
 func (w *callWorld) goOn(t *callTurn) {
 	if len(t.steps) == 0 {
-		w.end(t, sharding.Reply{Outcome: sharding.OK})
+		w.end(t, sharding.Reply{Outcome: sharding.Executed})
 		return
 	}
 	target, inner, _ := strings.Cut(t.steps[0], "(")
@@ -291,7 +291,7 @@ func (w *callWorld) askDone(m *callMachine, o turn.AskDone) {
 	delete(w.waiting, callWait{m, o.Incarnation})
 	t.waits = nil
 	w.soon(func() {
-		if o.Reply.Outcome != sharding.OK {
+		if o.Reply.Outcome != sharding.Executed {
 			w.end(t, sharding.Reject(o.Reply.Code, o.Reply.Message))
 			return
 		}
@@ -456,7 +456,7 @@ func TestAskIntoOwnDrainingShard(t *testing.T) {
 	}
 	outcomes := []sharding.Outcome{w.replies[0].Outcome, w.replies[1].Outcome}
 	slices.Sort(outcomes)
-	if !slices.Equal(outcomes, []sharding.Outcome{sharding.OK, sharding.Rejected}) {
+	if !slices.Equal(outcomes, []sharding.Outcome{sharding.Executed, sharding.NotApplied}) {
 		t.Errorf("%+v", w.replies)
 	}
 }
@@ -509,7 +509,7 @@ func TestThousandsWait(t *testing.T) {
 	}
 	ok := 0
 	for _, r := range w.replies {
-		if r.Outcome == sharding.OK {
+		if r.Outcome == sharding.Executed {
 			ok++
 		}
 	}

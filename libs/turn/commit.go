@@ -51,11 +51,11 @@ func (m *Machine) turnDone(in *TurnDone) {
 	switch {
 	case e.volatile():
 		m.answer(e, c, &c.reply)
-	case c.wakeup != nil && c.reply.Outcome != sharding.OK:
+	case c.wakeup != nil && c.reply.Outcome != sharding.Executed:
 		m.answer(e, c, &c.reply) // the setting of the wake-up still stands, so it fires again
-	case c.wakeup != nil, c.endedSend != nil && c.reply.Outcome == sharding.OK:
+	case c.wakeup != nil, c.endedSend != nil && c.reply.Outcome == sharding.Executed:
 		m.stageFiring(e, c, &st)
-	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (!st.empty() || c.recordable()):
+	case !c.desc.ReadOnly && c.reply.Outcome == sharding.Executed && (!st.empty() || c.recordable()):
 		m.stage(e, c, &st)
 	default:
 		c.waitsForRecord = e.staged
@@ -123,7 +123,7 @@ func (s *staged) size() (n int) {
 // the failure for the answer to the first attempt. (If the input cannot be decoded now, the first attempt
 // cannot have succeeded either.)
 func (m *Machine) mayBeStored(e *entity, c *command) bool {
-	return c.reply.Outcome == sharding.Rejected && c.reply.Code != sharding.InvalidArgument &&
+	return c.reply.Outcome == sharding.NotApplied && c.reply.Code != sharding.InvalidArgument &&
 		c.recordable() && !c.lookedUpFirst && !e.volatile()
 }
 

@@ -48,7 +48,7 @@ func (m *Machine) readSendDone(in *ReadSendDone) {
 	}
 	//mutant:false again-once true
 	c.endedSend = &sharding.Delivered{Seq: of.Record, Sends: []uint16{of.Place}, As: sharding.SendDone, Once: true}
-	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.OK}}
+	done := TurnDone{Reply: sharding.Reply{Outcome: sharding.Executed}}
 	if again {
 		x := in.Send
 		//mutant:false again-life
@@ -66,7 +66,7 @@ func (m *Machine) readSendDone(in *ReadSendDone) {
 // reported at first; the operator repeats the command, and the repeat is answered with success.
 func (m *Machine) reportSendDropped(e *entity, c *command, reply *sharding.Reply) {
 	//mutant:true drop-told
-	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.OK || reply.Code != "" {
+	if c.builtin == nil || c.env.Command != sharding.SendDropCommand || reply.Outcome != sharding.Executed || reply.Code != "" {
 		return
 	}
 	if of, err := c.deadLetter(); err == nil && of.Record > 0 {

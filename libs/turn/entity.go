@@ -340,7 +340,7 @@ func (m *Machine) deliver(in *Deliver) {
 	c := m.newCommand()
 	c.env, c.desc, c.builtin, c.arrived = *in.Env, desc, handler, m.now
 	if in.Env.Tell && !in.Env.Keyed {
-		m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
+		m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.Executed})
 	} else {
 		c.requests = append(c.requestsBuf[:0], in.Request)
 	}
@@ -513,9 +513,9 @@ func (m *Machine) emitUnwatchedDone(e *entity, c *command, reply *sharding.Reply
 		Entity: e.address(), Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
 	}
 	if c.wakeup != nil {
-		out.Wakeup, out.Again = c.wakeup.WakeRef, reply.Outcome != sharding.OK
+		out.Wakeup, out.Again = c.wakeup.WakeRef, reply.Outcome != sharding.Executed
 	}
-	if !out.Again && (reply.Outcome != sharding.OK || reply.Code != "") {
+	if !out.Again && (reply.Outcome != sharding.Executed || reply.Code != "") {
 		m.stats.FailedUnwatched++
 	}
 	m.emit(out)

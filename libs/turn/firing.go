@@ -249,7 +249,7 @@ func (m *Machine) firingRefused(e *entity, in Appended) (all bool) {
 // emitFiringEnded reports how a firing has ended whose command has a reply.
 func (m *Machine) emitFiringEnded(e *entity, c *command, reply *sharding.Reply) {
 	ended := FiringEnded{Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.address(), Ref: c.wakeup.WakeRef, End: FiringDone}
-	if reply.Outcome != sharding.OK {
+	if reply.Outcome != sharding.Executed {
 		ended.End, ended.Code, ended.Message = FiringFailed, reply.Code, reply.Message
 	}
 	m.emitShardEvent(ended)

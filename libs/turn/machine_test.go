@@ -160,7 +160,7 @@ func TestToldUntilRecycle(t *testing.T) {
 			case turn.Load:
 				outs = s.m.Step(s.now, turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}, outs)
 			case *turn.Run:
-				done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(fmt.Sprint(n))}}
+				done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte(fmt.Sprint(n))}}
 				outs = s.m.Step(s.now, done, outs)
 			case turn.ReadFence:
 				outs = s.m.Step(s.now, turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: sharding.Durable}, outs)

@@ -80,7 +80,7 @@ func (o *maker) call(within time.Duration) []string {
 func (o *maker) done(change func(*turn.TurnDone)) []string {
 	o.t.Helper()
 	run := o.out[len(o.out)-1].(*turn.Run)
-	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.Executed}}
 	if change != nil {
 		change(&in)
 	}
@@ -95,8 +95,8 @@ func TestFirstTurnMakesTheInstance(t *testing.T) {
 	began := o.out
 	o.want(o.call(time.Second))
 	o.out = began
-	o.want(o.done(nil), "answer 1 ok", "run 2")
-	o.want(o.done(func(d *turn.TurnDone) { d.Passivate = true }), "answer 2 ok", "turn.Stop")
+	o.want(o.done(nil), "answer 1 executed", "run 2")
+	o.want(o.done(func(d *turn.TurnDone) { d.Passivate = true }), "answer 2 executed", "turn.Stop")
 	stop := o.out[1].(turn.Stop)
 	o.want(o.step(turn.Stopped{Incarnation: stop.Incarnation}))
 	o.want(o.call(time.Second), "new 3")
@@ -119,7 +119,7 @@ func TestTimeInTheMailbox(t *testing.T) {
 			began := o.out
 			o.want(o.call(time.Second))
 			o.now, o.out = o.now.Add(2*time.Second), began
-			o.want(late(o), "answer 2 rejected")
+			o.want(late(o), "answer 2 not_applied")
 			if a := o.out[len(o.out)-1].(*turn.Answer); a.Reply.Timing.Mailbox != 2*time.Second {
 				t.Errorf("%+v", a.Reply)
 			}
@@ -136,8 +136,8 @@ func TestInstanceIsNotMade(t *testing.T) {
 	began := o.out
 	o.want(o.call(time.Second))
 	o.out = began
-	o.want(o.done(failed), "answer 1 rejected", "turn.Drop", "new 2")
-	o.want(o.done(failed), "answer 2 rejected", "turn.Drop")
+	o.want(o.done(failed), "answer 1 not_applied", "turn.Drop", "new 2")
+	o.want(o.done(failed), "answer 2 not_applied", "turn.Drop")
 	if st := o.m.Stats(); st.Entities != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -145,7 +145,7 @@ func TestInstanceIsNotMade(t *testing.T) {
 	began = o.out
 	o.want(o.call(time.Millisecond))
 	o.now, o.out = o.now.Add(time.Minute), began
-	o.want(o.done(failed), "answer 3 rejected", "turn.Drop", "answer 4 rejected") // nobody waits for a new instance: nothing is stopped
+	o.want(o.done(failed), "answer 3 not_applied", "turn.Drop", "answer 4 not_applied") // nobody waits for a new instance: nothing is stopped
 	if st := o.m.Stats(); st.Entities != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -158,9 +158,9 @@ func TestKeptStateIsLoaded(t *testing.T) {
 	o.want(o.call(time.Second), "load bare false kept true")
 	load := o.out[0].(turn.Load)
 	o.want(o.step(turn.Loaded{Entity: load.Entity, Incarnation: load.Incarnation}), "run 1")
-	o.want(o.done(func(d *turn.TurnDone) { d.Spoiled = true }), "answer 1 ok", "turn.Drop")
+	o.want(o.done(func(d *turn.TurnDone) { d.Spoiled = true }), "answer 1 executed", "turn.Drop")
 	o.want(o.call(time.Second), "new 2") // the state has lived
-	o.want(o.done(func(d *turn.TurnDone) { d.Spoiled = true }), "answer 2 ok", "turn.Drop")
+	o.want(o.done(func(d *turn.TurnDone) { d.Spoiled = true }), "answer 2 executed", "turn.Drop")
 	o.want(o.step(turn.SetQuarantine{Type: "V", List: []sharding.Quarantined{{ID: "a", Why: "by an operator"}}}))
 	o.want(o.call(time.Second), "load bare true kept false")
 }
@@ -171,7 +171,7 @@ func TestLimitsOfLoads(t *testing.T) {
 		o := newMaker(t, func(typ *turn.Type) { typ.NoLoad = noLoad })
 		o.open()
 		o.m.Limit(turn.Usage{Commands: 10, Bytes: 1 << 20}, turn.Usage{})
-		want := "answer 1 rejected"
+		want := "answer 1 not_applied"
 		if noLoad {
 			want = "new 1"
 		}
@@ -197,7 +197,7 @@ func TestTurnThatMakesIsAborted(t *testing.T) {
 	o.open()
 	o.want(o.call(time.Second), "new 1")
 	run := o.out[0].(*turn.Run)
-	late := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+	late := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.Executed}}
 	o.want(o.step(turn.Abort{Shard: shardV}), "turn.Cancel", "turn.Drop")
 	o.want(o.step(late))
 }
@@ -213,7 +213,7 @@ func TestVolatileEntityHasNoRecords(t *testing.T) {
 	run := o.out[0].(*turn.Run)
 	o.want(o.step(turn.SendsEnded{Shard: shardV, Epoch: run.Epoch, Entity: run.Entity, Seqs: []uint64{0, 1}}))
 	o.want(o.step(turn.TurnDone{
-		Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.OK},
+		Incarnation: run.Incarnation, Request: run.Request, Reply: sharding.Reply{Outcome: sharding.Executed},
 		Wakes: []sharding.Wake{{Kind: sharding.ReminderWake, Name: "r", Due: 1}},
-	}), "answer 1 ok")
+	}), "answer 1 executed")
 }

@@ -40,7 +40,7 @@ func commandOptions() error {
 	done := func(d turn.TurnDone) {
 		d.Incarnation, d.Request = run.Incarnation, run.Request
 		if d.Reply.Outcome == 0 {
-			d.Reply.Outcome = sharding.OK
+			d.Reply.Outcome = sharding.Executed
 		}
 		step(d)
 	}
@@ -76,7 +76,7 @@ func commandOptions() error {
 	done(turn.TurnDone{Reply: sharding.Reject(sharding.Internal, "no")})
 	step(turn.Deliver{Request: 2, Shard: shard, Env: &sharding.Envelope{Entity: id, Command: "Do", ID: "b"}})
 	done(turn.TurnDone{Sends: []sharding.Send{{To: id}, {To: id, Input: sharding.Input{Command: "Slow"}, Options: sharding.SendOptions{MaxAge: 24 * time.Hour}}}})
-	if answer.Outcome != sharding.Rejected || answer.Code != sharding.FailedPrecondition || !strings.Contains(answer.Message, "sends Slow with MaxAge 24h0m0s, at most 23h0m0s is allowed") || !strings.Contains(answer.Message, "region.dedupe_age") {
+	if answer.Outcome != sharding.NotApplied || answer.Code != sharding.FailedPrecondition || !strings.Contains(answer.Message, "sends Slow with MaxAge 24h0m0s, at most 23h0m0s is allowed") || !strings.Contains(answer.Message, "region.dedupe_age") {
 		errs = append(errs, fmt.Errorf("a send that is tried for too long: %+v", answer))
 	}
 	return errors.Join(errs...)

@@ -75,7 +75,7 @@ func (p *heapProcess) step(in turn.Input) {
 		case turn.Load:
 			answer = turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 		case *turn.Run:
-			done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+			done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.Executed}}
 			if p.tells {
 				done.Size = int(p.size)
 			}

@@ -316,7 +316,7 @@ func (d *lateDriver) answered(a *turn.Answer) {
 	env := d.pending[a.Request]
 	delete(d.pending, a.Request)
 	stored := slices.Contains(d.stored[env.Entity], env.ID)
-	if a.Reply.Outcome != sharding.OK {
+	if a.Reply.Outcome != sharding.Executed {
 		d.problem("%s: %s %s %s", env.ID, a.Reply.Outcome, a.Reply.Code, a.Reply.Message)
 	} else if env.Command == "Add" && !stored {
 		d.problem("%s was answered, and is not stored", env.ID)
@@ -361,7 +361,7 @@ func (d *lateDriver) perform() {
 		in := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID, Found: slices.Contains(d.stored[o.Entity], o.ID), Stored: storedReply()}
 		d.step(in)
 	case *turn.Run:
-		done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+		done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.Executed}}
 		if o.Env.Command == "Add" {
 			done.Events = []sharding.Event{{Name: "Added"}}
 		}
@@ -380,7 +380,7 @@ func (d *lateDriver) perform() {
 }
 
 func storedReply() sharding.Stored {
-	return sharding.Stored{Hash: sharding.CommandHash("", "Add", nil), Reply: sharding.Reply{Outcome: sharding.OK}}
+	return sharding.Stored{Hash: sharding.CommandHash("", "Add", nil), Reply: sharding.Reply{Outcome: sharding.Executed}}
 }
 
 // append stores the records if they are the next ones, and sometimes does not say so.

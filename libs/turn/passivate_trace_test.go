@@ -107,7 +107,7 @@ func traceThroughTurns(s passivation.Strategy, ids []string) traceCounts {
 			case turn.Load:
 				answer = turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 			case *turn.Run:
-				answer = turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+				answer = turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.Executed}}
 			case turn.Stop:
 				answer = turn.Stopped{Incarnation: o.Incarnation}
 			default:

@@ -77,7 +77,7 @@ func (m *Machine) follow(e *entity, p *probe) {
 // probed handles a probe that arrives at an entity. The probe is answered at once, and does not wait in the
 // mailbox, because the commands there wait for the circle to end.
 func (m *Machine) probed(s *shard, in *Deliver) {
-	m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
+	m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.Executed})
 	p, ok := decodeProbe(in.Env.Payload)
 	e := m.lookUp(s.typ, in.Env.Entity.ID)
 	if !ok || e == nil || e.ask == nil || !e.ask.sent {

@@ -19,7 +19,7 @@ const RememberEvery = time.Hour
 // noteRemembered adds the change of the entity's RememberWake, if there is one, to the turn's staged data. If
 // unremembered is true, the turn wants the entity not to be remembered any more.
 func (m *Machine) noteRemembered(e *entity, c *command, st *staged, unremembered bool) {
-	if !e.shard.typ.Remember || c.endedSend != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.OK {
+	if !e.shard.typ.Remember || c.endedSend != nil || c.desc.ReadOnly || c.reply.Outcome != sharding.Executed {
 		return
 	}
 	w := sharding.Wake{Kind: sharding.RememberWake}

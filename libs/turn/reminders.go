@@ -25,7 +25,7 @@ func (m *Machine) countReminders(e *entity, c *command, in *TurnDone) (fits, rec
 	// Guarded by: `turn.countReminders` keeps an upper bound of this number. When the bound reaches the limit, the
 	// reminders are counted anew.
 	// Mutants: reminders-limit
-	if sets == 0 || e.volatile() || in.Spoiled || in.Reply.Outcome != sharding.OK { //mutant:true reminders-limit
+	if sets == 0 || e.volatile() || in.Spoiled || in.Reply.Outcome != sharding.Executed { //mutant:true reminders-limit
 		return true, false
 	}
 	ends := 0

@@ -209,7 +209,7 @@ func (s *scenario) onTake(f []string, opt options) []string {
 	in := turn.Fire{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1), Entity: sharding.Entity{Type: "T", ID: "a"}}
 	in.Wakeup.Kind, in.Wakeup.Name, in.Wakeup.Input.Command = sharding.SendWake, f[1], f[2]
 	in.Wakeup.Seq, in.Wakeup.Number = number(opt["seq"]), number(opt["number"])
-	in.Wakeup.Answer = &turn.SendResult{SentAt: time.UnixMilli(int64(number(opt["sent"]))), Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(f[1])}}
+	in.Wakeup.Answer = &turn.SendResult{SentAt: time.UnixMilli(int64(number(opt["sent"]))), Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte(f[1])}}
 	return s.step(in)
 }
 
@@ -230,7 +230,7 @@ func (s *scenario) onFire(f []string, opt options) []string {
 func (s *scenario) onLookedUp(_ []string, opt options) []string {
 	in := turn.LookedUp{Incarnation: s.lookup.Incarnation, ID: s.lookup.ID, Failed: opt.has("failed"), Found: opt.has("expired") || opt.has(string(s.lookup.ID))}
 	in.Stored = sharding.Stored{Expired: opt.has("expired"), Hash: sharding.CommandHash(opt["principal"], "Add", nil),
-		Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt[string(s.lookup.ID)])}}
+		Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte(opt[string(s.lookup.ID)])}}
 	return s.step(in)
 }
 
@@ -299,7 +299,7 @@ func (s *scenario) onAsk(f []string, opt options) []string {
 
 func (s *scenario) onAsked(f []string, opt options) []string {
 	n := number(f[1])
-	in := turn.AskAnswered{Incarnation: s.asks[n], Number: n, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])}}
+	in := turn.AskAnswered{Incarnation: s.asks[n], Number: n, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])}}
 	if opt.has("reject") {
 		in.Reply = sharding.Reject(sharding.Code(opt["reject"]), "refused there")
 	}
@@ -348,7 +348,7 @@ func (s *scenario) loaded(args []string, opt options) turn.Loaded {
 			in.Stored[sharding.CommandID(v)] = sharding.Stored{Expired: true}
 		case found:
 			in.Stored[sharding.CommandID(k)] = sharding.Stored{Hash: sharding.CommandHash(opt["principal"], cmp.Or(opt["of"], "Add"), nil),
-				Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(v)}}
+				Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte(v)}}
 		default:
 			n, _ := strconv.Atoi(a)
 			in.LastSeq = uint64(n)
@@ -384,7 +384,7 @@ func (s *scenario) done(f []string, opt options) turn.TurnDone {
 		run = s.firings[name]
 	}
 	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request,
-		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
+		Reply:   sharding.Reply{Outcome: sharding.Executed, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
 		Spoiled: opt.has("spoiled"), Passivate: opt.has("passivate"), Deleted: opt.has("deleted"), Forgotten: opt.has("forget")}
 	if opt.has("reject") {
 		in.Reply = sharding.Reject(cmp.Or(sharding.Code(opt["reject"]), sharding.Internal), "undone")

@@ -230,6 +230,9 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (entity.Reply, erro
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+			if code := codeOf(ctx, nil); code == entity.Canceled && err.Code != code {
+				err = &entity.Error{Code: code, Outcome: err.Outcome, Message: "canceled before the next attempt; the last one failed: " + err.Error()}
+			}
 			return entity.Reply{}, settled(&call, err, ranErr, inDoubt)
 		}
 	}
@@ -255,6 +258,18 @@ func settled(call *entity.Call, err, ranErr *entity.Error, inDoubt bool) error {
 // retryable reports whether a refusal may be transient.
 func retryable(c entity.Code) bool {
 	return c == entity.Unavailable || c == entity.ResourceExhausted || c == entity.DeadlineExceeded
+}
+
+// codeOf returns the code of an attempt that got no answer because of err. A caller that cancels its context gets one
+// code, whenever it does so, and whatever cause it gives.
+func codeOf(ctx context.Context, err error) entity.Code {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return entity.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return entity.DeadlineExceeded
+	}
+	return entity.Unavailable
 }
 
 // segment escapes a part of a path, including dots that would be taken for a relative
@@ -294,7 +309,7 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *entity.Call, connections *atomic.Int32) attempt {
 	target := base + "/v1/" + segment(call.Type) + "/" + segment(call.ID) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
-		return attempt{err: &entity.Error{Code: entity.DeadlineExceeded, Outcome: entity.NotApplied, Message: "not sent: " + err.Error()}}
+		return attempt{err: &entity.Error{Code: codeOf(ctx, err), Outcome: entity.NotApplied, Message: "not sent: " + err.Error()}}
 	}
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connections.Add(1) },
@@ -315,6 +330,9 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 	}
 	if c.token != nil {
 		token, err := c.token(ctx)
+		if err != nil && ctx.Err() != nil {
+			return attempt{err: &entity.Error{Code: codeOf(ctx, err), Outcome: entity.NotApplied, Message: "not sent: " + err.Error()}}
+		}
 		if err != nil {
 			return attempt{err: &entity.Error{Code: entity.Unauthenticated, Outcome: entity.NotApplied, Message: "not sent, because there is no token: " + err.Error()}}
 		}
@@ -328,16 +346,12 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 	req.Header.Set("Roost-Timeout", max(time.Until(by).Truncate(time.Millisecond), time.Millisecond).String())
 	res, err := c.http.Do(req)
 	if err != nil {
-		return unreachable(base, err, c.traced && connections.Load() == 0)
+		return unreachable(ctx, base, err, c.traced && connections.Load() == 0)
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.maxReply+1))
 	if err != nil {
-		e := &entity.Error{Code: entity.Unavailable, Outcome: entity.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
-		if errors.Is(err, context.DeadlineExceeded) {
-			e.Code = entity.DeadlineExceeded
-		}
-		return attempt{err: e}
+		return attempt{err: &entity.Error{Code: codeOf(ctx, err), Outcome: entity.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}}
 	}
 	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -373,17 +387,14 @@ const (
 
 // unreachable returns the result of a request that got no answer. If nothing was sent, the
 // command was not applied; otherwise it may have been.
-func unreachable(base string, err error, nothingSent bool) attempt {
+func unreachable(ctx context.Context, base string, err error, nothingSent bool) attempt {
 	var request *url.Error
 	if errors.As(err, &request) {
 		err = request.Err // without the whole URL
 	}
-	e := &entity.Error{Code: entity.Unavailable, Outcome: entity.Unknown, Message: "no answer from " + base + ": " + err.Error()}
+	e := &entity.Error{Code: codeOf(ctx, err), Outcome: entity.Unknown, Message: "no answer from " + base + ": " + err.Error()}
 	if nothingSent {
 		e.Outcome = entity.NotApplied
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		e.Code = entity.DeadlineExceeded
 	}
 	var certificate *tls.CertificateVerificationError
 	a := attempt{err: e}
@@ -402,7 +413,7 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 }
 
 // failure reads the error of a gateway: Twirp's JSON, with the known effects of the command in
-// meta.executed.
+// meta.outcome.
 func failure(base string, res *http.Response, body []byte) attempt {
 	var e struct {
 		Code string            `json:"code"`
@@ -413,14 +424,14 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		return notGateway(base, res, body)
 	}
 	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg}
-	switch e.Meta["executed"] {
-	case "true":
+	switch e.Meta["outcome"] {
+	case sharding.Executed.String():
 		out.Outcome = entity.Executed
-	case "false":
+	case sharding.NotApplied.String():
 		out.Outcome = entity.NotApplied
-	case "unknown":
+	case sharding.Unknown.String():
 		out.Outcome = entity.Unknown
-	default: // only a gateway sets executed
+	default: // only a gateway sets the outcome
 		return notGateway(base, res, body)
 	}
 	out.Number = e.Meta["error"]

@@ -80,11 +80,11 @@ func page(status int, body string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-func fail(status int, code, executed string) func(http.ResponseWriter, *http.Request) {
+func fail(status int, code, outcome string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_, _ = fmt.Fprintf(w, `{"code":%q,"msg":"no","meta":{"executed":%q,"retry_after_ms":"1"}}`, code, executed)
+		_, _ = fmt.Fprintf(w, `{"code":%q,"msg":"no","meta":{"outcome":%q,"retry_after_ms":"1"}}`, code, outcome)
 	}
 }
 
@@ -94,7 +94,7 @@ func lost(retryAfter string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = fmt.Fprintf(w, `{"code":"internal","meta":{"executed":"true","error":"ROOST-1014"%s}}`, retryAfter)
+		_, _ = fmt.Fprintf(w, `{"code":"internal","meta":{"outcome":"executed","error":"ROOST-1014"%s}}`, retryAfter)
 	}
 }
 
@@ -102,7 +102,7 @@ func lost(retryAfter string) func(http.ResponseWriter, *http.Request) {
 func expired(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusConflict)
-	_, _ = fmt.Fprint(w, `{"code":"aborted","msg":"too old","meta":{"executed":"unknown","error":"ROOST-1103"}}`)
+	_, _ = fmt.Fprint(w, `{"code":"aborted","msg":"too old","meta":{"outcome":"unknown","error":"ROOST-1103"}}`)
 }
 
 // hangUp breaks the connection without an answer.
@@ -130,7 +130,7 @@ func (g *gateway) keys() (keys []string) {
 
 func TestOutcomes(t *testing.T) {
 	again := `,"retry_after_ms":"1"`
-	unavailable, unknown := fail(503, "unavailable", "false"), fail(503, "unavailable", "unknown")
+	unavailable, unknown := fail(503, "unavailable", "not_applied"), fail(503, "unavailable", "unknown")
 	for name, tc := range map[string]struct {
 		script   []func(http.ResponseWriter, *http.Request)
 		opts     []entity.CallOption
@@ -139,24 +139,24 @@ func TestOutcomes(t *testing.T) {
 		code     entity.Code
 		outcome  entity.Outcome
 	}{
-		"success":                    {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: entity.Executed},
-		"business error":             {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: entity.Executed},
-		"rejected permanently":       {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: entity.NotApplied},
-		"rejected for now":           {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: entity.Executed},
-		"unknown, sent again":        {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: entity.Executed},
-		"unknown, then rejected":     {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: entity.Unknown},
-		"unknown, key expired":       {script: []func(http.ResponseWriter, *http.Request){unknown, expired, reply("5")}, requests: 2, code: entity.KeyExpired, outcome: entity.Unknown},
-		"unkeyed unknown":            {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
-		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
-		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 2, outcome: entity.Executed},
-		"read-only unknown":          {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: entity.Executed},
-		"reply lost":                 {script: []func(http.ResponseWriter, *http.Request){lost(again), lost(again), reply("5")}, requests: 3, outcome: entity.Executed},
-		"reply lost, then rejected":  {script: []func(http.ResponseWriter, *http.Request){lost(again), fail(400, "invalid_argument", "false")}, requests: 2, code: entity.ReplyLost, outcome: entity.Executed},
-		"reply lost, nothing stored": {script: []func(http.ResponseWriter, *http.Request){lost(""), reply("5")}, requests: 1, code: entity.ReplyLost, outcome: entity.Executed},
-		"unkeyed reply lost":         {script: []func(http.ResponseWriter, *http.Request){lost(again), reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.ReplyLost, outcome: entity.Executed},
-		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
-		"a redirect is not followed": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: entity.Unknown},
-		"reply too long":             {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: entity.Executed},
+		"success":                      {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: entity.Executed},
+		"business error":               {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "executed")}, requests: 1, code: entity.FailedPrecondition, outcome: entity.Executed},
+		"not applied, permanently":     {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "not_applied")}, requests: 1, code: entity.InvalidArgument, outcome: entity.NotApplied},
+		"not applied, for now":         {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: entity.Executed},
+		"unknown, sent again":          {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: entity.Executed},
+		"unknown, then not applied":    {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "not_applied")}, requests: 2, code: entity.InvalidArgument, outcome: entity.Unknown},
+		"unknown, key expired":         {script: []func(http.ResponseWriter, *http.Request){unknown, expired, reply("5")}, requests: 2, code: entity.KeyExpired, outcome: entity.Unknown},
+		"unkeyed unknown":              {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"unkeyed without an answer":    {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"unkeyed not applied":          {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 2, outcome: entity.Executed},
+		"read-only unknown":            {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: entity.Executed},
+		"reply lost":                   {script: []func(http.ResponseWriter, *http.Request){lost(again), lost(again), reply("5")}, requests: 3, outcome: entity.Executed},
+		"reply lost, then not applied": {script: []func(http.ResponseWriter, *http.Request){lost(again), fail(400, "invalid_argument", "not_applied")}, requests: 2, code: entity.ReplyLost, outcome: entity.Executed},
+		"reply lost, nothing stored":   {script: []func(http.ResponseWriter, *http.Request){lost(""), reply("5")}, requests: 1, code: entity.ReplyLost, outcome: entity.Executed},
+		"unkeyed reply lost":           {script: []func(http.ResponseWriter, *http.Request){lost(again), reply("5")}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.ReplyLost, outcome: entity.Executed},
+		"not a gateway":                {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
+		"a redirect is not followed":   {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: entity.Unknown},
+		"reply too long":               {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: entity.Executed},
 		"error of a proxy too long": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 200), http.StatusBadGateway)
 		}}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
@@ -194,7 +194,7 @@ func TestErrorNumber(t *testing.T) {
 		g := newGateway(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusConflict)
-			_, _ = fmt.Fprintf(w, `{"code":"failed_precondition","msg":"no","meta":{"executed":"false","error":%q}}`, want)
+			_, _ = fmt.Fprintf(w, `{"code":"failed_precondition","msg":"no","meta":{"outcome":"not_applied","error":%q}}`, want)
 		})
 		_, err := add.Call(t.Context(), dial(t, nil, g.URL), "c1", 5)
 		var e *entity.Error
@@ -235,8 +235,8 @@ func TestTheTransportRepeats(t *testing.T) {
 		stops   bool // no connection can be made after the first one
 		outcome entity.Outcome
 	}{
-		"refused":         {last: fail(400, "invalid_argument", "false"), outcome: entity.Unknown},
-		"refused for now": {last: fail(503, "unavailable", "false"), outcome: entity.Unknown},
+		"refused":         {last: fail(400, "invalid_argument", "not_applied"), outcome: entity.Unknown},
+		"refused for now": {last: fail(503, "unavailable", "not_applied"), outcome: entity.Unknown},
 		"answered":        {last: reply("5"), outcome: entity.Executed},
 		"not reached":     {stops: true, outcome: entity.Unknown},
 	} {
@@ -266,13 +266,58 @@ func TestTheTransportRepeats(t *testing.T) {
 	}
 }
 
-func TestAContextThatIsOver(t *testing.T) {
-	g := newGateway(t, reply("5"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := add.Call(ctx, dial(t, nil, g.URL), "c1", 5)
-	if entity.OutcomeOf(err) != entity.NotApplied || len(g.keys()) != 0 {
-		t.Errorf("got %v (%s), %d requests", err, entity.OutcomeOf(err), len(g.keys()))
+// TestCanceled: a caller that cancels its context gets one code, whenever it does so. The outcome reports whether the
+// command may have been sent.
+func TestCanceled(t *testing.T) {
+	cause := errors.New("the page was closed")
+	for name, tc := range map[string]struct {
+		script  func(context.CancelCauseFunc) http.HandlerFunc // nil: canceled before the call
+		outcome entity.Outcome
+	}{
+		"before it is sent": {outcome: entity.NotApplied},
+		"before the answer": {outcome: entity.Unknown, script: func(cancel context.CancelCauseFunc) http.HandlerFunc {
+			return func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not see that the caller is gone
+				cancel(cause)
+				<-r.Context().Done()
+			}
+		}},
+		"in the answer": {outcome: entity.Unknown, script: func(cancel context.CancelCauseFunc) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte("5"))
+				w.(http.Flusher).Flush()
+				time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
+				<-r.Context().Done()
+			}
+		}},
+		"before the next attempt": {outcome: entity.NotApplied, script: func(cancel context.CancelCauseFunc) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = fmt.Fprint(w, `{"code":"unavailable","msg":"no","meta":{"outcome":"not_applied","retry_after_ms":"3000"}}`)
+			}
+		}},
+	} { // order-free
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			requests := 0
+			g := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				tc.script(cancel)(w, r)
+			}))
+			defer g.Close()
+			if tc.script == nil {
+				cancel(cause)
+			}
+			_, err := add.Call(ctx, dial(t, nil, g.URL), "c1", 5)
+			if entity.CodeOf(err) != entity.Canceled || entity.OutcomeOf(err) != tc.outcome || (requests == 0) != (tc.script == nil) {
+				t.Errorf("%v (%v) after %d requests", err, entity.OutcomeOf(err), requests)
+			}
+		})
 	}
 }
 
@@ -427,7 +472,7 @@ func TestTheAnswerAtTheDeadline(t *testing.T) {
 					return nil, r.Context().Err()
 				}
 				w := httptest.NewRecorder()
-				fail(408, "deadline_exceeded", "false")(w, r)
+				fail(408, "deadline_exceeded", "not_applied")(w, r)
 				return w.Result(), nil
 			})}))
 			if err != nil {

@@ -63,16 +63,16 @@ func unapplied(t *testing.T) string {
 	}
 	done, failed := run("Recover", "bad")
 	var p *instance.Panic
-	if done.Reply.Outcome != sharding.Rejected || !done.Spoiled || len(done.Events) > 0 || !errors.As(failed, &p) || !strings.Contains(failed.Error(), "reducer of event named: evil reducer") || !strings.Contains(p.Stack, "brittle") {
+	if done.Reply.Outcome != sharding.NotApplied || !done.Spoiled || len(done.Events) > 0 || !errors.As(failed, &p) || !strings.Contains(failed.Error(), "reducer of event named: evil reducer") || !strings.Contains(p.Stack, "brittle") {
 		return fmt.Sprintf("recovered: %+v, %v", done, failed)
 	}
 	if done, failed = run("Refuse", "bad"); done.Reply.Code != sharding.NotFound || !done.Spoiled || len(done.Events) > 0 {
 		return fmt.Sprintf("refused: %+v, %v", done, failed)
 	}
-	if done, failed = run("Ignore", ""); done.Reply.Outcome != sharding.Rejected || !errors.Is(failed, instance.ErrUnknownEvent) {
+	if done, failed = run("Ignore", ""); done.Reply.Outcome != sharding.NotApplied || !errors.Is(failed, instance.ErrUnknownEvent) {
 		return fmt.Sprintf("ignored: %+v, %v", done, failed)
 	}
-	if done, failed = run("Recover", "good"); done.Reply.Outcome != sharding.OK || len(done.Events) != 1 || failed != nil {
+	if done, failed = run("Recover", "good"); done.Reply.Outcome != sharding.Executed || len(done.Events) != 1 || failed != nil {
 		return fmt.Sprintf("applied: %+v, %v", done, failed)
 	}
 	return ""

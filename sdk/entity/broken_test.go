@@ -20,7 +20,7 @@ func (a *askCount) Ask(_ context.Context, ask turn.Ask) sharding.Reply {
 	} else {
 		a.other++
 	}
-	return sharding.Reply{Outcome: sharding.OK, Payload: []byte("1")}
+	return sharding.Reply{Outcome: sharding.Executed, Payload: []byte("1")}
 }
 
 // TestBrokenTurn: after an effect that is impossible, a handler changes nothing more, at other entities neither, and its
@@ -45,7 +45,7 @@ func TestBrokenTurn(t *testing.T) {
 		}), entity.Event("grown", func(b *box, e grown) { b.N += e.By }))
 		i, asks := instanceOf(t, def), &askCount{}
 		done, failed := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Grow"}}, asks)
-		if done.Reply.Outcome != sharding.Rejected || !done.Spoiled || len(done.Events) > 0 || failed == nil || !strings.Contains(failed.Error(), "unknown event type") {
+		if done.Reply.Outcome != sharding.NotApplied || !done.Spoiled || len(done.Events) > 0 || failed == nil || !strings.Contains(failed.Error(), "unknown event type") {
 			t.Errorf("%s: %+v, %v", name, done, failed)
 		}
 		if n := i.State().(*box).N; n != 1 || asks.other > 0 || asks.readOnly != 1 {

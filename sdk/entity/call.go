@@ -95,7 +95,7 @@ func (h *Handle[In, Out]) call(ctx context.Context, via Caller, id string, in In
 func (h *Handle[In, Out]) encode(in In) ([]byte, sharding.Encoding, error) {
 	payload, enc, err := h.cmd.Encode(in)
 	if err != nil {
-		err = &Error{Code: InvalidArgument, Outcome: NotApplied, Message: fmt.Sprintf("the input of %s.%s cannot be encoded: %v", h.cmd.Type, h.Name(), err)}
+		err = &Error{ask: true, Code: InvalidArgument, Outcome: NotApplied, Message: fmt.Sprintf("the input of %s.%s cannot be encoded: %v", h.cmd.Type, h.Name(), err)}
 	}
 	return payload, enc, err
 }

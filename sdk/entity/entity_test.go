@@ -57,6 +57,10 @@ func (b *box) Grow(ctx *entity.Ctx, in input) (int64, error) {
 		return 0, entity.Errorf(entity.NotFound, "business %d", in.By)
 	case 15:
 		return 0, entity.Errorf("", "no code")
+	case 21: // as a client of another cluster returns it
+		return 0, fmt.Errorf("stock: %w", &entity.Error{Code: entity.Unavailable, Message: "closed today", Outcome: entity.NotApplied})
+	case 22:
+		return 0, entity.AskFailed(entity.Unavailable, "no region")
 	case 16:
 		ctx.Persist(grown{1})
 		return 0, entity.Errorf(entity.Aborted, "after staging")
@@ -164,17 +168,17 @@ func TestVolatileFailures(t *testing.T) {
 		outcome sharding.Outcome
 		message string
 	}{
-		`{"by":1,"then":"plain"}`:    {sharding.OK, "Add failed; what it had changed in memory by then stays"},
+		`{"by":1,"then":"plain"}`:    {sharding.Executed, "Add failed; what it had changed in memory by then stays"},
 		`{"by":1,"then":"panic"}`:    {sharding.Unknown, "Add failed, and what the entity had in memory is gone"},
-		`{"by":1,"then":"business"}`: {sharding.OK, "sold out"},
-		`{"bye":1}`:                  {sharding.Rejected, `the input of Add: `},
+		`{"by":1,"then":"business"}`: {sharding.Executed, "sold out"},
+		`{"bye":1}`:                  {sharding.NotApplied, `the input of Add: `},
 	} {
 		done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Add", Payload: []byte(payload)}}, nil)
 		if done.Reply.Outcome != want.outcome || !strings.HasPrefix(done.Reply.Message, want.message) || done.Spoiled != strings.Contains(payload, "panic") {
 			t.Errorf("%s: %+v", payload, done)
 		}
 	}
-	if done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Read"}, ReadOnly: true}, nil); done.Reply.Outcome != sharding.Rejected {
+	if done, _ := i.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Read"}, ReadOnly: true}, nil); done.Reply.Outcome != sharding.NotApplied {
 		t.Errorf("a command that only reads: %+v", done)
 	}
 }
@@ -303,41 +307,43 @@ func TestTurns(t *testing.T) {
 		spoiled bool
 		message string
 	}{
-		`{"by":5}`:          {outcome: sharding.OK},
-		``:                  {outcome: sharding.OK},
-		`{"bye":5}`:         {sharding.Rejected, sharding.InvalidArgument, false, "bye"},
-		`{"by":5}{}`:        {sharding.Rejected, sharding.InvalidArgument, false, "more after"},
-		`{"by":`:            {sharding.Rejected, sharding.InvalidArgument, false, "input of Grow"},
-		`{"by":13}`:         {sharding.Rejected, sharding.Internal, false, "plain"},
-		`{"by":14}`:         {sharding.OK, sharding.NotFound, false, "business 14"},
-		`{"by":15}`:         {sharding.Rejected, sharding.Internal, false, "no code"},
-		`{"by":16}`:         {sharding.OK, sharding.Aborted, true, "after staging"},
-		`{"by":17}`:         {sharding.Rejected, sharding.Internal, false, "unknown event"},
-		`{"by":18}`:         {sharding.Rejected, sharding.Internal, false, "declare it by entity.Event"},
-		`{"by":19}`:         {sharding.Rejected, sharding.Internal, true, "panic: "},
-		`{"by":20}`:         {sharding.Rejected, sharding.Internal, false, "cannot be encoded"},
-		`{"by":666}`:        {sharding.Rejected, sharding.Internal, true, "panic: "},
-		"{\"by\":\"five\"}": {sharding.Rejected, sharding.InvalidArgument, false, "input of Grow"},
+		`{"by":5}`:          {outcome: sharding.Executed},
+		``:                  {outcome: sharding.Executed},
+		`{"bye":5}`:         {sharding.NotApplied, sharding.InvalidArgument, false, "bye"},
+		`{"by":5}{}`:        {sharding.NotApplied, sharding.InvalidArgument, false, "more after"},
+		`{"by":`:            {sharding.NotApplied, sharding.InvalidArgument, false, "input of Grow"},
+		`{"by":13}`:         {sharding.NotApplied, sharding.Internal, false, "plain"},
+		`{"by":14}`:         {sharding.Executed, sharding.NotFound, false, "business 14"},
+		`{"by":15}`:         {sharding.NotApplied, sharding.Internal, false, "no code"},
+		`{"by":16}`:         {sharding.Executed, sharding.Aborted, true, "after staging"},
+		`{"by":21}`:         {sharding.Executed, sharding.Unavailable, false, "closed today"},
+		`{"by":22}`:         {sharding.NotApplied, sharding.Unavailable, false, "Grow failed and was undone: no region"},
+		`{"by":17}`:         {sharding.NotApplied, sharding.Internal, false, "unknown event"},
+		`{"by":18}`:         {sharding.NotApplied, sharding.Internal, false, "declare it by entity.Event"},
+		`{"by":19}`:         {sharding.NotApplied, sharding.Internal, true, "panic: "},
+		`{"by":20}`:         {sharding.NotApplied, sharding.Internal, false, "cannot be encoded"},
+		`{"by":666}`:        {sharding.NotApplied, sharding.Internal, true, "panic: "},
+		"{\"by\":\"five\"}": {sharding.NotApplied, sharding.InvalidArgument, false, "input of Grow"},
 	} {
 		done := run(newBox(t), "Grow", payload, sharding.JSON)
 		if done.Reply.Outcome != want.outcome || done.Reply.Code != want.code || done.Spoiled != want.spoiled || !strings.Contains(done.Reply.Message, want.message) {
 			t.Errorf("%s: %+v, spoiled %t", payload, done.Reply, done.Spoiled)
 		}
-		if failed := done.Reply.Outcome != sharding.OK || done.Reply.Code != ""; failed && len(done.Events) > 0 {
+		if failed := done.Reply.Outcome != sharding.Executed || done.Reply.Code != ""; failed && len(done.Events) > 0 {
 			t.Errorf("%s: a failed turn has events", payload)
 		}
 	}
 	i := newBox(t)
-	if done := run(i, "Look", "", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !strings.Contains(done.Reply.Message, "read-only") {
+	if done := run(i, "Look", "", sharding.JSON); done.Reply.Outcome != sharding.NotApplied || !strings.Contains(done.Reply.Message, "read-only") {
 		t.Errorf("a read-only command that persists: %+v", done.Reply)
 	}
-	if done := run(i, "Broken", "", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !strings.Contains(done.Reply.Message, "reply cannot be encoded") {
+	if done := run(i, "Broken", "", sharding.JSON); done.Reply.Outcome != sharding.NotApplied || !strings.Contains(done.Reply.Message, "reply cannot be encoded") {
 		t.Errorf("a reply that cannot be encoded: %+v", done.Reply)
 	}
-	if done := run(i, "Tall", "1048574", sharding.JSON); done.Reply.Outcome != sharding.OK || len(done.Reply.Payload) != sharding.MaxPayload {
+	if done := run(i, "Tall", "1048574", sharding.JSON); done.Reply.Outcome != sharding.Executed || len(done.Reply.Payload) != sharding.MaxPayload {
 		t.Errorf("the longest reply: %v, %s, %d bytes", done.Reply.Outcome, done.Reply.Message, len(done.Reply.Payload))
 	}
-	if done := run(i, "Tall", "1048575", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !done.Spoiled || len(done.Events) > 0 ||
+	if done := run(i, "Tall", "1048575", sharding.JSON); done.Reply.Outcome != sharding.NotApplied || !done.Spoiled || len(done.Events) > 0 ||
 		!strings.Contains(done.Reply.Message, "the reply has 1048577 bytes, at most 1048576") {
 		t.Errorf("a reply that no link carries: %v, %s, spoiled %t", done.Reply.Outcome, done.Reply.Message, done.Spoiled)
 	}
@@ -361,7 +367,7 @@ func TestProtobuf(t *testing.T) {
 	} {
 		i := newBox(t)
 		done := run(i, "Wrapped", tc.payload, tc.enc)
-		if done.Reply.Outcome != sharding.OK || string(done.Reply.Payload) != tc.want || done.Reply.Encoding != tc.enc {
+		if done.Reply.Outcome != sharding.Executed || string(done.Reply.Payload) != tc.want || done.Reply.Encoding != tc.enc {
 			t.Errorf("%q: %+v %q", tc.payload, done.Reply, done.Reply.Payload)
 		}
 		again := newBox(t)

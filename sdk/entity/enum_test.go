@@ -123,7 +123,7 @@ func unknownValues(t *testing.T) string {
 		sees[judgement]("judged"),
 	)
 	done, failed := instanceOf(t, persist).Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Persist"}}, nil)
-	if done.Reply.Outcome != sharding.Rejected || !strings.Contains(errText(failed), `"ajar"`) || strings.Contains(errText(failed), "without a new version") {
+	if done.Reply.Outcome != sharding.NotApplied || !strings.Contains(errText(failed), `"ajar"`) || strings.Contains(errText(failed), "without a new version") {
 		return "persisted: " + errText(failed)
 	}
 	return ""

@@ -28,6 +28,8 @@ const (
 	Internal           Code = "internal"
 	// DataLoss: the version that hosts the entity cannot read its stored data.
 	DataLoss Code = "data_loss"
+	// Canceled: the context of the call was canceled. Its outcome is NotApplied if nothing was sent.
+	Canceled Code = "canceled"
 	// ReplyLost: the command ran, but there was no room for its reply. A repeat with its
 	// key gets the stored reply.
 	ReplyLost Code = "roost_reply_lost"
@@ -71,6 +73,10 @@ type Error struct {
 	// It is set in answers that come through a gateway. It is empty for answers of an entity, and for errors of a
 	// turn's own asks. Branch on it only where Code and Outcome do not tell enough apart.
 	Number string
+
+	// ask is true for the error of an ask or a send, in which case Roost knows whether a repeat may help. Any other
+	// error is its author's own.
+	ask bool
 }
 
 // Error returns "code: message".
@@ -82,7 +88,8 @@ func (e *Error) Error() string {
 }
 
 // Errorf returns a business error: an answer of the entity that is not success. Roost
-// never retries it, and a duplicate gets the same one.
+// never retries it, and a duplicate gets the same one. The same holds for every other *[Error] that a handler returns,
+// for example one of a client, except the error of the turn's own ask.
 func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Outcome: Executed}
 }
@@ -121,14 +128,14 @@ func find(err error) (e *Error, found bool) {
 
 // errorOf returns the error in a reply, or nil.
 func errorOf(r *sharding.Reply) *Error {
-	if r.Outcome == sharding.OK && r.Code == "" {
+	if r.Outcome == sharding.Executed && r.Code == "" {
 		return nil
 	}
-	e := &Error{Code: Code(r.Code), Message: r.Message, Outcome: Unknown}
+	e := &Error{Code: Code(r.Code), Message: r.Message, Outcome: Unknown, ask: true}
 	switch r.Outcome {
-	case sharding.OK:
+	case sharding.Executed:
 		e.Outcome = Executed
-	case sharding.Rejected:
+	case sharding.NotApplied:
 		e.Outcome = NotApplied
 	}
 	return e
@@ -144,11 +151,13 @@ func failure(err error) (out error) {
 		return err
 	}
 	f := &instance.Failure{Code: sharding.Code(e.Code), Message: e.Message, Outcome: sharding.Unknown, Err: err}
-	switch e.Outcome {
-	case Executed:
-		f.Outcome = sharding.OK
-	case NotApplied:
-		f.Outcome = sharding.Rejected
+	switch {
+	// An error that its author made, or got from a client, is the entity's answer, whatever its Outcome describes. If it
+	// passed as the failure of an ask, gateways would repeat the command until its deadline.
+	case !e.ask, e.Outcome == Executed:
+		f.Outcome = sharding.Executed
+	case e.Outcome == NotApplied:
+		f.Outcome = sharding.NotApplied
 	}
 	return f
 }

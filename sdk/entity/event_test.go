@@ -91,7 +91,7 @@ func TestLiveIsWhatReplaySees(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := run(i, "Record", "1", sharding.JSON)
-		if done.Reply.Outcome != sharding.OK {
+		if done.Reply.Outcome != sharding.Executed {
 			t.Errorf("%T: %+v", ev, done.Reply)
 			continue
 		}
@@ -121,7 +121,7 @@ func TestNotReplayable(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := run(i, "Record", "1", sharding.JSON)
-		if done.Reply.Outcome != sharding.Rejected || len(done.Events) > 0 || len(i.State().(*trace).Seen) > 0 {
+		if done.Reply.Outcome != sharding.NotApplied || len(done.Events) > 0 || len(i.State().(*trace).Seen) > 0 {
 			t.Errorf("%T: %+v", ev, done)
 		}
 		_, err = i.Encode(ev)

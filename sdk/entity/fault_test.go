@@ -145,7 +145,7 @@ func command(name string) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		run := &turn.Run{Env: &sharding.Envelope{Command: name, Payload: []byte("{}")}, ReadOnly: name == "Look"}
 		done, failed := sound(t).Run(t.Context(), time.Now(), run, nil)
-		if done.Reply.Outcome != sharding.Rejected {
+		if done.Reply.Outcome != sharding.NotApplied {
 			t.Errorf("the reply is %+v", done.Reply)
 		}
 		if done.Reply.Code == sharding.InvalidArgument {
@@ -190,7 +190,7 @@ func TestFaultsKeepOurs(t *testing.T) {
 	defer func() { fault.place, fault.err = "", nil }()
 	fault.place, fault.panic = "handler", false
 	run := &turn.Run{Env: &sharding.Envelope{Command: "Crack", Payload: []byte("{}")}}
-	for _, ours := range []error{instance.ErrTurnOver, instance.ErrPartlyRead, context.Canceled, &entity.Error{Code: entity.Unavailable, Outcome: entity.NotApplied, Message: "later"}} {
+	for _, ours := range []error{instance.ErrTurnOver, instance.ErrPartlyRead, context.Canceled, entity.AskFailed(entity.Unavailable, "later")} {
 		fault.err = &evilError{func() { panic("boom") }, ours}
 		done, failed := sound(t).Run(t.Context(), time.Now(), run, nil)
 		e, asked := errors.AsType[*instance.Failure](failed)
@@ -202,7 +202,7 @@ func TestFaultsKeepOurs(t *testing.T) {
 		}
 	}
 	fault.err = &evilError{func() { panic("boom") }, entity.Errorf(entity.NotFound, "no such thing")}
-	if done, failed := sound(t).Run(t.Context(), time.Now(), run, nil); failed != nil || done.Reply.Code != sharding.NotFound || done.Reply.Outcome != sharding.OK {
+	if done, failed := sound(t).Run(t.Context(), time.Now(), run, nil); failed != nil || done.Reply.Code != sharding.NotFound || done.Reply.Outcome != sharding.Executed {
 		t.Errorf("a wrapped answer: %+v, %v", done.Reply, failed)
 	}
 }
@@ -222,7 +222,7 @@ func TestFaultsEndTheGoroutine(t *testing.T) {
 		}()
 		<-ended
 		done, failed := i.Exited(c, run)
-		if p, ok := errors.AsType[*instance.Panic](failed); !ok || p.Value != instance.ErrGoexit.Error() || !strings.Contains(p.Stack, "fragiles") && !strings.Contains(p.Stack, "evilError") || done.Reply.Outcome != sharding.Rejected {
+		if p, ok := errors.AsType[*instance.Panic](failed); !ok || p.Value != instance.ErrGoexit.Error() || !strings.Contains(p.Stack, "fragiles") && !strings.Contains(p.Stack, "evilError") || done.Reply.Outcome != sharding.NotApplied {
 			t.Errorf("panic %t: %+v, %v", panics, done.Reply, failed)
 		}
 	}

@@ -123,7 +123,7 @@ func TestInputAlias(t *testing.T) {
 		"send":     run(sharding.Envelope{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"s"}`)}, nil),
 		"reminder": run(sharding.Envelope{Command: "File"}, &turn.Wakeup{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake}, Input: v1}),
 	} {
-		if reply.Outcome != sharding.OK || seen != "Put" {
+		if reply.Outcome != sharding.Executed || seen != "Put" {
 			t.Errorf("%s: %+v, by %s", name, reply, seen)
 		}
 	}
@@ -192,7 +192,7 @@ func TestInputNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "File", Version: 1, ReadableBy: 1, Payload: []byte(`{"Text":"a","Lang":"b"}`)}}, nil)
-	if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.Unimplemented || !strings.Contains(done.Reply.Message, "not declared") {
+	if done.Reply.Outcome != sharding.NotApplied || done.Reply.Code != sharding.Unimplemented || !strings.Contains(done.Reply.Message, "not declared") {
 		t.Errorf("a target that has not declared it: %+v", done.Reply)
 	}
 }

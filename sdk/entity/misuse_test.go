@@ -51,9 +51,9 @@ func TestMisuse(t *testing.T) {
 	} {
 		inst, _ := newNotebook(t, c.volatile, c.do)
 		done, failed := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Act", Payload: []byte("1")}}, nil)
-		outcome := sharding.Rejected
+		outcome := sharding.NotApplied
 		if c.volatile {
-			outcome = sharding.OK
+			outcome = sharding.Executed
 		}
 		if r := done.Reply; failed == nil || r.Outcome != outcome || r.Code != sharding.FailedPrecondition || !strings.Contains(r.Message, c.want) {
 			t.Errorf("%s: %+v, %v; want %s", name, r, failed, c.want)

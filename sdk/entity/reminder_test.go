@@ -155,12 +155,12 @@ func TestReminderInput(t *testing.T) {
 				Input: sharding.Input{Command: "Take", Version: c.version, ReadableBy: c.version, Payload: []byte(c.payload)}}
 			done, _ := inst.Run(t.Context(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: "Take", Payload: []byte(c.payload)}, Wakeup: &w}, nil)
 			if c.fails == "" {
-				if done.Reply.Outcome != sharding.OK || len(book.notes) != 1 || book.notes[0] != c.want {
+				if done.Reply.Outcome != sharding.Executed || len(book.notes) != 1 || book.notes[0] != c.want {
 					t.Errorf("%+v %+v", done.Reply, book.notes)
 				}
 				return
 			}
-			if done.Reply.Outcome != sharding.Rejected || done.Reply.Code != sharding.Unimplemented || !strings.Contains(done.Reply.Message, c.fails) || !strings.Contains(done.Reply.Message, "reminder r") {
+			if done.Reply.Outcome != sharding.NotApplied || done.Reply.Code != sharding.Unimplemented || !strings.Contains(done.Reply.Message, c.fails) || !strings.Contains(done.Reply.Message, "reminder r") {
 				t.Errorf("%+v, want %s", done.Reply, c.fails)
 			}
 		})

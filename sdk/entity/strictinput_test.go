@@ -122,7 +122,7 @@ func inputRefused(t *testing.T, command string, payload []byte, enc sharding.Enc
 	done, failed := i.Run(t.Context(), time.Now(), &turn.Run{Env: env}, nil)
 	_, early := instance.CheckInput(askable(), env, func(f func()) { f() })
 	switch {
-	case want == "" && (done.Reply.Outcome != sharding.OK || early != nil):
+	case want == "" && (done.Reply.Outcome != sharding.Executed || early != nil):
 		return fmt.Sprintf("%s %s: refused: %+v, %v", command, payload, done.Reply, failed)
 	case want != "" && (done.Reply.Code != sharding.InvalidArgument || !strings.Contains(done.Reply.Message, want) || early == nil || early.Message != done.Reply.Message):
 		return fmt.Sprintf("%s %s: %+v, want %s", command, payload, done.Reply, want)

@@ -127,8 +127,8 @@ func (e Entity) WantEvents(want ...any) {
 func (e Entity) Delete() bool {
 	e.kit.t.Helper()
 	reply := e.kit.deliver(sharding.Envelope{Entity: e.addr, Command: sharding.DeleteCommand})
-	if reply.Outcome != sharding.OK && reply.Code != sharding.NotFound {
+	if reply.Outcome != sharding.Executed && reply.Code != sharding.NotFound {
 		e.kit.t.Fatalf("entitytest: delete of %s: %s: %s", e.addr, reply.Code, reply.Message)
 	}
-	return reply.Outcome == sharding.OK
+	return reply.Outcome == sharding.Executed
 }

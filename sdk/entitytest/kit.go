@@ -165,13 +165,13 @@ func (a as) Call(ctx context.Context, c entity.Call) (entity.Reply, error) {
 	if reply == nil {
 		reply = new(k.deliver(env))
 	}
-	if reply.Outcome != sharding.OK || reply.Code != "" {
+	if reply.Outcome != sharding.Executed || reply.Code != "" {
 		return entity.Reply{}, &entity.Error{Code: entity.Code(reply.Code), Message: reply.Message, Outcome: outcomes[reply.Outcome]}
 	}
 	return entity.Reply{Payload: reply.Payload, Protobuf: reply.Encoding == sharding.Protobuf}, nil
 }
 
-var outcomes = map[sharding.Outcome]entity.Outcome{sharding.OK: entity.Executed, sharding.Rejected: entity.NotApplied, sharding.Unknown: entity.Unknown}
+var outcomes = map[sharding.Outcome]entity.Outcome{sharding.Executed: entity.Executed, sharding.NotApplied: entity.NotApplied, sharding.Unknown: entity.Unknown}
 
 // deliver has a command run.
 func (k *Kit) deliver(env sharding.Envelope) sharding.Reply {

@@ -26,9 +26,9 @@ func (e Entity) FailingTimers() []FailingTimer {
 // timerDone takes in how the command of a timer has ended.
 func (k *Kit) timerDone(o *turn.UnwatchedDone) {
 	list := slices.DeleteFunc(k.timers[o.Entity], func(f FailingTimer) bool {
-		return f.Command == o.Command && o.Reply.Outcome == sharding.OK && o.Reply.Code == ""
+		return f.Command == o.Command && o.Reply.Outcome == sharding.Executed && o.Reply.Code == ""
 	})
-	if o.Reply.Outcome != sharding.OK || o.Reply.Code != "" {
+	if o.Reply.Outcome != sharding.Executed || o.Reply.Code != "" {
 		i := slices.IndexFunc(list, func(f FailingTimer) bool { return f.Command == o.Command })
 		if i < 0 {
 			i, list = len(list), append(list, FailingTimer{Command: o.Command})

@@ -67,12 +67,12 @@ func Shed(c *router.Config) router.Finish {
 func (s *Shedder) Observe(e sharding.Entity, left time.Duration, f *router.Finish, now time.Time) {
 	x, known := s.entities[e]
 	switch {
-	case f.Reply.Outcome == sharding.OK:
+	case f.Reply.Outcome == sharding.Executed:
 		if !known {
 			return
 		}
 		x.wait = f.Reply.Timing.Mailbox
-	case f.Reply.Outcome == sharding.Rejected && f.Reply.Code == sharding.ResourceExhausted && f.Region.Addr != "":
+	case f.Reply.Outcome == sharding.NotApplied && f.Reply.Code == sharding.ResourceExhausted && f.Region.Addr != "":
 		if !known && len(s.entities) >= s.limit {
 			return
 		}

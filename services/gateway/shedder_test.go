@@ -18,7 +18,7 @@ func TestShedder(t *testing.T) {
 	a, b := sharding.Entity{Type: "T", ID: "a"}, sharding.Entity{Type: "T", ID: "b"}
 	now := time.Unix(1000, 0)
 	answered := func(e sharding.Entity, wait time.Duration) {
-		s.Observe(e, 0, &router.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Timing: sharding.Timing{Mailbox: wait}}}, now)
+		s.Observe(e, 0, &router.Finish{Reply: sharding.Reply{Outcome: sharding.Executed, Timing: sharding.Timing{Mailbox: wait}}}, now)
 	}
 	refused := func(e sharding.Entity, left time.Duration) {
 		s.Observe(e, left, &router.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full"), Region: sharding.NodeID{Addr: "r1:1"}}, now)

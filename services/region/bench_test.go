@@ -38,7 +38,7 @@ func newBench(b *testing.B, volatile bool) *bench {
 		d.m.Step(d.now, region.Host{Shard: id, Epoch: epoch}, &d.out)
 		d.m.Step(d.now, region.Claimed{Shard: id, Epoch: epoch, Verdict: sharding.Durable}, &d.out)
 	}
-	d.done.Reply = sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 16)}
+	d.done.Reply = sharding.Reply{Outcome: sharding.Executed, Payload: make([]byte, 16)}
 	if !volatile {
 		d.done.Events = []sharding.Event{{Name: "Done", Payload: make([]byte, 16)}}
 	}

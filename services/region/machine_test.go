@@ -402,7 +402,7 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 			events[i].Name = cmp.Or(opt["event"], "added")
 		}
 		return back(r.core, turn.TurnDone{Incarnation: r.o.Incarnation, Request: r.o.Request,
-			Handler: time.Duration(number(opt["ran"])) * time.Millisecond, Events: events, Sends: make([]sharding.Send, number(opt["sends"])), Deleted: opt["delete"] != "", Reply: sharding.Reply{Outcome: sharding.OK}})
+			Handler: time.Duration(number(opt["ran"])) * time.Millisecond, Events: events, Sends: make([]sharding.Send, number(opt["sends"])), Deleted: opt["delete"] != "", Reply: sharding.Reply{Outcome: sharding.Executed}})
 	case "wakes":
 		return s.wakes(f[1:])
 	case "appended":

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/libs/errornumber"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // writeErrors is the environment variable with which [TestErrorsPage] writes the page instead of
@@ -32,9 +33,9 @@ The numbers of the errors with which Roost itself answers. This page is written 
 An error is ` + "`{\"code\",\"msg\",\"meta\"}`" + ` ([HTTP](http.md#errors)). The number is in ` + "`meta.error`" + `. In an AskMany it is
 in the field ` + "`number`" + ` of an item's error. The message says more than this page: it names what was wrong this time.
 An error without a number is the entity's own answer, or comes from something else than Roost, such as a proxy, if it has no
-` + "`meta.executed`" + ` either.
+` + "`meta.outcome`" + ` either.
 
-| ` + "`meta.executed`" + ` | what is known of the command's effects |
+| ` + "`meta.outcome`" + ` | what is known of the command's effects |
 |---|---|
 `
 
@@ -42,25 +43,26 @@ An error without a number is the entity's own answer, or comes from something el
 func errorsPage() string {
 	var page strings.Builder
 	page.WriteString(errorsIntro)
-	for _, e := range []errornumber.Executed{errornumber.True, errornumber.False, errornumber.Unknown} {
-		fmt.Fprintf(&page, "| `%s` | %s |\n", e, e.Text())
+	for _, e := range []sharding.Outcome{sharding.Executed, sharding.NotApplied, sharding.Unknown} {
+		fmt.Fprintf(&page, "| `%s` | %s |\n", e, errornumber.Meaning(e))
 	}
 	page.WriteString("\n| repeat | whether sending the same command again helps |\n|---|---|\n")
 	for _, r := range []errornumber.Repeat{errornumber.Useless, errornumber.Later, errornumber.WithKey, errornumber.IfAborted} {
 		fmt.Fprintf(&page, "| %s | %s |\n", r, r.Text())
 	}
 	page.WriteString(`
-The Go client and gateways repeat by themselves what may be repeated, until the time of the command is over. ` + "`false`" + ` holds
+The Go client and gateways repeat by themselves what may be repeated, until the time of the command is over. ` + "`not_applied`" + ` holds
 for the attempt that is answered: if the outcome of an earlier attempt under the same key is unknown, a refused repeat does not end
 that doubt. If a command has asked other entities to change something and then fails, its outcome is ` + "`unknown`" + `
 ([calls.md](calls.md#asks-that-change-something)). The services for operators at the management address answer with some
-of these numbers too, for requests that they refuse.
+of these numbers too, for requests that they refuse. A call of the Go client whose context was canceled ends with the code
+` + "`canceled`" + `, without a number.
 
-| number | code | HTTP | executed | repeat | meaning |
+| number | code | HTTP | outcome | repeat | meaning |
 |---|---|---|---|---|---|
 `)
 	for _, e := range errornumber.All() {
-		fmt.Fprintf(&page, "| [%s](#%s) | %s | %s | `%s` | %s | %s |\n", e.Number, strings.ToLower(string(e.Number)), e.Codes(), e.Statuses(), e.Executed, e.Repeat, e.Meaning)
+		fmt.Fprintf(&page, "| [%s](#%s) | %s | %s | `%s` | %s | %s |\n", e.Number, strings.ToLower(string(e.Number)), e.Codes(), e.Statuses(), e.Outcome, e.Repeat, e.Meaning)
 	}
 	for _, e := range errornumber.All() {
 		fmt.Fprintf(&page, "\n## %s\n\n*%s.* %s\n\nWhat to do: %s\n", e.Number, strings.ToUpper(e.Meaning[:1])+e.Meaning[1:], e.Causes, e.Action)
@@ -199,7 +201,7 @@ func (w *numberWalk) refusal(call *ast.CallExpr) {
 		code, _ = strconv.Unquote(literal.Value)
 	}
 	e, ok := errornumber.Find(w.constants[selected(call.Args[3])])
-	if !ok || !e.Comes(code, status) || e.Executed != errornumber.False {
+	if !ok || !e.Comes(code, status) || e.Outcome != sharding.NotApplied {
 		w.t.Errorf("%s: refused with %s, status %d, code %q; the table says %+v", w.files.Position(call.Pos()), e.Number, status, code, e)
 	}
 }
@@ -219,7 +221,7 @@ func TestErrors(t *testing.T) {
 	ranges := errornumber.Ranges()
 	quarantined := `ROOST-1019  the entity is quarantined: its commands ended regions
 code        failed_precondition, HTTP status 412
-executed    false: the command was definitely not applied
+outcome     not_applied: the command was definitely not applied
 repeat      no: the answer stays the same until something is changed
 causes      Regions ended one after the other while the entity ran, or an operator has put it into
             quarantine.
@@ -237,10 +239,10 @@ what to do  See roost entity quarantine, find the cause, and release the entity 
 		{"errors 1999", app.ExitNotFound, "roost: there is no " + errornumber.Prefix + "1999 in this release; there are " + ranges + "\n"},
 		{"errors ROOST-", app.ExitUsage, `roost: "ROOST-" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
 		{"errors 101", app.ExitUsage, `roost: "101" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
-		{"errors 1103 -o json", 0, `{"number":"ROOST-1103","answers":[{"code":"aborted","status":409}],"executed":"unknown","repeat":"no",`},
-		{"errors 1102 -o json", 0, `{"number":"ROOST-1102","answers":[],"executed":"unknown","repeat":"with its key",`},
+		{"errors 1103 -o json", 0, `{"number":"ROOST-1103","answers":[{"code":"aborted","status":409}],"outcome":"unknown","repeat":"no",`},
+		{"errors 1102 -o json", 0, `{"number":"ROOST-1102","answers":[],"outcome":"unknown","repeat":"with its key",`},
 		{"errors -o json", 0, `{"errors":[{"number":"ROOST-1001",`},
-		{"errors", 0, "NUMBER      CODE                         HTTP      EXECUTED  REPEAT        MEANING\nROOST-1001  invalid_argument, malformed  400       false     no            a name,"},
+		{"errors", 0, "NUMBER      CODE                         HTTP      OUTCOME      REPEAT        MEANING\nROOST-1001  invalid_argument, malformed  400       not_applied  no            a name,"},
 	} {
 		code, out, errOut := roost(t, strings.Fields(c.command)...)
 		if code != c.code || !strings.HasPrefix(out+errOut, c.want) {

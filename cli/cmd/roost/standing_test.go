@@ -110,17 +110,17 @@ func (f *fakeAdmin) deadLetter(req *adminv1.CommandRequest) (*adminv1.CommandRes
 	}
 	switch {
 	case in.Record == 9 && req.Command == sharding.SendDropCommand && in.MayHaveRun:
-		return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1"}, nil
+		return &adminv1.CommandResponse{Outcome: "executed", Region: "region-1"}, nil
 	case in.Record == 9:
-		return &adminv1.CommandResponse{Outcome: "rejected", Code: "failed_precondition", Message: "it is pending"}, nil
+		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "failed_precondition", Message: "it is pending"}, nil
 	case in.Record != 7 || in.Place != 1:
-		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is no dead letter", in.Place, in.Record)}, nil
+		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is no dead letter", in.Place, in.Record)}, nil
 	case req.Command == sharding.SendDropCommand:
-		return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1"}, nil
+		return &adminv1.CommandResponse{Outcome: "executed", Region: "region-1"}, nil
 	case !in.MayRepeat:
-		return &adminv1.CommandResponse{Outcome: "rejected", Code: "failed_precondition", Message: "it is in doubt"}, nil
+		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "failed_precondition", Message: "it is in doubt"}, nil
 	}
-	return &adminv1.CommandResponse{Outcome: "ok", Region: "region-1", Payload: []byte(`{"record":9,"place":0}`)}, nil
+	return &adminv1.CommandResponse{Outcome: "executed", Region: "region-1", Payload: []byte(`{"record":9,"place":0}`)}, nil
 }
 
 // TestStanding: what stands is listed page by page, and dead letters are dealt with by the names

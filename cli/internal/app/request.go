@@ -3,10 +3,10 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/adminclient"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
@@ -34,7 +34,7 @@ const SoBefore = "; it was so before"
 func (s *Steer) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.Reason, "reason", "", ReasonHelp)
 	cmd.Flags().BoolVar(&s.DryRun, "dry-run", false, "only say what would happen; change nothing")
-	cmd.Flags().DurationVar(&s.timeout, "timeout", 10*time.Second, "how long to wait until it is stored")
+	cmd.Flags().DurationVar(&s.timeout, "timeout", 10*time.Second, "how long to wait until it is durable")
 }
 
 // AheadFlag adds the flag --ahead.
@@ -47,8 +47,7 @@ func (s *Steer) UndoFlag(cmd *cobra.Command, help string) {
 	cmd.Flags().BoolVar(&s.Undo, "undo", false, help)
 }
 
-// Steer asks the coordinator again and again until it has stored what is wanted: a coordinator
-// that ended has perhaps not stored it. done returns the text to print then.
+// Steer makes a request. The coordinator answers when it is durable. done returns the text to print then.
 func (a *App) Steer(ctx context.Context, s *Steer, ask func(context.Context, *adminclient.Client) (*adminv1.SteerResponse, error), done func(*adminv1.SteerResponse) string) error {
 	admin, err := a.AdminClient()
 	if err != nil {
@@ -56,23 +55,20 @@ func (a *App) Steer(ctx context.Context, s *Steer, ask func(context.Context, *ad
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if s.DryRun {
-		res, err := ask(ctx, admin)
-		if err != nil {
-			return err
-		}
-		return a.printSteer(res, true, done(res))
-	}
-	res, err := adminclient.UntilStored(ctx, func(ctx context.Context) (*adminv1.SteerResponse, error) { return ask(ctx, admin) })
+	res, err := ask(ctx, admin)
 	if err != nil {
-		text := "it is not known whether this is stored; run it again"
-		var refused twirp.Error
-		if errors.As(err, &refused) {
-			text += ". The last answer was: " + refused.Msg()
-		}
-		return Ended(ctx, err, text)
+		return Unconfirmed(ctx, err)
 	}
-	return a.printSteer(res, false, done(res))
+	return a.printSteer(res, s.DryRun, done(res))
+}
+
+// Unconfirmed returns the error of a request of an operator. If the request may take effect, the command has timed out
+// and can be run again.
+func Unconfirmed(ctx context.Context, err error) error {
+	if errors.Is(err, adminclient.ErrUnknownOutcome) {
+		return TimedOut(fmt.Errorf("%w; run it again", err))
+	}
+	return Ended(ctx, err, "no coordinator has answered in time, so nothing is requested; run it again")
 }
 
 func (a *App) printSteer(res *adminv1.SteerResponse, dryRun bool, text string) error {

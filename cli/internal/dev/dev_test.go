@@ -37,15 +37,15 @@ func TestProof(t *testing.T) {
 		asks    bool
 	}{
 		{200, `{}`, true, true, false},
-		{412, `{"code":"failed_precondition","msg":"no such cart","meta":{"executed":"true"}}`, true, false, false},
-		{400, `{"code":"invalid_argument","msg":"the input of Show","meta":{"executed":"false","error":"ROOST-1001"}}`, true, false, false},
-		{500, `{"code":"internal","msg":"Show failed and was undone","meta":{"executed":"false","error":"ROOST-1008"}}`, true, false, false},
-		{503, `{"code":"unavailable","msg":"no home yet","meta":{"executed":"false","error":"ROOST-1005"}}`, false, false, false},
-		{500, `{"code":"internal","msg":"lost","meta":{"executed":"unknown","error":"ROOST-1102"}}`, false, false, false},
+		{412, `{"code":"failed_precondition","msg":"no such cart","meta":{"outcome":"executed"}}`, true, false, false},
+		{400, `{"code":"invalid_argument","msg":"the input of Show","meta":{"outcome":"not_applied","error":"ROOST-1001"}}`, true, false, false},
+		{500, `{"code":"internal","msg":"Show failed and was undone","meta":{"outcome":"not_applied","error":"ROOST-1008"}}`, true, false, false},
+		{503, `{"code":"unavailable","msg":"no home yet","meta":{"outcome":"not_applied","error":"ROOST-1005"}}`, false, false, false},
+		{500, `{"code":"internal","msg":"lost","meta":{"outcome":"unknown","error":"ROOST-1102"}}`, false, false, false},
 		{502, `<html>`, false, false, false},
-		{401, `{"code":"unauthenticated","msg":"not authenticated","meta":{"executed":"false","error":"ROOST-1016"}}`, true, false, true},
-		{403, `{"code":"permission_denied","msg":"not allowed","meta":{"executed":"false","error":"ROOST-1017"}}`, true, false, true},
-		{403, `{"code":"permission_denied","msg":"this listener is not x","meta":{"executed":"false","error":"ROOST-1013"}}`, false, false, false},
+		{401, `{"code":"unauthenticated","msg":"not authenticated","meta":{"outcome":"not_applied","error":"ROOST-1016"}}`, true, false, true},
+		{403, `{"code":"permission_denied","msg":"not allowed","meta":{"outcome":"not_applied","error":"ROOST-1017"}}`, true, false, true},
+		{403, `{"code":"permission_denied","msg":"this listener is not x","meta":{"outcome":"not_applied","error":"ROOST-1013"}}`, false, false, false},
 	} {
 		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(test.status)

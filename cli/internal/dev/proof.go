@@ -163,7 +163,7 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 		return nil
 	case json.Unmarshal(answer, &failed) != nil || failed.Code == "":
 		return fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(answer))
-	case failed.Meta["executed"] == "true", failed.Code == "invalid_argument", failed.Meta["error"] == string(errornumber.Failed):
+	case failed.Meta["outcome"] == sharding.Executed.String(), failed.Code == "invalid_argument", failed.Meta["error"] == string(errornumber.Failed):
 		return nil
 	case failed.Meta["error"] == string(errornumber.Unauthenticated), failed.Meta["error"] == string(errornumber.PermissionDenied):
 		p.asks = true

@@ -99,11 +99,11 @@ func (a *group) builtin(ctx context.Context, b *builtin) (*adminv1.CommandRespon
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w (it was not applied)", err)
-	case res.Outcome == sharding.OK.String() && res.Code == "":
+	case res.Outcome == sharding.Executed.String() && res.Code == "":
 		return res, nil
 	case res.Outcome == sharding.Unknown.String():
 		return nil, app.TimedOut(fmt.Errorf("%s (--idempotency-key %s sends it once more, and has it applied once)", res.Message, b.key))
-	case res.Outcome == sharding.Rejected.String():
+	case res.Outcome == sharding.NotApplied.String():
 		return nil, fmt.Errorf("%w (it was not applied)", &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: entity.NotApplied})
 	}
 	return nil, &entity.Error{Code: entity.Code(res.Code), Message: res.Message, Outcome: entity.Executed}

@@ -70,16 +70,16 @@ func (a *group) printErrors() error {
 	}
 	var rows [][]any
 	for _, e := range all {
-		rows = append(rows, []any{e.Number, e.Codes(), e.Statuses(), e.Executed, e.Repeat, e.Meaning})
+		rows = append(rows, []any{e.Number, e.Codes(), e.Statuses(), e.Outcome, e.Repeat, e.Meaning})
 	}
-	return a.PrintTable([]string{"NUMBER", "CODE", "HTTP", "EXECUTED", "REPEAT", "MEANING"}, rows)
+	return a.PrintTable([]string{"NUMBER", "CODE", "HTTP", "OUTCOME", "REPEAT", "MEANING"}, rows)
 }
 
 func (a *group) printError(e *errornumber.Entry) error {
 	lines := []string{fmt.Sprintf("%s  %s", e.Number, e.Meaning)}
 	for _, part := range [][2]string{
 		{"code", e.Codes() + ", HTTP status " + e.Statuses()},
-		{"executed", string(e.Executed) + ": " + e.Executed.Text()},
+		{"outcome", e.Outcome.String() + ": " + errornumber.Meaning(e.Outcome)},
 		{"repeat", string(e.Repeat) + ": " + e.Repeat.Text()},
 		{"causes", e.Causes},
 		{"what to do", e.Action},

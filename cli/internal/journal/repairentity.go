@@ -302,7 +302,7 @@ func (a *group) probe(ctx context.Context, r *repair) (region string, err error)
 	switch {
 	case err != nil:
 		return "", err
-	case res.Outcome == sharding.Rejected.String() && res.Code == string(sharding.InvalidArgument):
+	case res.Outcome == sharding.NotApplied.String() && res.Code == string(sharding.InvalidArgument):
 		return cmp.Or(res.Region, "its region"), nil
 	}
 	return "", errors.New(res.Message)

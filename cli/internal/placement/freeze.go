@@ -43,11 +43,7 @@ still get other places. --undo ends it, or the time that --for gives.`,
 func (a *group) freeze(ctx context.Context, s *app.Steer, lasts time.Duration) error {
 	req := &adminv1.FreezeRequest{Thaw: s.Undo, ForMs: lasts.Milliseconds(), DryRun: s.DryRun, By: app.WhoAmI(), Reason: s.Reason}
 	return a.Steer(ctx, s, func(ctx context.Context, admin *adminclient.Client) (*adminv1.SteerResponse, error) {
-		res, err := admin.Freeze(ctx, req)
-		if err == nil && res.UntilUnixMs != 0 { // the next attempt asks for the same
-			req.ForMs, req.UntilUnixMs = 0, res.UntilUnixMs
-		}
-		return res, err
+		return admin.Freeze(ctx, req)
 	}, func(res *adminv1.SteerResponse) string {
 		if s.Undo {
 			return "nothing is frozen"

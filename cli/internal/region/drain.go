@@ -78,52 +78,31 @@ func (a *group) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 	if err != nil {
 		return err
 	}
-	begin, said, before := time.Now(), "", ""
-	answered := false
-	req = &adminv1.DrainRequest{Region: region, Resume: req.Resume, By: req.By, Reason: req.Reason} // what is repeated names a process
-	last, err := adminclient.Until(ctx, func(ctx context.Context) (*adminv1.DrainResponse, error) {
-		res, err := admin.Drain(ctx, req)
-		if err == nil && res.Node != "" {
-			req.Region = res.Node
-		}
-		if err == nil && res.Stored { // another operator may drain it for another reason meanwhile
-			req.Reason = ""
-		}
-		if err == nil && !answered { // a repeat would find what this request has done
-			answered = true
-			if res.Already {
-				before = app.SoBefore
-			}
-		}
-		return res, err
-	}, func(res *adminv1.DrainResponse) bool {
-		if res.Stored && (req.Resume || res.Remaining == 0) {
-			return true
-		}
-		if req.Resume || res.Remaining == 0 {
-			return false
-		}
-		if left := shardsLeft(res); left != said {
-			said = left
-			fmt.Fprintf(a.Err, "draining %s: %s\n", region, left)
-		}
-		return false
-	})
+	begin := time.Now()
+	last, err := admin.Drain(ctx, &adminv1.DrainRequest{Region: region, Resume: req.Resume, By: req.By, Reason: req.Reason})
 	switch {
-	case err != nil && last == nil && req.Region != region && ctx.Err() == nil:
-		fmt.Fprintf(a.Err, "%s was %s when this began\n", region, req.Region)
-		return err
-	case err != nil && last == nil:
-		return app.Ended(ctx, err, fmt.Sprintf("no coordinator has answered in time: it is not known whether %s is drained; run it again", region))
-	case err != nil && (req.Resume || last.Remaining == 0):
-		return app.Ended(ctx, err, fmt.Sprintf("it is not known whether the request about %s is stored; run it again", region))
 	case err != nil:
-		return app.Ended(ctx, err, fmt.Sprintf("%s: %s; the drain continues", region, shardsLeft(last)))
+		return app.Unconfirmed(ctx, err)
 	case req.Resume && a.JSON():
 		return a.PrintJSON(drained{Region: region, Remaining: last.Remaining})
 	case req.Resume:
+		before := ""
+		if last.Already {
+			before = app.SoBefore
+		}
 		_, err = fmt.Fprintf(a.Out, "%s takes shards again%s\n", region, before)
 		return err
+	}
+	process := region
+	if last.Node != "" { // another process with the same name may come
+		process = last.Node
+	}
+	if last, err = a.drainEnds(ctx, admin, region, process, last); err != nil {
+		if ctx.Err() == nil {
+			fmt.Fprintf(a.Err, "%s was %s when this began\n", region, process)
+			return err
+		}
+		return app.Ended(ctx, err, fmt.Sprintf("%s: %s; the drain continues", region, shardsLeft(last)))
 	}
 	took := time.Since(begin)
 	if a.JSON() {
@@ -132,6 +111,29 @@ func (a *group) drain(ctx context.Context, req *adminv1.DrainRequest) error {
 	_, err = fmt.Fprintf(a.Out, "%s has no shards left and can be stopped (%.1f s); roost region drain %s --undo lets them come back\n",
 		region, took.Seconds(), region)
 	return err
+}
+
+// drainEnds waits until a process has no shards left. It returns the last answer.
+func (a *group) drainEnds(ctx context.Context, admin *adminclient.Client, region, process string, last *adminv1.DrainResponse) (*adminv1.DrainResponse, error) {
+	said := ""
+	ended := func(res *adminv1.DrainResponse) bool {
+		last = res
+		if res.Remaining == 0 {
+			return true
+		}
+		if left := shardsLeft(res); left != said {
+			said = left
+			fmt.Fprintf(a.Err, "draining %s: %s\n", region, left)
+		}
+		return false
+	}
+	if ended(last) {
+		return last, nil
+	}
+	_, err := adminclient.Until(ctx, func(ctx context.Context) (*adminv1.DrainResponse, error) {
+		return admin.UnmovableShards(ctx, process)
+	}, ended)
+	return last, err
 }
 
 // shardsLeft describes how many shards a draining region still has, and why some stay.

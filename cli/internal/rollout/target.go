@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/roost-cluster/roost/cli/internal/app"
 	"github.com/roost-cluster/roost/cli/internal/phrase"
-	"github.com/roost-cluster/roost/libs/adminclient"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
@@ -32,27 +30,19 @@ to its regions. Nothing moves by this alone: replace the regions as well.`,
 			return a.setTarget(ctx, args[0])
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait until it is stored")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait until it is durable")
 	return cmd
 }
 
-// setTarget repeats the request, because a coordinator that ended has perhaps not stored it.
 func (a *group) setTarget(ctx context.Context, version string) error {
 	admin, err := a.AdminClient()
 	if err != nil {
 		return err
 	}
-	before := ""
-	res, err := adminclient.Until(ctx, func(ctx context.Context) (*adminv1.SetTargetResponse, error) {
-		return admin.SetTarget(ctx, version, app.WhoAmI())
-	}, func(res *adminv1.SetTargetResponse) bool {
-		before = cmp.Or(before, res.Before)
-		return res.Stored
-	})
+	res, err := admin.SetTarget(ctx, version, app.WhoAmI())
 	if err != nil {
-		return app.Ended(ctx, err, fmt.Sprintf("it is not known whether %s is stored as the target; run it again", version))
+		return app.Unconfirmed(ctx, err)
 	}
-	res.Before = before
 	return a.printTarget(res)
 }
 

@@ -101,9 +101,9 @@ func (c *check) op(o *Op) {
 	switch {
 	case there && p.list != o.List:
 		c.found("astray: %v is at %s[%d]", o, p.list, p.position)
-	case there && o.Outcome == Rejected:
+	case there && o.Outcome == NotApplied:
 		c.found("refused and applied: %v is at [%d]", o, p.position)
-	case o.Outcome != OK:
+	case o.Outcome != Executed:
 	case o.Kind == Add && !there:
 		c.found("lost: %v", o)
 	case o.Kind == Add && p.position != o.Reply.Length:
@@ -113,7 +113,7 @@ func (c *check) op(o *Op) {
 	}
 	for _, again := range o.Repeats {
 		switch {
-		case o.Outcome == OK && again != o.Reply:
+		case o.Outcome == Executed && again != o.Reply:
 			c.found("two answers: %v, and again %+v", o, again)
 		case o.Kind == Add && (!there || p.position != again.Length):
 			c.found("lost: %v, answered %+v when sent again", o, again)
@@ -181,7 +181,7 @@ func (c *check) linearizable(within time.Duration) error {
 	}
 	gets := map[state]int{}
 	for i := range c.ops {
-		if o := &c.ops[i]; o.Kind.ordered() && o.Outcome == OK {
+		if o := &c.ops[i]; o.Kind.ordered() && o.Outcome == Executed {
 			gets[state{o.List, o.Reply.Length}]++
 		}
 	}
@@ -197,9 +197,9 @@ func (c *check) linearizable(within time.Duration) error {
 		p, there := c.at[o.Value]
 		switch {
 		case o.Kind == Peek: // only a prefix of the list is promised
-		case o.Outcome == OK && o.Kind.ordered():
+		case o.Outcome == Executed && o.Kind.ordered():
 			add(o.Client, int64(o.Call), int64(o.Return), input{list: o.List, kind: Get}, o.Reply)
-		case o.Outcome == OK:
+		case o.Outcome == Executed:
 			add(o.Client, int64(o.Call), int64(o.Return), input{list: o.List, kind: Add, value: o.Value}, o.Reply)
 		case o.Kind == Add && there:
 			add(o.Client, int64(o.Call), math.MaxInt64, input{list: o.List, kind: o.Kind, value: o.Value}, Reply{p.position, c.hashes[o.List][p.position]})

@@ -16,7 +16,7 @@ func generate(seed uint64) (ops []Op, final map[string][]int64) {
 	final = map[string][]int64{"a": nil, "b": nil}
 	state, older := map[string]Reply{}, map[string]Reply{}
 	for i := range 400 {
-		o := Op{Client: i % 8, List: string("ab"[r.IntN(2)]), Kind: Add, Value: int64(i + 1), Outcome: OK}
+		o := Op{Client: i % 8, List: string("ab"[r.IntN(2)]), Kind: Add, Value: int64(i + 1), Outcome: Executed}
 		effect := time.Duration(i+1) * time.Millisecond
 		o.Call = effect - time.Duration(r.IntN(900))*10*time.Microsecond
 		o.Return = effect + time.Duration(r.IntN(900))*10*time.Microsecond
@@ -25,7 +25,7 @@ func generate(seed uint64) (ops []Op, final map[string][]int64) {
 		case n < 5:
 			o.Kind, o.Value = Get, 0
 		case n == 5:
-			o.Outcome = Rejected
+			o.Outcome = NotApplied
 		case n == 6:
 			o.Outcome = Unknown // and had no effect
 		case n == 7:
@@ -35,7 +35,7 @@ func generate(seed uint64) (ops []Op, final map[string][]int64) {
 		case n == 9:
 			o.Kind, o.Value = Peek, 0
 		}
-		if o.Kind == Add && (o.Outcome == OK || o.Outcome == Unknown && o.Return == o.Call) {
+		if o.Kind == Add && (o.Outcome == Executed || o.Outcome == Unknown && o.Return == o.Call) {
 			final[o.List] = append(final[o.List], o.Value)
 			s := state[o.List]
 			state[o.List] = Reply{s.Length + 1, Hash(s.Hash, o.Value)}
@@ -44,7 +44,7 @@ func generate(seed uint64) (ops []Op, final map[string][]int64) {
 		case o.Kind == Peek:
 			o.Reply = older[o.List]
 			older[o.List] = state[o.List]
-		case o.Outcome == OK:
+		case o.Outcome == Executed:
 			o.Reply = state[o.List]
 		}
 		if o.Kind == Refuse {
@@ -86,7 +86,7 @@ func rehash(ops []Op, final map[string][]int64) {
 		hashes[list] = h
 	}
 	for i := range ops {
-		if o := &ops[i]; o.Outcome == OK && o.Reply.Length < int64(len(hashes[o.List])) {
+		if o := &ops[i]; o.Outcome == Executed && o.Reply.Length < int64(len(hashes[o.List])) {
 			o.Reply.Hash = hashes[o.List][o.Reply.Length]
 		}
 	}
@@ -102,9 +102,9 @@ func pick(ops []Op, fits func(*Op) bool) *Op {
 	panic("no such operation was generated")
 }
 
-func acknowledged(o *Op) bool { return o.Kind == Add && o.Outcome == OK && o.List == "a" }
+func acknowledged(o *Op) bool { return o.Kind == Add && o.Outcome == Executed && o.List == "a" }
 func read(o *Op) bool {
-	return o.Kind == Get && o.Outcome == OK && o.List == "a" && o.Reply.Length > 20
+	return o.Kind == Get && o.Outcome == Executed && o.List == "a" && o.Reply.Length > 20
 }
 
 // TestCorruptedHistories: every corruption is found, with its name.
@@ -129,7 +129,7 @@ func TestCorruptedHistories(t *testing.T) {
 			final["b"] = append(final["b"], o.Value)
 		}},
 		{"refused and applied", "refused and applied", func(ops []Op, final map[string][]int64) {
-			o := pick(ops, func(o *Op) bool { return o.Kind == Add && o.Outcome == Rejected })
+			o := pick(ops, func(o *Op) bool { return o.Kind == Add && o.Outcome == NotApplied })
 			final[o.List] = append(final[o.List], o.Value)
 		}},
 		{"never added", "invented", func(_ []Op, final map[string][]int64) {
@@ -212,7 +212,7 @@ func TestLongest(t *testing.T) {
 	at := func(list string, ms int, o Outcome) Op {
 		return Op{List: list, Outcome: o, Return: time.Duration(ms) * time.Millisecond}
 	}
-	ops := []Op{at("a", 10, OK), at("a", 50, Unknown), at("a", 90, OK), at("b", 20, OK), at("b", 300, OK), at("b", 40, OK)}
+	ops := []Op{at("a", 10, Executed), at("a", 50, Unknown), at("a", 90, Executed), at("b", 20, Executed), at("b", 300, Executed), at("b", 40, Executed)}
 	for _, c := range []struct{ start, end, want int }{{0, 100, 80}, {0, 45, 35}, {0, 300, 260}, {30, 100, 60}} {
 		got := Longest(ops, time.Duration(c.start)*time.Millisecond, time.Duration(c.end)*time.Millisecond)
 		if want := time.Duration(c.want) * time.Millisecond; got != want {

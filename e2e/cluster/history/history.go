@@ -30,23 +30,23 @@ func (k Kind) ordered() bool { return k == Get || k == Refuse }
 type Outcome uint8
 
 const (
-	// OK: it took effect, once, and Op.Reply is its answer.
-	OK Outcome = iota + 1
-	// Rejected: it took no effect and never will.
-	Rejected
+	// Executed: it took effect, once, and Op.Reply is its answer.
+	Executed Outcome = iota + 1
+	// NotApplied: it took no effect and never will.
+	NotApplied
 	// Unknown: it may take effect, at any time after its call, or never.
 	Unknown
 )
 
-// String returns the outcome in capitals.
+// String returns "executed", "not applied" or "unknown".
 func (o Outcome) String() string {
 	switch o {
-	case OK:
-		return "OK"
-	case Rejected:
-		return "REJECTED"
+	case Executed:
+		return "executed"
+	case NotApplied:
+		return "not applied"
 	case Unknown:
-		return "UNKNOWN"
+		return "unknown"
 	}
 	return fmt.Sprintf("Outcome(%d)", o)
 }
@@ -128,13 +128,13 @@ func Hash(list uint64, value int64) uint64 {
 }
 
 // Longest returns the longest time, over all lists, in which no operation on a list
-// returned OK between start and end. It includes the pauses between calls.
+// was executed between start and end. It includes the pauses between calls.
 func Longest(ops []Op, start, end time.Duration) time.Duration {
 	returns := map[string][]time.Duration{}
 	for i := range ops {
 		o := &ops[i]
 		at := returns[o.List]
-		if o.Outcome == OK {
+		if o.Outcome == Executed {
 			at = append(at, o.Return)
 		}
 		returns[o.List] = at

@@ -24,7 +24,7 @@ func Restored(ops []Op, lost, settled time.Duration, kept map[string][]int64) (b
 		for i, v := range values {
 			there[v], hash = true, Hash(hash, v)
 			at := time.Duration(2 * i)
-			after = append(after, Op{List: list, Kind: Add, Value: v, Call: at, Return: at + 1, Outcome: OK, Reply: Reply{int64(i + 1), hash}})
+			after = append(after, Op{List: list, Kind: Add, Value: v, Call: at, Return: at + 1, Outcome: Executed, Reply: Reply{int64(i + 1), hash}})
 		}
 	}
 	for _, o := range ops {
@@ -35,13 +35,13 @@ func Restored(ops []Op, lost, settled time.Duration, kept map[string][]int64) (b
 			continue
 		}
 		same := !slices.ContainsFunc(o.Repeats, func(r Reply) bool { return r != o.Reply })
-		if o.Outcome != Rejected && (o.Return >= lost || !same) {
+		if o.Outcome != NotApplied && (o.Return >= lost || !same) {
 			o.Outcome = Unknown
 		}
 		o.Repeats = nil // perhaps of the other journal
 		before = append(before, o)
 		if o.Kind == Add && !there[o.Value] {
-			if o.Outcome != Rejected {
+			if o.Outcome != NotApplied {
 				o.Outcome = Unknown
 			}
 			after = append(after, o)
@@ -69,7 +69,7 @@ func CheckKept(ops []Op, began, ended time.Duration, kept, whole map[string][]in
 		o := &ops[i]
 		switch {
 		case o.Kind != Add:
-		case !there[o.Value] && o.Outcome == OK && (first == nil || o.Return < first.Return):
+		case !there[o.Value] && o.Outcome == Executed && (first == nil || o.Return < first.Return):
 			first = o
 		case there[o.Value] && (last == nil || o.Call > last.Call):
 			last = o

@@ -12,7 +12,7 @@ func addAt(value int64, call, ret time.Duration, before ...int64) Op {
 	for _, v := range before {
 		hash = Hash(hash, v)
 	}
-	return Op{List: "l", Kind: Add, Value: value, Call: call, Return: ret, Outcome: OK, Reply: Reply{int64(len(before) + 1), Hash(hash, value)}}
+	return Op{List: "l", Kind: Add, Value: value, Call: call, Return: ret, Outcome: Executed, Reply: Reply{int64(len(before) + 1), Hash(hash, value)}}
 }
 
 // TestRestored: what is lost is no violation if it was not in the backup, and whatever else is wrong
@@ -30,9 +30,9 @@ func TestRestored(t *testing.T) {
 		"one runs again":            {[]Op{addAt(5, 60, 61, 1, 2)}, []int64{1, 2, 3, 4}, []int64{1, 2, 5, 4}, ""},
 		"what was kept is gone":     {[]Op{addAt(5, 60, 61, 1)}, []int64{1, 2, 3}, []int64{1, 5}, "lost"},
 		"an effect of an old owner": {[]Op{addAt(5, 60, 61, 1, 2, 3)}, []int64{1, 2, 3}, []int64{1, 2, 5}, "moved"},
-		"an old state is read":      {[]Op{{List: "l", Kind: Get, Call: 60, Return: 61, Outcome: OK, Reply: old[2].Reply}}, []int64{1, 2, 3}, []int64{1, 2}, "lost"},
-		"an old state is peeked":    {[]Op{{List: "l", Kind: Peek, Call: 60, Return: 61, Outcome: OK, Reply: old[2].Reply}}, []int64{1, 2, 3}, []int64{1, 2}, ""},
-		"and peeked later":          {[]Op{{List: "l", Kind: Peek, Call: 75, Return: 76, Outcome: OK, Reply: old[2].Reply}}, []int64{1, 2, 3}, []int64{1, 2}, "lost"},
+		"an old state is read":      {[]Op{{List: "l", Kind: Get, Call: 60, Return: 61, Outcome: Executed, Reply: old[2].Reply}}, []int64{1, 2, 3}, []int64{1, 2}, "lost"},
+		"an old state is peeked":    {[]Op{{List: "l", Kind: Peek, Call: 60, Return: 61, Outcome: Executed, Reply: old[2].Reply}}, []int64{1, 2, 3}, []int64{1, 2}, ""},
+		"and peeked later":          {[]Op{{List: "l", Kind: Peek, Call: 75, Return: 76, Outcome: Executed, Reply: old[2].Reply}}, []int64{1, 2, 3}, []int64{1, 2}, "lost"},
 	} {
 		before, after := Restored(append(old[:len(old):len(old)], test.later...), lost, settled, kept)
 		if err := Check(before, map[string][]int64{"l": test.before}, time.Minute); err != nil {

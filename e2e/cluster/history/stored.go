@@ -227,19 +227,19 @@ func (c *storedCheck) record(s *Stored) {
 // op checks an Add against the journal.
 func (c *storedCheck) op(o *Op) {
 	p, there := c.at[o.Value]
-	if seq, stored := c.commands[[2]string{o.List, o.Key}]; o.Key != "" && o.Outcome == Rejected && stored {
+	if seq, stored := c.commands[[2]string{o.List, o.Key}]; o.Key != "" && o.Outcome == NotApplied && stored {
 		c.found("refused and stored: %v is record %d", o, seq)
 	}
 	switch {
-	case there && o.Outcome == Rejected:
+	case there && o.Outcome == NotApplied:
 		c.found("refused and stored: %v is at %s[%d]", o, p.list, p.position)
 	case there && p.list != o.List:
 		c.found("astray: %v is at %s[%d]", o, p.list, p.position)
 	case there && o.Key != "" && p.command != o.Key:
 		c.found("another's: %v with the key %q is stored as command %q", o, o.Key, p.command)
-	case o.Outcome == OK && !there:
+	case o.Outcome == Executed && !there:
 		c.found("lost: %v", o)
-	case o.Outcome == OK && p.position != o.Reply.Length:
+	case o.Outcome == Executed && p.position != o.Reply.Length:
 		c.found("moved: %v is at [%d]", o, p.position)
 	}
 }

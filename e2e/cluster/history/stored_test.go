@@ -59,7 +59,7 @@ func TestCorruptedJournals(t *testing.T) {
 		return &stored[slices.IndexFunc(stored, func(s Stored) bool { return s.Values[0] == o.Value })]
 	}
 	keyed := func(o *Op) bool { return acknowledged(o) && o.Key != "" }
-	rejected := func(o *Op) bool { return o.Kind == Add && o.Outcome == Rejected && o.List == "b" && o.Key != "" }
+	notApplied := func(o *Op) bool { return o.Kind == Add && o.Outcome == NotApplied && o.List == "b" && o.Key != "" }
 	last := func(stored []Stored) Stored {
 		s := stored[len(stored)-1]
 		s.Seq, s.Command, s.Values = s.Seq+1, "another", nil
@@ -78,12 +78,12 @@ func TestCorruptedJournals(t *testing.T) {
 		}},
 		{"a value of a refused command", "refused and stored", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
 			s := last(stored)
-			s.Values = []int64{pick(ops, rejected).Value}
+			s.Values = []int64{pick(ops, notApplied).Value}
 			return append(stored, s)
 		}},
 		{"a record without effect of a refused command", "refused and stored", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
 			s := last(stored)
-			s.Command = pick(ops, rejected).Key
+			s.Command = pick(ops, notApplied).Key
 			return append(stored, s)
 		}},
 		{"a command twice", "one effect twice", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {

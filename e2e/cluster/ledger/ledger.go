@@ -276,9 +276,9 @@ func (l *Ledger) op(o Op) {
 	switch {
 	case there && (t.from != o.From || t.to != o.To || t.amount != o.Amount || t.command != o.Key):
 		l.found("another's: %+v is stored as %+v", o, *t)
-	case o.Outcome == history.OK && !o.Refused && !there:
+	case o.Outcome == history.Executed && !o.Refused && !there:
 		l.found("acknowledged and lost: %+v", o)
-	case o.Outcome == history.OK && o.Refused && there, o.Outcome == history.Rejected && (there || stored):
+	case o.Outcome == history.Executed && o.Refused && there, o.Outcome == history.NotApplied && (there || stored):
 		l.found("refused and stored: %+v", o)
 	}
 }

@@ -27,7 +27,7 @@ func (b *book) record(account, command string, r history.Record, events ...strin
 }
 
 func (b *book) debit(id string) Place {
-	b.ops = append(b.ops, Op{ID: id, Key: "key " + id, From: "a", To: "b", Amount: 5, Outcome: history.OK})
+	b.ops = append(b.ops, Op{ID: id, Key: "key " + id, From: "a", To: "b", Amount: 5, Outcome: history.Executed})
 	return b.record("a", "key "+id, history.Record{Sends: []history.Send{{Type: "Account", ID: "b", Command: "Credit", Payload: fmt.Appendf(nil, `{"id":%q,"from":"a","amount":5}`, id)}}},
 		"debited", fmt.Sprintf(`{"ID":%q,"To":"b","Amount":5}`, id))
 }
@@ -60,7 +60,7 @@ func TestCorrect(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.end("2", "refunded")
-	b.ops = append(b.ops, Op{ID: "3", Key: "k", From: "a", To: "b", Amount: 5, Outcome: history.Rejected})
+	b.ops = append(b.ops, Op{ID: "3", Key: "k", From: "a", To: "b", Amount: 5, Outcome: history.NotApplied})
 	b.record("b", "", history.Record{}, "withdrawn", `{"Amount":5}`)
 	b.record("b", "", history.Record{Deletes: true})
 	if err := b.l.Balance(nil); err != nil {
@@ -133,8 +133,8 @@ func TestWrong(t *testing.T) {
 		"astray: b doubts 1":        func(b *book) { b.debit("1"); b.record("b", "", history.Record{}, "doubted", `{"ID":"1"}`) },
 		"deleted with money":        func(b *book) { b.record("a", "", history.Record{Deletes: true}) },
 		"epochs fall":               func(b *book) { b.record("a", "", history.Record{Epoch: 2}); b.debit("1") },
-		"acknowledged and lost":     func(b *book) { b.ops = append(b.ops, Op{ID: "1", From: "a", Outcome: history.OK}) },
-		"refused and stored":        func(b *book) { b.debit("1"); b.ops[0].Outcome = history.Rejected },
+		"acknowledged and lost":     func(b *book) { b.ops = append(b.ops, Op{ID: "1", From: "a", Outcome: history.Executed}) },
+		"refused and stored":        func(b *book) { b.debit("1"); b.ops[0].Outcome = history.NotApplied },
 		"another's":                 func(b *book) { b.debit("1"); b.ops[0].Amount = 6 },
 		"has an event":              func(b *book) { b.record("a", "", history.Record{}, "stolen", "{}") },
 	} { // order-free

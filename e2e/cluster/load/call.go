@@ -66,7 +66,7 @@ func (c *call) operation(ctx context.Context) history.Op {
 	if c.twice {
 		answers = append(answers, <-second)
 	}
-	if c.again && a.Outcome == history.OK {
+	if c.again && a.Outcome == history.Executed {
 		answers = append(answers, c.Post(ctx, c.client+1, path, key, body))
 	}
 	c.conclude(&o, answers)
@@ -79,7 +79,7 @@ func (c *call) operation(ctx context.Context) history.Op {
 // conclude sets the outcome of an operation from those of all that was sent for it. The
 // first answer counts. Without one, a single unknown outcome makes it unknown.
 func (c *call) conclude(o *history.Op, answers []Answer) {
-	o.Outcome = history.Rejected
+	o.Outcome = history.NotApplied
 	for _, a := range answers {
 		o.Return = max(o.Return, a.At)
 		if a.Outcome == history.Unknown {
@@ -88,7 +88,7 @@ func (c *call) conclude(o *history.Op, answers []Answer) {
 	}
 	first := true
 	for _, a := range answers {
-		if a.Outcome != history.OK {
+		if a.Outcome != history.Executed {
 			continue
 		}
 		r, err := c.reply(a.Body)
@@ -97,7 +97,7 @@ func (c *call) conclude(o *history.Op, answers []Answer) {
 			continue
 		}
 		if first {
-			o.Outcome, o.Reply, o.Return, first = history.OK, r, a.At, false
+			o.Outcome, o.Reply, o.Return, first = history.Executed, r, a.At, false
 			continue
 		}
 		o.Return = min(o.Return, a.At)
@@ -129,7 +129,7 @@ func (c *call) reply(body []byte) (history.Reply, error) {
 func (c *call) tally(ctx context.Context) {
 	a := c.Post(ctx, c.client, "/v1/Tally/"+c.list+"/Count", "", struct{}{})
 	var r history.Reply
-	if err := json.Unmarshal(a.Body, &r); a.Outcome == history.OK && (err != nil || r.Length < 1) {
+	if err := json.Unmarshal(a.Body, &r); a.Outcome == history.Executed && (err != nil || r.Length < 1) {
 		c.problem("an answer that is not the reply of a tally: %.200q", a.Body)
 	}
 }
@@ -142,10 +142,10 @@ func (c *call) repeat(ctx context.Context, gateway int, path, key string, body a
 	for {
 		a := c.try(ctx, gateway, path, key, body)
 		doubt = doubt || a.Outcome == history.Unknown
-		if a.Outcome != history.OK && doubt {
+		if a.Outcome != history.Executed && doubt {
 			a.Outcome = history.Unknown
 		}
-		if a.Outcome == history.OK || c.kind == history.Add && !c.keyed {
+		if a.Outcome == history.Executed || c.kind == history.Add && !c.keyed {
 			return a
 		}
 		select {
@@ -199,10 +199,10 @@ func (c *call) sendBatch(ctx context.Context, other string) {
 	var res struct {
 		Results []struct {
 			Payload []byte
-			Error   *struct{ Code, Message, Executed string }
+			Error   *struct{ Code, Message, Outcome string }
 		}
 	}
-	if a.Outcome == history.OK {
+	if a.Outcome == history.Executed {
 		if err := json.Unmarshal(a.Body, &res); err != nil || len(res.Results) != len(items) {
 			c.problem("an answer that is not one to a batch: %.200q", a.Body)
 			a.Outcome = history.Unknown
@@ -210,12 +210,12 @@ func (c *call) sendBatch(ctx context.Context, other string) {
 	}
 	for i := range ops {
 		ops[i].Return, ops[i].Outcome = a.At, a.Outcome
-		if a.Outcome != history.OK {
+		if a.Outcome != history.Executed {
 			continue
 		}
 		if e := res.Results[i].Error; e != nil {
 			c.count("batch item " + e.Code)
-			ops[i].Outcome = c.executed(e.Executed, e.Code, e.Message)
+			ops[i].Outcome = c.refused(e.Outcome, e.Code, e.Message)
 		} else if err := json.Unmarshal(res.Results[i].Payload, &ops[i].Reply); err != nil {
 			c.problem("a result that is not the reply of a list: %.200q", res.Results[i].Payload)
 			ops[i].Outcome = history.Unknown
@@ -228,7 +228,7 @@ func (c *call) sendBatch(ctx context.Context, other string) {
 func (l *Load) Final(ctx context.Context, list string) ([]int64, error) {
 	c := call{Load: l, kind: history.Get}
 	a := c.repeat(ctx, 0, "/v1/List/"+list+"/All", "", struct{}{})
-	if a.Outcome != history.OK {
+	if a.Outcome != history.Executed {
 		return nil, fmt.Errorf("%s cannot be read at the end: %.500s", list, a.Body)
 	}
 	var all struct{ Values []int64 }

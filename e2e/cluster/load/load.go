@@ -42,7 +42,7 @@ type Load struct {
 	End time.Duration
 	// Turned is how many calls did not start, because [Crowd] were in progress.
 	Turned int
-	// Reasons counts attempts that were not answered OK, by reason.
+	// Reasons counts attempts that were not executed, by reason.
 	Reasons map[string]int
 	// Problems are answers that no fault explains.
 	Problems []string
@@ -59,7 +59,7 @@ type Load struct {
 	began    time.Time
 	value    atomic.Int64 // the last one added
 	batch    atomic.Int64
-	acked    atomic.Int64 // operations answered OK
+	acked    atomic.Int64 // operations executed
 	underway atomic.Int64
 	appends  atomic.Bool // see [Load.UseAppend]
 	calls    sync.WaitGroup
@@ -170,7 +170,7 @@ func (l *Load) UseAppend() { l.appends.Store(true) }
 // Now returns the time in the history.
 func (l *Load) Now() time.Duration { return time.Since(l.began) }
 
-// Acked counts the operations answered OK so far.
+// Acked counts the operations executed so far.
 func (l *Load) Acked() int64 { return l.acked.Load() }
 
 // Ops returns the operations that have ended so far.
@@ -185,7 +185,7 @@ func (l *Load) record(ops ...history.Op) {
 	defer l.mu.Unlock()
 	l.ops = append(l.ops, ops...)
 	for i := range ops {
-		if ops[i].Outcome == history.OK {
+		if ops[i].Outcome == history.Executed {
 			l.acked.Add(1)
 		}
 	}
@@ -248,17 +248,17 @@ func (l *Load) Post(ctx context.Context, gateway int, path, key string, body any
 	a.At = time.Since(l.began)
 	switch {
 	case err != nil && connections.Load() == 0:
-		a.Outcome = history.Rejected
+		a.Outcome = history.NotApplied
 		l.count("no connection")
 	case err != nil:
 		l.count("connection lost")
 	case res.StatusCode == http.StatusOK:
-		a.Outcome = history.OK
+		a.Outcome = history.Executed
 	default:
 		a.Outcome = l.refusal(a.Body)
 	}
 	// net/http repeats a request with a key by itself. The answer is that to the last one.
-	if a.Outcome == history.Rejected && connections.Load() > 1 {
+	if a.Outcome == history.NotApplied && connections.Load() > 1 {
 		a.Outcome = history.Unknown
 		l.count("refused, but repeated by the transport")
 	}
@@ -269,27 +269,28 @@ func (l *Load) Post(ctx context.Context, gateway int, path, key string, body any
 func (l *Load) refusal(body []byte) history.Outcome {
 	var e struct {
 		Code, Msg string
-		Meta      struct{ Executed, Error string }
+		Meta      struct{ Outcome, Error string }
 	}
 	if err := json.Unmarshal(body, &e); err != nil {
 		l.problem("an error that is not JSON: %.200q", body)
 		return history.Unknown
 	}
 	l.count(e.Meta.Error)
-	return l.executed(e.Meta.Executed, e.Code, e.Msg)
+	return l.refused(e.Meta.Outcome, e.Code, e.Msg)
 }
 
-func (l *Load) executed(executed, code, message string) history.Outcome {
+// refused returns the outcome that an error of a gateway names.
+func (l *Load) refused(outcome, code, message string) history.Outcome {
 	switch {
-	case executed == "true" && code == "failed_precondition":
-		return history.OK // the list's own answer
-	case executed == "unknown":
+	case outcome == "executed" && code == "failed_precondition":
+		return history.Executed // the list's own answer
+	case outcome == "unknown":
 		return history.Unknown
-	case executed == "false" && slices.Contains([]string{"unavailable", "resource_exhausted", "deadline_exceeded", "data_loss"}, code):
-		return history.Rejected
-	case executed == "false":
+	case outcome == "not_applied" && slices.Contains([]string{"unavailable", "resource_exhausted", "deadline_exceeded", "data_loss"}, code):
+		return history.NotApplied
+	case outcome == "not_applied":
 		l.problem("refused as %s: %s", code, message)
-		return history.Rejected
+		return history.NotApplied
 	}
 	l.problem("a list never fails by itself: %s: %s", code, message)
 	return history.Unknown

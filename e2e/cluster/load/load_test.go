@@ -28,18 +28,18 @@ func TestTheTransportRepeats(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			default:
 				w.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = fmt.Fprint(w, `{"code":"unavailable","msg":"no","meta":{"executed":"false"}}`)
+				_, _ = fmt.Fprint(w, `{"code":"unavailable","msg":"no","meta":{"outcome":"not_applied"}}`)
 			}
 		}))
 		l := New([]string{server.URL}, 1)
-		if a := l.Post(t.Context(), 0, "/v1/List/a/Add", "k1", 1); a.Outcome != history.OK {
+		if a := l.Post(t.Context(), 0, "/v1/List/a/Add", "k1", 1); a.Outcome != history.Executed {
 			t.Fatalf("%+v", a)
 		}
 		if a := l.Post(t.Context(), 0, "/v1/List/a/Add", "k2", 2); a.Outcome != history.Unknown {
 			t.Errorf("stops=%v: %+v, want unknown after %d requests", stops, a, requests.Load())
 		}
-		if a := l.Post(t.Context(), 0, "/v1/List/a/Add", "k3", 3); a.Outcome != history.Rejected {
-			t.Errorf("stops=%v: %+v, want rejected: nothing was sent, or it was refused", stops, a)
+		if a := l.Post(t.Context(), 0, "/v1/List/a/Add", "k3", 3); a.Outcome != history.NotApplied {
+			t.Errorf("stops=%v: %+v, want not applied: nothing was sent, or it was refused", stops, a)
 		}
 		server.Close()
 	}

@@ -15,40 +15,25 @@ import (
 // waits and ends as [Journal.Load] does. Shards whose rows cannot be read are in Page.Damaged,
 // and the others have their rows.
 func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
-	r := pageReader[journal.ShardPosition, journal.WakeRow]{
-		journal: j, of: "wakes", what: "read wake-ups",
-		shard:  func(s *journal.ShardPosition) sharding.ShardID { return s.Shard },
-		row:    func(w *journal.WakeRow) sharding.ShardID { return w.Shard },
-		damage: func(w *journal.WakeRow) (sharding.Entity, error) { return w.Entity, w.Err },
-		read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
-			return j.driver.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
-		},
-	}
+	r := pageReader[journal.ShardPosition, journal.WakeRow]{journal: j, of: "wakes", what: "read wake-ups", read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
+		return j.driver.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
+	}}
 	return r.lanes(ctx, req.Shards)
 }
 
 // Sends is Wakes for records whose sends have not all ended.
 func (j *Journal) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
-	r := pageReader[journal.SendPosition, journal.SendRow]{
-		journal: j, of: "sends", what: "read sends",
-		shard:  func(s *journal.SendPosition) sharding.ShardID { return s.Shard },
-		row:    func(s *journal.SendRow) sharding.ShardID { return s.Shard },
-		damage: func(s *journal.SendRow) (sharding.Entity, error) { return s.Entity, s.Err },
-		read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
-			return j.driver.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
-		},
-	}
+	r := pageReader[journal.SendPosition, journal.SendRow]{journal: j, of: "sends", what: "read sends", read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
+		return j.driver.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
+	}}
 	return r.lanes(ctx, req.Shards)
 }
 
 // pageReader reads pages of rows R of shards with positions P.
-type pageReader[P, R any] struct {
+type pageReader[P journal.Position, R journal.Row] struct {
 	journal *Journal
 	of      string
 	what    string // is done, for errors
-	shard   func(*P) sharding.ShardID
-	row     func(*R) sharding.ShardID
-	damage  func(*R) (sharding.Entity, error)
 	read    func(context.Context, []P) (journal.Page[R], error)
 }
 
@@ -58,7 +43,7 @@ func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (journal.Page[
 	parts := map[*lane][]P{}
 	var order []*lane
 	for i := range shards {
-		l := r.journal.lane(r.shard(&shards[i]).Type)
+		l := r.journal.lane(shards[i].In().Type)
 		if parts[l] == nil {
 			order = append(order, l)
 		}
@@ -88,15 +73,15 @@ func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (journal.Page[
 	for i, l := range order {
 		if errs[i] != nil {
 			for n := range parts[l] {
-				pages[i].Damaged = append(pages[i].Damaged, journal.Damaged{Shard: r.shard(&parts[l][n]), Err: errs[i]})
+				pages[i].Damaged = append(pages[i].Damaged, journal.Damaged{Shard: parts[l][n].In(), Err: errs[i]})
 			}
 		}
 	}
 	ids := make([]sharding.ShardID, len(shards))
 	for i := range shards {
-		ids[i] = r.shard(&shards[i])
+		ids[i] = shards[i].In()
 	}
-	return journal.JoinPages(ids, pages, r.row), nil
+	return journal.JoinPages(ids, pages), nil
 }
 
 // page reads a page. If that meets damage, it reads the shards in halves, until those with
@@ -111,11 +96,11 @@ func (r *pageReader[P, R]) page(ctx context.Context, shards []P) (journal.Page[R
 	switch half := len(shards) / 2; {
 	case !errors.Is(err, journal.ErrCorrupt) || ctx.Err() != nil || len(shards) == 0:
 		for i := range p.Rows {
-			j.noteLoad(r.damage(&p.Rows[i]))
+			j.noteLoad(p.Rows[i].Damage())
 		}
 		return p, err
 	case half == 0:
-		shard := r.shard(&shards[0])
+		shard := shards[0].In()
 		j.reportDamage(subject{shard: shard}, shard, err)
 		return journal.Page[R]{Damaged: []journal.Damaged{{Shard: shard, Err: err}}}, nil
 	default:

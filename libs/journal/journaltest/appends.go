@@ -117,7 +117,7 @@ func testReplay(e *env) {
 				r = blank(seq + n)
 			case 1:
 				r.Events = nil // a keyed command that changed nothing
-				r.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.FailedPrecondition, Message: "no – not now", Payload: []byte{0, 1, 2, 255}}
+				r.Reply = sharding.Reply{Outcome: sharding.Executed, Code: sharding.FailedPrecondition, Message: "no – not now", Payload: []byte{0, 1, 2, 255}}
 			case 2:
 				r.Events = append(r.Events, sharding.Event{Name: "Also", Version: 65535, ReadableBy: 300, Encoding: sharding.Protobuf, Payload: []byte{0, 255}}, sharding.Event{Name: "Bare"})
 				r.Reply.Encoding = sharding.Protobuf
@@ -203,7 +203,7 @@ func testReplies(e *env) {
 	const commands, size = 48, 1 << 20
 	e.one(durable, claim(shard, epoch, 1))
 	reply := func(seq uint64) sharding.Reply {
-		return sharding.Reply{Outcome: sharding.OK, Payload: bytes.Repeat([]byte{byte(seq)}, size)}
+		return sharding.Reply{Outcome: sharding.Executed, Payload: bytes.Repeat([]byte{byte(seq)}, size)}
 	}
 	name := func(seq uint64) sharding.CommandID { return sharding.CommandID(fmt.Sprint("c", seq)) }
 	hash := func(seq uint64) sharding.Hash { return sharding.CommandHash("", string(name(seq)), nil) }

@@ -66,7 +66,7 @@ func record(seq uint64, command sharding.CommandID) sharding.Record {
 		Command: command,
 		Hash:    sharding.CommandHash("", "Do", []byte(command)),
 		Events:  []sharding.Event{{Name: "Done", Payload: fmt.Appendf(nil, `{"n":%d}`, seq)}},
-		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: fmt.Appendf(nil, `{"seq":%d}`, seq)},
+		Reply:   sharding.Reply{Outcome: sharding.Executed, Payload: fmt.Appendf(nil, `{"seq":%d}`, seq)},
 	}
 }
 

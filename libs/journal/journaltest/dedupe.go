@@ -12,7 +12,7 @@ func testLookup(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	failed := record(2, "failed")
 	failed.Events = nil
-	failed.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no such thing"}
+	failed.Reply = sharding.Reply{Outcome: sharding.Executed, Code: sharding.NotFound, Message: "no such thing"}
 	e.one(durable, add(alice, record(1, "ok"), failed, blank(3)))
 	e.one(durable, add(bob, record(1, "bob's")))
 	want := map[sharding.CommandID]sharding.Stored{

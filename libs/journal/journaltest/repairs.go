@@ -169,7 +169,7 @@ func testRepairGoBack(e *env) {
 	e.equal("records", l.Records, append(withoutReplies(record(1, "a"), sent), append(setAside(record(3, "c"), late), blank(5))...))
 	e.equal("reply", l.Stored["a"].Reply, record(1, "a").Reply)
 	for _, key := range []sharding.CommandID{"c", "mail4"} {
-		if s := l.Stored[key]; s.Reply.Outcome != sharding.Rejected || s.Reply.Code != sharding.Aborted || s.Hash == (sharding.Hash{}) {
+		if s := l.Stored[key]; s.Reply.Outcome != sharding.NotApplied || s.Reply.Code != sharding.Aborted || s.Hash == (sharding.Hash{}) {
 			e.Errorf("a repeat of %s gets %+v", key, s)
 		}
 	}

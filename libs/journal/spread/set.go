@@ -178,28 +178,24 @@ func (s *set) History(ctx context.Context, req journal.HistoryRequest) (journal.
 
 // Wakes implements [journal.Reader].
 func (s *set) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
-	return pages(ctx, s, req.Shards, func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
-		func(w *journal.WakeRow) sharding.ShardID { return w.Shard },
-		func(r journal.Reader, shards []journal.ShardPosition) (journal.WakesPage, error) {
-			return r.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
-		})
+	return pages(ctx, s, req.Shards, func(r journal.Reader, shards []journal.ShardPosition) (journal.WakesPage, error) {
+		return r.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
+	})
 }
 
 // Sends implements [journal.Reader].
 func (s *set) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
-	return pages(ctx, s, req.Shards, func(p *journal.SendPosition) sharding.ShardID { return p.Shard },
-		func(r *journal.SendRow) sharding.ShardID { return r.Shard },
-		func(r journal.Reader, shards []journal.SendPosition) (journal.SendsPage, error) {
-			return r.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
-		})
+	return pages(ctx, s, req.Shards, func(r journal.Reader, shards []journal.SendPosition) (journal.SendsPage, error) {
+		return r.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
+	})
 }
 
 // pages reads the rows R of shards at positions P from their databases.
-func pages[P, R any](ctx context.Context, s *set, at []P, shard func(*P) sharding.ShardID, row func(*R) sharding.ShardID, from func(journal.Reader, []P) (journal.Page[R], error)) (journal.Page[R], error) {
+func pages[P journal.Position, R journal.Row](ctx context.Context, s *set, at []P, from func(journal.Reader, []P) (journal.Page[R], error)) (journal.Page[R], error) {
 	parts := map[*member][]P{}
 	ids := make([]sharding.ShardID, len(at))
 	for i := range at {
-		ids[i] = shard(&at[i])
+		ids[i] = at[i].In()
 		m, err := s.of(ctx, ids[i].Type)
 		if err != nil {
 			return journal.Page[R]{}, err
@@ -224,7 +220,7 @@ func pages[P, R any](ctx context.Context, s *set, at []P, shard func(*P) shardin
 	if len(all) == 1 {
 		return all[0], nil
 	}
-	return journal.JoinPages(ids, all, row), nil
+	return journal.JoinPages(ids, all), nil
 }
 
 // Close implements [journal.Reader]. Closing again does nothing.

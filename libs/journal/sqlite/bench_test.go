@@ -49,7 +49,7 @@ func (l *load) batch(n int) []journal.Op {
 				Command: sharding.CommandID(fmt.Sprintf("%s-3f2a9c41d07be856-%08d-depart", l.name, l.n)),
 				Hash:    sharding.Hash{1},
 				Events:  []sharding.Event{{Name: "Departed", Payload: fmt.Appendf(nil, `{"route":"PHX-LAX","delay":%d,"at":"01011325"}`, l.n%90)}},
-				Reply:   sharding.Reply{Outcome: sharding.OK, Payload: fmt.Appendf(nil, `{"departures":%d}`, l.seqs[id])},
+				Reply:   sharding.Reply{Outcome: sharding.Executed, Payload: fmt.Appendf(nil, `{"departures":%d}`, l.seqs[id])},
 			}},
 		}})
 	}

@@ -21,7 +21,7 @@ func TestManyIDsOfOneHash(t *testing.T) {
 	shard := sharding.ShardID{Type: "T"}
 	a := &sharding.Append{Shard: shard, Epoch: 1, Entity: sharding.Entity{Type: "T", ID: "a"}}
 	for i := range 500 {
-		a.Records = append(a.Records, sharding.Record{Seq: uint64(i) + 1, Command: colliding(uint64(i)), Reply: sharding.Reply{Outcome: sharding.OK}})
+		a.Records = append(a.Records, sharding.Record{Seq: uint64(i) + 1, Command: colliding(uint64(i)), Reply: sharding.Reply{Outcome: sharding.Executed}})
 	}
 	results, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}, {Append: a}})
 	if err != nil || results[1].Verdict != sharding.Durable {

@@ -46,7 +46,7 @@ func (r *fakeRegion) fail(err error) {
 func (r *fakeRegion) Flush() {
 	var answers []link.Answer
 	for _, c := range r.queued {
-		answers = append(answers, link.Answer{Number: c.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: c.Envelope.Payload}})
+		answers = append(answers, link.Answer{Number: c.Number, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: c.Envelope.Payload}})
 	}
 	r.seen, r.queued = append(r.seen, r.queued...), nil
 	if !r.silent {
@@ -103,7 +103,7 @@ func TestLocal(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(ended) != 2 || ended[0].Outcome != sharding.OK || len(region.seen) != 2 || region.seen[0].Epoch != 1<<32 || region.seen[0].Envelope.Trace != "a trace" {
+		if len(ended) != 2 || ended[0].Outcome != sharding.Executed || len(region.seen) != 2 || region.seen[0].Epoch != 1<<32 || region.seen[0].Envelope.Trace != "a trace" {
 			t.Fatalf("%+v, the region has seen %+v", ended, region.seen)
 		}
 		region.fail(link.ErrBackpressure)
@@ -117,7 +117,7 @@ func TestLocal(t *testing.T) {
 		region.fail(nil)
 		time.Sleep(100 * time.Millisecond) // until it is tried again
 		synctest.Wait()
-		if len(ended) != 3 || ended[2].Outcome != sharding.OK {
+		if len(ended) != 3 || ended[2].Outcome != sharding.Executed {
 			t.Fatalf("%+v", ended)
 		}
 		held := -1
@@ -159,7 +159,7 @@ func TestEnd(t *testing.T) {
 			got = append(got, r.Outcome)
 		}
 		// A command that changes nothing is not applied, whether it ran or not.
-		if want := []sharding.Outcome{sharding.Unknown, sharding.Rejected, sharding.Rejected}; !slices.Equal(got, want) {
+		if want := []sharding.Outcome{sharding.Unknown, sharding.NotApplied, sharding.NotApplied}; !slices.Equal(got, want) {
 			t.Errorf("%+v", ended)
 		}
 		if err := d.Submit(call(d, "Do", &ended)); err == nil {
@@ -218,7 +218,7 @@ func TestFailedSends(t *testing.T) {
 		case router.SendFailed:
 			failed = append(failed, in.Attempt)
 		case router.Answer:
-			if in.Attempt != 5 || in.Reply.Outcome != sharding.Rejected || in.Reply.Code != sharding.InvalidArgument {
+			if in.Attempt != 5 || in.Reply.Outcome != sharding.NotApplied || in.Reply.Code != sharding.InvalidArgument {
 				t.Errorf("%+v", in)
 			}
 		}

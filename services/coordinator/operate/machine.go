@@ -122,7 +122,7 @@ func (m *Machine) end(r sharding.Reply, region string) []Output {
 	// refused an epoch, the command is not sent again at this epoch.
 	// Guarded by: `operate.Machine` (`services/coordinator/operate`).
 	// Mutants: operate-doubt, operate-epoch, operate-timeout
-	if r.Outcome == sharding.Rejected && m.doubt { //mutant:false operate-doubt
+	if r.Outcome == sharding.NotApplied && m.doubt { //mutant:false operate-doubt
 		r = sharding.Doubt(r.Code, "it may have been applied; send it again under the same key: "+r.Message)
 	}
 	return []Output{End{Reply: r, Region: region}}

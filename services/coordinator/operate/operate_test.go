@@ -17,7 +17,7 @@ var (
 	shard     = sharding.ShardID{Type: "T", Index: 1}
 	errAway   = errors.New("connection refused")
 	errSilent = errors.New("connection reset")
-	done      = operate.Answered{Reply: sharding.Reply{Outcome: sharding.OK}}
+	done      = operate.Answered{Reply: sharding.Reply{Outcome: sharding.Executed}}
 	no        = operate.Answered{Reply: sharding.Reject(sharding.FailedPrecondition, "sold out")}
 	perish    = operate.Answered{Reply: sharding.Doubt(sharding.Unavailable, "lost")}
 )
@@ -64,40 +64,40 @@ var cases = []struct {
 	inputs []operate.Input
 	want   []string
 }{
-	{"answered", []operate.Input{operate.Begin{}, serves(5), done, operate.Tick{}}, []string{"find true", "send at 5", "region-5 ok"}},
-	{"refused", []operate.Input{operate.Begin{}, serves(5), no}, []string{"find true", "send at 5", "region-5 rejected failed_precondition sold out"}},
+	{"answered", []operate.Input{operate.Begin{}, serves(5), done, operate.Tick{}}, []string{"find true", "send at 5", "region-5 executed"}},
+	{"refused", []operate.Input{operate.Begin{}, serves(5), no}, []string{"find true", "send at 5", "region-5 not_applied failed_precondition sold out"}},
 	{"the region itself does not know", []operate.Input{operate.Begin{}, serves(5), perish}, []string{"find true", "send at 5", "region-5 unknown unavailable lost"}},
 	{"a region that cannot be reached leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), no},
-		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "region-5 rejected failed_precondition sold out"}},
+		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "region-5 not_applied failed_precondition sold out"}},
 	{"an attempt that was not answered is in doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, serves(5), no},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 5", "region-5 unknown failed_precondition it may have been applied; send it again under the same key: sold out"}},
 	{"a repeat has its reply", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, serves(6), done},
-		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 6", "region-6 ok"}},
+		[]string{"find true", "send at 5", "wait 100ms", "find false", "send at 6", "region-6 executed"}},
 	{"a refused epoch is not used again", []operate.Input{operate.Begin{}, serves(5), operate.NotMine{}, operate.Tick{}, serves(5), operate.Tick{}, serves(4), operate.Tick{}, serves(6), done},
-		[]string{"find true", "send at 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "send at 6", "region-6 ok"}},
+		[]string{"find true", "send at 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "send at 6", "region-6 executed"}},
 	{"that it is not theirs leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.NotMine{}, operate.CallerGone{}},
-		[]string{"find true", "send at 5", "wait 100ms", "rejected deadline_exceeded not applied within its time: the shard is moving"}},
+		[]string{"find true", "send at 5", "wait 100ms", "not_applied deadline_exceeded not applied within its time: the shard is moving"}},
 	{"a shard that nobody serves", []operate.Input{operate.Begin{}, operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}, with(serves(5), func(f *operate.Found) { f.Row.Phase = sharding.Serving + 1 }), operate.CallerGone{}},
-		[]string{"find true", "allocate above 0", "wait 100ms", "find true", "allocate above 0", "wait 100ms", "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment"}},
+		[]string{"find true", "allocate above 0", "wait 100ms", "find true", "allocate above 0", "wait 100ms", "not_applied deadline_exceeded not applied within its time: no region serves shard T/1 at the moment"}},
 	{"late", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), operate.CallerGone{}, operate.Tick{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "wait 100ms", "find true", "send at 5",
 			"unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
 	{"late after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.CallerGone{}},
 		[]string{"find true", "send at 5", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection reset"}},
 	{"its time is over", append([]operate.Input{operate.Begin{}}, slices.Repeat([]operate.Input{operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}}, 5)...),
-		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
+		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "not_applied deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
 	{"a standby", []operate.Input{operate.Begin{}, operate.NotFound{Err: errAway}}, []string{"find true", "not tried: connection refused"}},
 	{"its time is over while it is looked up where the entity is", append([]operate.Input{operate.Begin{}}, append(
 		slices.Repeat([]operate.Input{operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}}, 4), operate.Found{Row: sharding.Row{Shard: shard}}, operate.NotFound{Err: errAway})...),
-		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "rejected deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
+		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "not_applied deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
 	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, operate.NotFound{Err: errAway}, operate.CallerGone{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
 	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
-		[]string{"find true", "rejected unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost rollout status"}},
+		[]string{"find true", "not_applied unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost rollout status"}},
 	{"a target that nobody declares", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) {
 		f.Target, f.Types = sharding.Entity{Type: "Zoo", ID: "z"}, []sharding.EntityType{"T", "U"}
 	})},
-		[]string{"find true", "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U. Start a region with that type, or drop the dead letter"}},
+		[]string{"find true", "not_applied not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U. Start a region with that type, or drop the dead letter"}},
 	{"a target that is declared", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Target = sharding.Entity{Type: "T", ID: "z"} })},
 		[]string{"find true", "send at 5"}},
 }

@@ -57,12 +57,12 @@ func (s *Server) activeAddr() string {
 
 // Drain hands all shards of a region off, or ends that.
 func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
-	e, stored, err := a.request(ctx, coordinator.DrainRegion{Region: req.Region, Resume: req.Resume, By: req.By, Reason: req.Reason}, req.DryRun, nil)
+	e, err := a.request(ctx, coordinator.DrainRegion{Region: req.Region, Resume: req.Resume, By: req.By, Reason: req.Reason}, req.DryRun, req.TimeoutMs, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &adminv1.DrainResponse{
-		Remaining: uint32(e.Remaining), Stays: console.Unreadable(e.Stays, ""), Already: e.Already, Stored: stored, Region: e.Region, Node: e.Node.String(),
+		Remaining: uint32(e.Remaining), Stays: console.Unreadable(e.Stays, ""), Already: e.Already, Region: e.Region, Node: e.Node.String(),
 	}, nil
 }
 
@@ -81,7 +81,7 @@ func (a admin) Look(ctx context.Context, _ *adminv1.LookRequest) (*adminv1.LookR
 // SetTarget makes a version the target of rollouts.
 func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*adminv1.SetTargetResponse, error) {
 	out := &adminv1.SetTargetResponse{Target: req.Version}
-	e, stored, err := a.request(ctx, coordinator.SetTarget{Version: req.Version, By: req.By}, false, func() {
+	e, err := a.request(ctx, coordinator.SetTarget{Version: req.Version, By: req.By}, false, req.TimeoutMs, func() {
 		v := a.s.core.View()
 		for _, r := range v.Regions {
 			if r.Version == req.Version {
@@ -93,7 +93,7 @@ func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	out.Before, out.Stored = e.Before, stored
+	out.Before = e.Before
 	return out, nil
 }
 

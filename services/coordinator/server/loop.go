@@ -3,6 +3,8 @@ package server
 import (
 	"time"
 
+	"github.com/twitchtv/twirp"
+
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/loop"
@@ -84,7 +86,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.Asked:
 		s.answered(o)
 	case coordinator.Done:
-		s.done(o.Number, true)
+		s.done(o.Number, nil)
 	case coordinator.Explained:
 		s.explanations.Add(time.Now(), console.EncodeExplanation(&o.Explanation))
 	case coordinator.SteppedDown:
@@ -163,7 +165,7 @@ func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
 	for number := range s.asked { // order-free: each operator waits alone
-		s.done(number, false)
+		s.done(number, inDoubt(twirp.Unavailable, "this coordinator stepped down before the request was durable ("+o.Why+")"))
 	}
 	if o.Resigned {
 		s.explanations.Flush(time.Now())

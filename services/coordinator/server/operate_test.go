@@ -33,7 +33,7 @@ func TestOperateUnusedShard(t *testing.T) {
 	res, err := admin.Command(t.Context(), &adminv1.CommandRequest{
 		Type: "U", Id: "new", Command: sharding.DeleteCommand, IdempotencyKey: "k", Reason: "test", TimeoutMs: 1000,
 	})
-	if err != nil || res.Outcome != "rejected" || res.Code != "deadline_exceeded" || !strings.Contains(res.Message, "not applied within its time: ") {
+	if err != nil || res.Outcome != "not_applied" || res.Code != "deadline_exceeded" || !strings.Contains(res.Message, "not applied within its time: ") {
 		t.Errorf("a region without a link has answered %v, %v", res, err)
 	}
 	if s := where(); s.Region != "region-1" || s.Phase != "serving" {
@@ -115,9 +115,9 @@ func TestSendAgainToNobody(t *testing.T) {
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: from, Records: []sharding.Record{{Seq: 1, Sends: sends}}}})
 	r.commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: from, Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 1}, As: sharding.SendRefused}}}})
 	for _, test := range []struct{ command, input, want string }{
-		{sharding.SendAgainCommand, `{"record":1,"place":0}`, "rejected not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U, V"},
-		{sharding.SendAgainCommand, `{"record":1,"place":1}`, "rejected deadline_exceeded"}, // the fake region executes nothing
-		{sharding.SendDropCommand, `{"record":1,"place":0}`, "rejected deadline_exceeded"},
+		{sharding.SendAgainCommand, `{"record":1,"place":0}`, "not_applied not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U, V"},
+		{sharding.SendAgainCommand, `{"record":1,"place":1}`, "not_applied deadline_exceeded"}, // the fake region executes nothing
+		{sharding.SendDropCommand, `{"record":1,"place":0}`, "not_applied deadline_exceeded"},
 	} {
 		res, err := admin.Command(t.Context(), &adminv1.CommandRequest{
 			Type: "T", Id: "lost", Command: test.command, Payload: []byte(test.input), IdempotencyKey: "k", Reason: "test", TimeoutMs: 500,

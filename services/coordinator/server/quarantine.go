@@ -13,7 +13,7 @@ import (
 func (a admin) Quarantine(ctx context.Context, req *adminv1.QuarantineRequest) (*adminv1.SteerResponse, error) {
 	return a.steer(ctx, coordinator.QuarantineEntity{
 		Entity: sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}, Release: req.Release, By: req.By, Reason: req.Reason,
-	}, req.DryRun)
+	}, req)
 }
 
 // quarantineChanged logs that an entity is a suspect, or quarantined, or not any more.

@@ -51,16 +51,12 @@ func TestSteering(t *testing.T) {
 		},
 	} { // order-free
 		before := list()
-		if res, err := ask(true); err != nil || res.Already || res.Stored || res.Changes != 1 || !proto.Equal(before, list()) {
+		if res, err := ask(true); err != nil || res.Already || res.Changes != 1 || !proto.Equal(before, list()) {
 			t.Errorf("%s: the dry run says %v, %v; before %v, then %v", what, res, err, before, list())
 		}
-		await(t, what+" is stored", func() bool {
-			res, err := ask(false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return res.Stored
-		})
+		if res, err := ask(false); err != nil || res.Already {
+			t.Fatal(what, res, err)
+		}
 	}
 	for _, req := range []*adminv1.FreezeRequest{{ForMs: 1 << 62}, {ForMs: -1}, {ForMs: math.MinInt64 / 8}, {UntilUnixMs: math.MaxInt64}, {UntilUnixMs: -1}} {
 		if res, err := admin().Freeze(ctx, req); err == nil || err.(twirp.Error).Code() != twirp.InvalidArgument {
@@ -84,13 +80,11 @@ func TestSteering(t *testing.T) {
 		t.Errorf("a drain with a reason of two lines: %v", err)
 	}
 	drain.Reason = "a new disk"
-	await(t, "the drain is stored", func() bool {
-		res, err := admin().Drain(ctx, drain)
-		if err != nil || res.Node != f.self.String() || res.Region != "region-1" {
+	for _, already := range []bool{false, true} {
+		if res, err := admin().Drain(ctx, drain); err != nil || res.Node != f.self.String() || res.Region != "region-1" || res.Already != already {
 			t.Fatal(res, err)
 		}
-		return res.Stored && res.Already
-	})
+	}
 	if d := list().Drains; len(d) != 1 || d[0].By != "ann" || d[0].Reason != "a new disk" || d[0].SinceUnixMs == 0 {
 		t.Errorf("listed are the drains %v", d)
 	}
@@ -142,35 +136,72 @@ func TestRequestNames(t *testing.T) {
 	}
 }
 
-// TestAnswerWhenStored: the answer to a request comes when the request is stored, so nobody repeats it: two
-// operators who want different things do not undo each other's requests. If the journal is silent, the answer
-// says that it is not stored yet.
-func TestAnswerWhenStored(t *testing.T) {
+// TestAnswerWhenDurable: the answer to a request comes when the request is durable, so nobody repeats it: two
+// operators who want different things do not undo each other's requests. If it is not durable in time, or if the term
+// ends first, the error is one that may be retried and says that the request may still take effect. The repeat finds
+// what it did.
+func TestAnswerWhenDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := drive(t, coordinator.DefaultConfig(), nil)
-		freeze := func(by string) *adminv1.SteerResponse {
-			res, err := admin{r.console, r.Server}.Freeze(t.Context(), &adminv1.FreezeRequest{By: by, Reason: by})
-			if err != nil {
-				t.Fatal(err)
+		freeze := func(by string, ms int64) (*adminv1.SteerResponse, error) {
+			return admin{r.console, r.Server}.Freeze(t.Context(), &adminv1.FreezeRequest{By: by, Reason: by, TimeoutMs: ms})
+		}
+		unknown := func(err error, code twirp.ErrorCode, texts ...string) {
+			t.Helper()
+			e, ok := err.(twirp.Error)
+			if !ok || e.Code() != code || e.Meta("outcome") != "unknown" {
+				t.Fatalf("%v, want %s with an unknown outcome", err, code)
 			}
-			return res
+			for _, text := range append(texts, "may still take effect, so send it again") {
+				if !strings.Contains(e.Msg(), text) {
+					t.Errorf("%q does not contain %q", e.Msg(), text)
+				}
+			}
 		}
 		for _, by := range []string{"ann", "bob"} {
-			if res := freeze(by); !res.Stored || res.Already {
-				t.Errorf("the first answer to %s is %v, want that it is stored", by, res)
+			if res, err := freeze(by, 0); err != nil || res.Already {
+				t.Errorf("the answer to %s is %v, %v", by, res, err)
 			}
 		}
+		for _, ms := range []int64{-1, maxRequestTimeout.Milliseconds() + 1} {
+			_, err := freeze("eve", ms)
+			wantCode(t, nil, err, twirp.InvalidArgument)
+		}
 		r.backend.fall(errSilent)
+		for ms, want := range map[int64]time.Duration{0: requestTimeout, 700: 700 * time.Millisecond} { // order-free
+			begin := time.Now()
+			_, err := freeze("ann", ms)
+			if took := time.Since(begin); took != want {
+				t.Errorf("the journal is silent, and the answer comes after %v, want %v", took, want)
+			}
+			unknown(err, twirp.DeadlineExceeded, "the journal has not stored it: it does not answer")
+			r.backend.recover()
+			synctest.Wait()
+			time.Sleep(time.Minute) // a silent journal is asked again after a pause
+			if res, err := freeze("ann", ms); err != nil || !res.Already {
+				t.Errorf("the journal answers again, and the repeat is answered %v, %v", res, err)
+			}
+			if _, err := freeze("bob", 0); err != nil {
+				t.Error(err)
+			}
+			r.backend.fall(errSilent)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
 		begin := time.Now()
-		if res := freeze("ann"); res.Stored || time.Since(begin) != storedWait {
-			t.Errorf("the journal is silent, and the answer after %v is %v", time.Since(begin), res)
+		_, err := admin{r.console, r.Server}.Freeze(gone, &adminv1.FreezeRequest{Thaw: true})
+		if took := time.Since(begin); err == nil || took != time.Second {
+			t.Errorf("the caller has left: %v after %v", err, took)
 		}
-		r.backend.recover()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := freeze("eve", 50_000)
+			ended <- err
+		}()
 		synctest.Wait()
-		time.Sleep(time.Minute) // a silent journal is asked again after a pause
-		if res := freeze("ann"); !res.Stored || !res.Already {
-			t.Errorf("the journal answers again, and the answer is %v", res)
-		}
+		r.keeper.SetRank(9)
+		r.store.turn(true) // it loses the lease, and cannot have it again
+		unknown(<-ended, twirp.Unavailable, "this coordinator stepped down before the request was durable (")
 		r.in(func() {
 			if len(r.asked) > 0 {
 				t.Errorf("kept are %d who do not wait any more", len(r.asked))
@@ -195,13 +226,9 @@ func TestPinsAreOneRecord(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	await(t, "the pins are stored", func() bool {
-		res, err := adminv1.NewAdminProtobufClient("http://"+c.node.ManagementAddr(), c.client).Pin(ctx, req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.Stored
-	})
+	if _, err := adminv1.NewAdminProtobufClient("http://"+c.node.ManagementAddr(), c.client).Pin(ctx, req); err != nil {
+		t.Fatal(err)
+	}
 	stream, err := c.server.journal.Load(ctx, journal.LoadRequest{Entity: streamEntity, Shard: streamShard})
 	if err != nil {
 		t.Fatal(err)

@@ -73,10 +73,10 @@ func TestAuthentication(t *testing.T) {
 		status      int
 		want        string // in the answer
 	}{
-		{"/v1/Echo/anna%2F1/Do", "", 401, `"code":"unauthenticated","msg":"not authenticated: send a token or an API key in the header Authorization: Bearer","meta":{"error":"ROOST-1016","executed":"false"}`},
+		{"/v1/Echo/anna%2F1/Do", "", 401, `"code":"unauthenticated","msg":"not authenticated: send a token or an API key in the header Authorization: Bearer","meta":{"error":"ROOST-1016","outcome":"not_applied"}`},
 		{"/v1/Echo/anna%2F1/Do", "roost_wrong", 401, "ROOST-1016"},
 		{"/v1/Echo/anna%2F1/Do", anna, 200, ""},
-		{"/v1/Echo/bob%2F1/Do", anna, 403, `"msg":"key:anna may not send Do to Echo/bob/1","meta":{"error":"ROOST-1017","executed":"false"}`},
+		{"/v1/Echo/bob%2F1/Do", anna, 403, `"msg":"key:anna may not send Do to Echo/bob/1","meta":{"error":"ROOST-1017","outcome":"not_applied"}`},
 		{"/v1/Echo/bob%2F1/Do", admin, 200, ""},
 		{"/v1/Other/anna%2F1/Do", anna, 403, "ROOST-1017"},
 		{"/v1/Echo/anna%2F1/Drop", anna, 403, "ROOST-1017"},

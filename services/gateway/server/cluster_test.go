@@ -81,7 +81,7 @@ func (f *fake) onCommands(conn *link.Conn, cmds []link.Command) {
 			continue
 		}
 		_ = conn.Send(link.Answer{Number: c.Number, Reply: sharding.Reply{
-			Outcome: sharding.OK, Encoding: c.Envelope.Encoding, Payload: c.Envelope.Payload,
+			Outcome: sharding.Executed, Encoding: c.Envelope.Encoding, Payload: c.Envelope.Payload,
 			Timing: sharding.Timing{Mailbox: time.Microsecond, Handler: 2 * time.Microsecond, Journal: 3 * time.Microsecond},
 		}})
 	}

@@ -106,7 +106,7 @@ func TestBodyBudget(t *testing.T) {
 		"/twirp/roost.gateway.v1.Entities/Ask": `{"type":"Echo","id":"b","command":"Do","payload":"` + strings.Repeat("A", 100<<10) + `"}`,
 	} {
 		got := g.do(t, http.MethodPost, path, body, "Content-Type", "application/json")
-		if got.status != 429 || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, `"resource_exhausted"`) || !strings.Contains(got.body, `"executed":"false"`) {
+		if got.status != 429 || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, `"resource_exhausted"`) || !strings.Contains(got.body, `"outcome":"not_applied"`) {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
@@ -139,7 +139,7 @@ func TestBodyStops(t *testing.T) {
 		}
 		body, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if res.StatusCode != 408 || !strings.Contains(string(body), `"executed":"false"`) {
+		if res.StatusCode != 408 || !strings.Contains(string(body), `"outcome":"not_applied"`) {
 			t.Errorf("%s: %d %s", path, res.StatusCode, body)
 		}
 	}
@@ -160,7 +160,7 @@ func TestUnanswered(t *testing.T) {
 	s.types.Store(&types{byName: map[sharding.EntityType]*entityType{"Echo": {desc: sharding.TypeDesc{
 		Type: "Echo", Commands: []sharding.CommandDesc{{Name: "Do"}, {Name: "Get", ReadOnly: true}},
 	}}}})
-	for command, want := range map[string]sharding.Outcome{"Do": sharding.Unknown, "Get": sharding.Rejected, "Nothing": sharding.Unknown} {
+	for command, want := range map[string]sharding.Outcome{"Do": sharding.Unknown, "Get": sharding.NotApplied, "Nothing": sharding.Unknown} {
 		env := &sharding.Envelope{Entity: sharding.Entity{Type: "Echo"}, Command: command}
 		if got := s.unanswered(env, sharding.Unavailable, "gone"); got.Outcome != want {
 			t.Errorf("%s: %+v", command, got)

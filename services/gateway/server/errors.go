@@ -18,23 +18,23 @@ import (
 // are refused earlier: by package node (strange origins, paths that are not clean, too many connections) and by package
 // bounded (messages that are too long, cannot be read, or do not arrive). POST /v1 answers in the JSON of Twirp:
 //
-//	{"code":"unavailable","msg":"…","meta":{"executed":"false","error":"ROOST-1005","retry_after_ms":"200"}}
+//	{"code":"unavailable","msg":"…","meta":{"outcome":"not_applied","error":"ROOST-1005","retry_after_ms":"200"}}
 //
-// meta.executed describes the command's effects, as far as they are known. meta.error is the stable number
+// meta.outcome describes the command's effects, as far as they are known. meta.error is the stable number
 // of an error of Roost, see package errornumber. Errors of entities have no number. retry_after_ms, if it
 // is there, is the time to wait before a retry. The header Retry-After has the same time in seconds,
 // rounded up.
 type failure struct {
 	code       sharding.Code
 	message    string
-	executed   errornumber.Executed
+	outcome    sharding.Outcome
 	number     errornumber.Number // empty: the entity's own answer
 	retryAfter int                // ms
 	status     int                // if not Twirp's own for the code
 }
 
-// rejected are the error numbers of commands that were definitely not applied.
-var rejected = map[sharding.Code]errornumber.Number{
+// notApplied has the error numbers of commands that were definitely not applied.
+var notApplied = map[sharding.Code]errornumber.Number{
 	sharding.InvalidArgument:   errornumber.InvalidRequest,
 	sharding.NotFound:          errornumber.UnknownType,
 	sharding.Unimplemented:     errornumber.UnknownCommand,
@@ -55,7 +55,7 @@ const badRoute sharding.Code = "bad_route"
 // failureOf is the failure of an ended request; nil: it succeeded.
 func failureOf(f *router.Finish) *failure {
 	r := &f.Reply
-	if r.Outcome == sharding.OK && r.Code == "" {
+	if r.Outcome == sharding.Executed && r.Code == "" {
 		return nil
 	}
 	out := &failure{code: r.Code, message: r.Message, retryAfter: f.RetryAfter}
@@ -63,18 +63,18 @@ func failureOf(f *router.Finish) *failure {
 		out.code = sharding.Internal
 	}
 	switch r.Outcome {
-	case sharding.OK:
-		out.executed = errornumber.True
+	case sharding.Executed:
+		out.outcome = sharding.Executed
 		if out.code == sharding.ReplyLost {
 			out.code, out.number = sharding.ResourceExhausted, errornumber.ReplyLost
 		}
-	case sharding.Rejected:
-		out.executed, out.number = errornumber.False, rejected[out.code]
+	case sharding.NotApplied:
+		out.outcome, out.number = sharding.NotApplied, notApplied[out.code]
 		if out.number == "" {
 			out.number = errornumber.Refused
 		}
 	default:
-		out.executed, out.number = errornumber.Unknown, errornumber.InDoubt
+		out.outcome, out.number = sharding.Unknown, errornumber.InDoubt
 		if out.code == sharding.DeadlineExceeded {
 			out.number = errornumber.NoAnswer
 		}
@@ -99,7 +99,7 @@ func refusal(code sharding.Code, message string) *failure {
 }
 
 func noRoute(message string) *failure {
-	return &failure{code: badRoute, message: message, executed: errornumber.False, number: errornumber.NoRoute}
+	return &failure{code: badRoute, message: message, outcome: sharding.NotApplied, number: errornumber.NoRoute}
 }
 
 func notAllowed(message string) *failure {
@@ -111,14 +111,14 @@ func notAllowed(message string) *failure {
 func tooLong(limit int64) *failure {
 	return &failure{
 		code: sharding.InvalidArgument, message: "the payload is longer than gateway.max_body, " + strconv.FormatInt(limit, 10) + " bytes",
-		executed: errornumber.False, number: errornumber.TooLong, status: http.StatusRequestEntityTooLarge,
+		outcome: sharding.NotApplied, number: errornumber.TooLong, status: http.StatusRequestEntityTooLarge,
 	}
 }
 
 func unsupported(header, value, instead string) *failure {
 	return &failure{
 		code: sharding.InvalidArgument, message: fmt.Sprintf("%s %.100q is not taken; %s", header, value, instead),
-		executed: errornumber.False, number: errornumber.UnsupportedMedia, status: http.StatusUnsupportedMediaType,
+		outcome: sharding.NotApplied, number: errornumber.UnsupportedMedia, status: http.StatusUnsupportedMediaType,
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Server) unanswered(env *sharding.Envelope, code sharding.Code, what str
 }
 
 func (f *failure) meta() map[string]string {
-	m := map[string]string{"executed": string(f.executed)}
+	m := map[string]string{"outcome": f.outcome.String()}
 	if f.number != "" {
 		m["error"] = string(f.number)
 	}
@@ -214,6 +214,6 @@ func (f *failure) twirp() twirp.Error {
 // result is the failure of one item of AskMany.
 func (f *failure) result() *gatewayv1.AskResult {
 	return &gatewayv1.AskResult{Error: &gatewayv1.Error{
-		Code: string(f.code), Message: f.message, Executed: string(f.executed), RetryAfterMs: uint32(f.retryAfter), Number: string(f.number),
+		Code: string(f.code), Message: f.message, Outcome: f.outcome.String(), RetryAfterMs: uint32(f.retryAfter), Number: string(f.number),
 	}}
 }

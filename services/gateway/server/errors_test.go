@@ -22,39 +22,39 @@ func TestFailures(t *testing.T) {
 	}
 	busy := failureOf(&router.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "why"), RetryAfter: 1001})
 	for _, c := range []struct {
-		f                      *failure
-		code, executed, number string
-		status                 int
-		twirp                  twirp.ErrorCode
-		retryAfter             string
+		f                     *failure
+		code, outcome, number string
+		status                int
+		twirp                 twirp.ErrorCode
+		retryAfter            string
 	}{
-		{reply(sharding.OK, sharding.InvalidArgument), "invalid_argument", "true", "", 400, twirp.InvalidArgument, ""},
-		{reply(sharding.OK, sharding.FailedPrecondition), "failed_precondition", "true", "", 412, twirp.FailedPrecondition, ""},
-		{reply(sharding.OK, "unauthenticated"), "unauthenticated", "true", "", 401, twirp.Unauthenticated, ""},
-		{reply(sharding.OK, "out_of_milk"), "out_of_milk", "true", "", 500, twirp.Unknown, ""},
-		{reply(sharding.Rejected, sharding.InvalidArgument), "invalid_argument", "false", "ROOST-1001", 400, twirp.InvalidArgument, ""},
-		{reply(sharding.Rejected, sharding.NotFound), "not_found", "false", "ROOST-1002", 404, twirp.NotFound, ""},
-		{reply(sharding.Rejected, sharding.Unimplemented), "unimplemented", "false", "ROOST-1003", 501, twirp.Unimplemented, ""},
-		{reply(sharding.OK, sharding.ReplyLost), "resource_exhausted", "true", "ROOST-1014", 429, twirp.ResourceExhausted, ""},
-		{busy, "resource_exhausted", "false", "ROOST-1004", 429, twirp.ResourceExhausted, "2"},
-		{reply(sharding.Rejected, sharding.UnknownCommand), "unavailable", "false", "ROOST-1015", 503, twirp.Unavailable, ""},
+		{reply(sharding.Executed, sharding.InvalidArgument), "invalid_argument", "executed", "", 400, twirp.InvalidArgument, ""},
+		{reply(sharding.Executed, sharding.FailedPrecondition), "failed_precondition", "executed", "", 412, twirp.FailedPrecondition, ""},
+		{reply(sharding.Executed, "unauthenticated"), "unauthenticated", "executed", "", 401, twirp.Unauthenticated, ""},
+		{reply(sharding.Executed, "out_of_milk"), "out_of_milk", "executed", "", 500, twirp.Unknown, ""},
+		{reply(sharding.NotApplied, sharding.InvalidArgument), "invalid_argument", "not_applied", "ROOST-1001", 400, twirp.InvalidArgument, ""},
+		{reply(sharding.NotApplied, sharding.NotFound), "not_found", "not_applied", "ROOST-1002", 404, twirp.NotFound, ""},
+		{reply(sharding.NotApplied, sharding.Unimplemented), "unimplemented", "not_applied", "ROOST-1003", 501, twirp.Unimplemented, ""},
+		{reply(sharding.Executed, sharding.ReplyLost), "resource_exhausted", "executed", "ROOST-1014", 429, twirp.ResourceExhausted, ""},
+		{busy, "resource_exhausted", "not_applied", "ROOST-1004", 429, twirp.ResourceExhausted, "2"},
+		{reply(sharding.NotApplied, sharding.UnknownCommand), "unavailable", "not_applied", "ROOST-1015", 503, twirp.Unavailable, ""},
 		{reply(sharding.Unknown, sharding.UnknownCommand), "unavailable", "unknown", "ROOST-1102", 503, twirp.Unavailable, ""},
-		{reply(sharding.Rejected, sharding.Unavailable), "unavailable", "false", "ROOST-1005", 503, twirp.Unavailable, ""},
-		{reply(sharding.Rejected, sharding.DeadlineExceeded), "deadline_exceeded", "false", "ROOST-1006", 408, twirp.DeadlineExceeded, ""},
-		{reply(sharding.Rejected, sharding.AlreadyExists), "already_exists", "false", "ROOST-1007", 409, twirp.AlreadyExists, ""},
-		{reply(sharding.Rejected, sharding.Internal), "internal", "false", "ROOST-1008", 500, twirp.Internal, ""},
-		{reply(sharding.Rejected, sharding.DataLoss), "data_loss", "false", "ROOST-1008", 500, twirp.DataLoss, ""},
-		{reply(sharding.Rejected, sharding.OutOfRange), "out_of_range", "false", "ROOST-1009", 400, twirp.OutOfRange, ""},
-		{reply(sharding.Rejected, ""), "internal", "false", "ROOST-1008", 500, twirp.Internal, ""},
+		{reply(sharding.NotApplied, sharding.Unavailable), "unavailable", "not_applied", "ROOST-1005", 503, twirp.Unavailable, ""},
+		{reply(sharding.NotApplied, sharding.DeadlineExceeded), "deadline_exceeded", "not_applied", "ROOST-1006", 408, twirp.DeadlineExceeded, ""},
+		{reply(sharding.NotApplied, sharding.AlreadyExists), "already_exists", "not_applied", "ROOST-1007", 409, twirp.AlreadyExists, ""},
+		{reply(sharding.NotApplied, sharding.Internal), "internal", "not_applied", "ROOST-1008", 500, twirp.Internal, ""},
+		{reply(sharding.NotApplied, sharding.DataLoss), "data_loss", "not_applied", "ROOST-1008", 500, twirp.DataLoss, ""},
+		{reply(sharding.NotApplied, sharding.OutOfRange), "out_of_range", "not_applied", "ROOST-1009", 400, twirp.OutOfRange, ""},
+		{reply(sharding.NotApplied, ""), "internal", "not_applied", "ROOST-1008", 500, twirp.Internal, ""},
 		{reply(sharding.Unknown, sharding.DeadlineExceeded), "deadline_exceeded", "unknown", "ROOST-1101", 408, twirp.DeadlineExceeded, ""},
 		{reply(sharding.Unknown, sharding.Unavailable), "unavailable", "unknown", "ROOST-1102", 503, twirp.Unavailable, ""},
 		{reply(sharding.Unknown, sharding.Aborted), "aborted", "unknown", "ROOST-1102", 409, twirp.Aborted, ""},
 		{reply(sharding.Unknown, sharding.KeyExpired), "aborted", "unknown", "ROOST-1103", 409, twirp.Aborted, ""},
 		{reply(0, ""), "internal", "unknown", "ROOST-1102", 500, twirp.Internal, ""},
-		{noRoute("why"), "bad_route", "false", "ROOST-1010", 404, twirp.BadRoute, ""},
-		{notAllowed("why"), "bad_route", "false", "ROOST-1010", 405, twirp.BadRoute, ""},
-		{tooLong(1), "invalid_argument", "false", "ROOST-1011", 413, twirp.InvalidArgument, ""},
-		{unsupported("Content-Type", "x", "send y"), "invalid_argument", "false", "ROOST-1012", 415, twirp.InvalidArgument, ""},
+		{noRoute("why"), "bad_route", "not_applied", "ROOST-1010", 404, twirp.BadRoute, ""},
+		{notAllowed("why"), "bad_route", "not_applied", "ROOST-1010", 405, twirp.BadRoute, ""},
+		{tooLong(1), "invalid_argument", "not_applied", "ROOST-1011", 413, twirp.InvalidArgument, ""},
+		{unsupported("Content-Type", "x", "send y"), "invalid_argument", "not_applied", "ROOST-1012", 415, twirp.InvalidArgument, ""},
 	} {
 		w := httptest.NewRecorder()
 		c.f.write(w)
@@ -66,11 +66,11 @@ func TestFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.Code != c.status || got.Code != c.code || got.Msg != c.f.message || got.Msg == "" && c.f.message != "" ||
-			got.Meta["executed"] != c.executed || got.Meta["error"] != c.number || w.Header().Get("Retry-After") != c.retryAfter {
-			t.Errorf("%s %s: got %d %s, Retry-After %q", c.code, c.executed, w.Code, w.Body, w.Header().Get("Retry-After"))
+			got.Meta["outcome"] != c.outcome || got.Meta["error"] != c.number || w.Header().Get("Retry-After") != c.retryAfter {
+			t.Errorf("%s %s: got %d %s, Retry-After %q", c.code, c.outcome, w.Code, w.Body, w.Header().Get("Retry-After"))
 		}
-		if entry, ok := errornumber.Find(c.f.number); ok != (c.number != "") || ok && (entry.Executed != c.f.executed || !entry.Comes(c.code, c.status)) {
-			t.Errorf("%s %s %d comes with %q, of which the table says %+v", c.code, c.executed, c.status, c.number, entry)
+		if entry, ok := errornumber.Find(c.f.number); ok != (c.number != "") || ok && (entry.Outcome != c.f.outcome || !entry.Comes(c.code, c.status)) {
+			t.Errorf("%s %s %d comes with %q, of which the table says %+v", c.code, c.outcome, c.status, c.number, entry)
 		}
 		e := c.f.twirp()
 		meta := c.f.meta()
@@ -80,14 +80,14 @@ func TestFailures(t *testing.T) {
 		if e.Code() != c.twirp || e.Msg() != c.f.message || !maps.Equal(e.MetaMap(), meta) {
 			t.Errorf("%s: as a Twirp error %v with %v", c.code, e, e.MetaMap())
 		}
-		if r := c.f.result().Error; r.Code != c.code || r.Executed != c.executed || int(r.RetryAfterMs) != c.f.retryAfter {
+		if r := c.f.result().Error; r.Code != c.code || r.Outcome != c.outcome || int(r.RetryAfterMs) != c.f.retryAfter {
 			t.Errorf("%s: as a result %v", c.code, r)
 		}
 	}
 	if got := busy.meta()["retry_after_ms"]; got != "1001" {
 		t.Errorf("retry_after_ms is %q", got)
 	}
-	if f := reply(sharding.OK, ""); f != nil {
+	if f := reply(sharding.Executed, ""); f != nil {
 		t.Errorf("success became %v", f)
 	}
 }
@@ -99,8 +99,8 @@ func TestMeasures(t *testing.T) {
 	if m.of(nil) == nil || m.of(noRoute("")) == nil || m.of(refusal(sharding.Unavailable, "")) == nil {
 		t.Error("an outcome is not counted")
 	}
-	odd := failureOf(&router.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})
-	if got := m.of(odd); got == nil || got != m[ending{sharding.Internal, "true"}] {
+	odd := failureOf(&router.Finish{Reply: sharding.Reply{Outcome: sharding.Executed, Code: "out_of_milk"}})
+	if got := m.of(odd); got == nil || got != m[ending{sharding.Internal, sharding.Executed}] {
 		t.Error("an unknown code is not counted as internal")
 	}
 	if (&types{other: m}).measures("nobody's") == nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,6 +120,9 @@ func (s *Server) admit(r *http.Request, c *call) *failure {
 // decode reads the headers.
 func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *failure) {
 	env := &c.Env
+	if f := strangeHeader(r); f != nil {
+		return 0, f
+	}
 	key, keyed, f := header(r, "Idempotency-Key")
 	if f != nil {
 		return 0, f
@@ -177,6 +181,17 @@ func header(r *http.Request, name string) (value string, given bool, f *failure)
 		return "", true, refusal(sharding.InvalidArgument, name+" is empty; give it a value or leave it out")
 	}
 	return values[0], true, nil
+}
+
+// strangeHeader refuses a header that begins as Roost's own do, and is none of them: its sender expects an effect, for
+// example of one that is misspelled.
+func strangeHeader(r *http.Request) *failure {
+	for name := range r.Header { // order-free: each is a reason
+		if strings.HasPrefix(name, "Roost-") && !slices.Contains(plainHeaders, name) {
+			return refusal(sharding.InvalidArgument, fmt.Sprintf("there is no request header %.40s; those of Roost are %s", name, strings.Join(plainHeaders, ", ")))
+		}
+	}
+	return nil
 }
 
 // checkGet allows only read-only commands, because anything may follow a link.

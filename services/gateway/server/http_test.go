@@ -82,7 +82,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s: reached %s", c.path, cmds[0].Envelope.Entity)
 		case c.id != "" && (len(cmds) != 1 || string(cmds[0].Envelope.Entity.ID) != c.id):
 			t.Errorf("%s: reached %v, want %q", c.path, cmds, c.id)
-		case got.status >= 400 && !strings.Contains(got.body, `"executed":"false"`):
+		case got.status >= 400 && !strings.Contains(got.body, `"outcome":"not_applied"`):
 			t.Errorf("%s: %s", c.path, got.body)
 		}
 	}
@@ -201,16 +201,16 @@ func TestReplies(t *testing.T) {
 	if got.status != 200 || got.body != "" || got.header.Get("Content-Type") != "application/protobuf" {
 		t.Errorf("an empty message: %+v", got)
 	}
-	f.reply(sharding.Reply{Outcome: sharding.OK, Code: sharding.FailedPrecondition, Message: "sold out"})
+	f.reply(sharding.Reply{Outcome: sharding.Executed, Code: sharding.FailedPrecondition, Message: "sold out"})
 	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}")
-	if got.status != 412 || got.body != `{"code":"failed_precondition","msg":"sold out","meta":{"executed":"true"}}`+"\n" {
+	if got.status != 412 || got.body != `{"code":"failed_precondition","msg":"sold out","meta":{"outcome":"executed"}}`+"\n" {
 		t.Errorf("a business error: %+v", got)
 	}
 	f.reply(sharding.Reject(sharding.UnknownCommand, "region r with version v1 has no command Do of type Echo"))
 	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}")
 	if got.status != 503 || got.header.Get("Retry-After") != "1" ||
 		got.body != `{"code":"unavailable","msg":"region r with version v1 has no command Do of type Echo; another version has it, so send it again later",`+
-			`"meta":{"error":"ROOST-1015","executed":"false","retry_after_ms":"200"}}`+"\n" {
+			`"meta":{"error":"ROOST-1015","outcome":"not_applied","retry_after_ms":"200"}}`+"\n" {
 		t.Errorf("a command that the region's version does not have: %+v", got)
 	}
 }
@@ -254,12 +254,32 @@ func TestPlainHeadersWithMessages(t *testing.T) {
 	const body = `{"type":"Echo","id":"a","command":"Do"}`
 	for name, value := range map[string]string{"Idempotency-Key": "k", "Roost-Tell": "true", "Roost-Timeout": "1s"} {
 		got := g.do(t, http.MethodPost, "/twirp/roost.gateway.v1.Entities/Ask", body, "Content-Type", "application/json", name, value)
-		if got.status != 400 || !strings.Contains(got.body, name) || !strings.Contains(got.body, `"executed":"false"`) {
+		if got.status != 400 || !strings.Contains(got.body, name) || !strings.Contains(got.body, `"outcome":"not_applied"`) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	if n := len(f.seen()); n != 0 {
 		t.Errorf("%d commands were sent", n)
+	}
+}
+
+// TestStrangeHeaders: both APIs refuse a header that begins as Roost's own do, and name it.
+func TestStrangeHeaders(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	for _, name := range []string{"Roost-Time-Out", "Roost-Idempotency-Key", "Roost-Region"} {
+		for path, body := range map[string]string{"/v1/Echo/a/Do": "{}", "/twirp/roost.gateway.v1.Entities/Ask": `{"type":"Echo","id":"a","command":"Do"}`} { // order-free
+			got := g.do(t, http.MethodPost, path, body, "Content-Type", "application/json", strings.ToLower(name), "1s")
+			if got.status != 400 || !strings.Contains(got.body, "no request header "+name+";") || !strings.Contains(got.body, `"outcome":"not_applied"`) {
+				t.Errorf("%s of %s: %+v", name, path, got)
+			}
+		}
+	}
+	if n := len(f.seen()); n != 0 {
+		t.Errorf("%d commands were sent", n)
+	}
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", "Roost-Timeout", "5s", "X-Roost-Other", "1"); got.status != 200 {
+		t.Errorf("headers that are allowed: %+v", got)
 	}
 }
 
@@ -280,14 +300,14 @@ func TestTooLong(t *testing.T) {
 		"chunked":               chunked(1<<20 + 1),
 		"longer than a request": chunked(5 << 20),
 	} {
-		if got.status != 413 || !strings.Contains(got.body, `"executed":"false"`) || !strings.Contains(got.body, "ROOST-1011") {
+		if got.status != 413 || !strings.Contains(got.body, `"outcome":"not_applied"`) || !strings.Contains(got.body, "ROOST-1011") {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
 	if got := chunked(100); got.status != 200 || len(got.body) != 101 {
 		t.Errorf("a short chunked body: %+v", got)
 	}
-	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", strings.Repeat("x", 1<<19+1)); got.status != 400 || !strings.Contains(got.body, `"executed":"false"`) {
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", strings.Repeat("x", 1<<19+1)); got.status != 400 || !strings.Contains(got.body, `"outcome":"not_applied"`) {
 		t.Errorf("what only the region finds too long: %+v", got)
 	}
 }
@@ -321,14 +341,14 @@ func TestClientGone(t *testing.T) {
 	eventually(t, "sent", func() bool { return len(f.seen()) == 2 })
 	cancel()
 	<-done
-	if w.Code != 408 || !strings.Contains(w.Body.String(), `"executed":"unknown"`) {
+	if w.Code != 408 || !strings.Contains(w.Body.String(), `"outcome":"unknown"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	read := func(path string) string {
 		got := g.do(t, http.MethodGet, path, "", "Roost-Timeout", "50ms")
 		return strconv.Itoa(got.status) + got.body
 	}
-	if got := read("/v1/Echo/a/Get"); !strings.HasPrefix(got, "408") || !strings.Contains(got, `"executed":"false"`) {
+	if got := read("/v1/Echo/a/Get"); !strings.HasPrefix(got, "408") || !strings.Contains(got, `"outcome":"not_applied"`) {
 		t.Errorf("a read-only command without an answer: %s", got)
 	}
 }
@@ -370,7 +390,11 @@ func TestBadNames(t *testing.T) {
 		r.Header["Idempotency-Key"] = []string{string(e.ID)}
 		w := httptest.NewRecorder()
 		g.serveCommand(w, r)
-		if want := "bad name"; w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+		want := "bad name"
+		if strings.Contains(what, "key") {
+			want = `"msg":"the idempotency key `
+		}
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
 			if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "no route") || !strings.HasSuffix(what, "empty") {
 				t.Errorf("%s: %d %s", what, w.Code, w.Body)
 			}
@@ -394,7 +418,7 @@ func TestGetBeforeTable(t *testing.T) {
 	s := &Server{retryHint: 200}
 	s.types.Store(&types{})
 	f := s.checkGet(&sharding.Envelope{Entity: sharding.Entity{Type: "Echo", ID: "a"}, Command: "Get"})
-	if f == nil || f.code != sharding.Unavailable || f.executed != "false" || f.retryAfter != 200 {
+	if f == nil || f.code != sharding.Unavailable || f.outcome != sharding.NotApplied || f.retryAfter != 200 {
 		t.Errorf("%+v", f)
 	}
 }
@@ -414,7 +438,7 @@ func TestCommandIDs(t *testing.T) {
 	}
 	s.stopping.Store(true)
 	c := &call{Call: driver.Call{Env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}}
-	if f := s.check(c, 0); f == nil || f.code != sharding.Unavailable || f.executed != "false" {
+	if f := s.check(c, 0); f == nil || f.code != sharding.Unavailable || f.outcome != sharding.NotApplied {
 		t.Errorf("admitted while stopping: %+v", f)
 	}
 }
@@ -441,7 +465,7 @@ func TestInbox(t *testing.T) {
 		t.Helper()
 		for _, c := range calls {
 			<-c.done
-			if f := failureOf(&c.finish); f.code != code || f.executed != "false" || f.retryAfter != retryAfter {
+			if f := failureOf(&c.finish); f.code != code || f.outcome != sharding.NotApplied || f.retryAfter != retryAfter {
 				t.Errorf("%+v", f)
 			}
 		}

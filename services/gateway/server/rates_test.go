@@ -75,7 +75,7 @@ func TestPrincipalRate(t *testing.T) {
 	}
 	got := do(anna)
 	seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
-	if got.status != 429 || !strings.Contains(got.body, `"error":"ROOST-1018"`) || !strings.Contains(got.body, `"executed":"false"`) || err != nil || seconds < 900 || seconds > 1000 {
+	if got.status != 429 || !strings.Contains(got.body, `"error":"ROOST-1018"`) || !strings.Contains(got.body, `"outcome":"not_applied"`) || err != nil || seconds < 900 || seconds > 1000 {
 		t.Errorf("the third command: %d %s, Retry-After %q", got.status, got.body, got.header.Get("Retry-After"))
 	}
 	if got := do(admin); got.status != 200 {

@@ -24,7 +24,7 @@ func (g *running) replyBytes(t *testing.T) (n int) {
 func TestLargeReplies(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(nil)
-	f.reply(sharding.Reply{Outcome: sharding.OK, Payload: []byte(`"` + strings.Repeat("x", 300_000) + `"`)})
+	f.reply(sharding.Reply{Outcome: sharding.Executed, Payload: []byte(`"` + strings.Repeat("x", 300_000) + `"`)})
 	req := &gatewayv1.AskManyRequest{}
 	for range 200 {
 		req.Items = append(req.Items, &gatewayv1.AskRequest{Type: "Echo", Id: "a", Command: "Get"})
@@ -52,7 +52,7 @@ func TestRepliesOverBudget(t *testing.T) {
 	held := make(chan func(), 1000)
 	f.answer(func(c *link.Conn, cmd link.Command) {
 		held <- func() {
-			_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 1<<19)}})
+			_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: make([]byte, 1<<19)}})
 		}
 	})
 	req := &gatewayv1.AskManyRequest{}
@@ -67,7 +67,7 @@ func TestRepliesOverBudget(t *testing.T) {
 	}()
 	eventually(t, "full", func() bool { return g.replyBytes(t) > 2<<20-20_000 })
 	a := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "1")
-	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"executed":"false"`) || !strings.Contains(a.body, "replies") {
+	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"outcome":"not_applied"`) || !strings.Contains(a.body, "replies") {
 		t.Errorf("%+v", a)
 	}
 	(<-held)()

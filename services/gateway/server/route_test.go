@@ -61,7 +61,7 @@ func TestEntities(t *testing.T) {
 	}
 	for i, item := range r.Results {
 		if i == 7 {
-			if item.Error.GetCode() != "invalid_argument" || item.Error.GetExecuted() != "false" {
+			if item.Error.GetCode() != "invalid_argument" || item.Error.GetOutcome() != "not_applied" {
 				t.Errorf("item 7: %v", item)
 			}
 		} else if item.Error != nil || string(item.Payload) != fmt.Sprint(i) {
@@ -84,7 +84,7 @@ func TestEntities(t *testing.T) {
 
 	f.reply(sharding.Reject(sharding.ResourceExhausted, "full"))
 	_, err = api.Ask(ctx, ask("a", "x"))
-	if e, ok := err.(twirp.Error); !ok || e.Code() != twirp.ResourceExhausted || e.Meta("executed") != "false" || e.Meta("retry_after_ms") != "200" {
+	if e, ok := err.(twirp.Error); !ok || e.Code() != twirp.ResourceExhausted || e.Meta("outcome") != "not_applied" || e.Meta("retry_after_ms") != "200" {
 		t.Errorf("Ask of a full region: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestNotMine(t *testing.T) {
 			_ = c.Send(link.Answer{Number: cmd.Number, NotMine: &link.NotMine{Refused: cmd.Epoch}})
 			return
 		}
-		_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
+		_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte("{}")}})
 	})
 	g := f.startReady(nil)
 	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
@@ -128,7 +128,7 @@ func TestLinkLost(t *testing.T) {
 		t.Errorf("with a key: %+v", got)
 	}
 	f.answer(cut)
-	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 503 || !strings.Contains(got.body, `"executed":"unknown"`) {
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 503 || !strings.Contains(got.body, `"outcome":"unknown"`) {
 		t.Errorf("without: %+v", got)
 	}
 	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
@@ -236,7 +236,7 @@ func TestDrain(t *testing.T) {
 	held := make(chan func(), 1)
 	f.answer(func(c *link.Conn, cmd link.Command) {
 		held <- func() {
-			_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
+			_ = c.Send(link.Answer{Number: cmd.Number, Reply: sharding.Reply{Outcome: sharding.Executed, Payload: []byte("{}")}})
 		}
 	})
 	g := f.startReady(nil)
@@ -245,7 +245,7 @@ func TestDrain(t *testing.T) {
 	release := <-held
 	g.stop()
 	eventually(t, "stopping", func() bool { return g.stopping.Load() })
-	if a := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); a.status != 503 || !strings.Contains(a.body, `"executed":"false"`) {
+	if a := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); a.status != 503 || !strings.Contains(a.body, `"outcome":"not_applied"`) {
 		t.Errorf("a new command: %+v", a)
 	}
 	if g.isReady() {
@@ -268,7 +268,7 @@ func TestDrainOutOfTime(t *testing.T) {
 	go func() { got <- g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", "Roost-Timeout", "1m") }()
 	<-arrived
 	g.stop()
-	if a := <-got; a.status != 503 || !strings.Contains(a.body, `"executed":"unknown"`) {
+	if a := <-got; a.status != 503 || !strings.Contains(a.body, `"outcome":"unknown"`) {
 		t.Errorf("%+v", a)
 	}
 }

@@ -30,6 +30,10 @@ func (v service) before(next http.Handler) http.Handler {
 				return
 			}
 		}
+		if f := strangeHeader(r); f != nil {
+			v.s.fail(w, f)
+			return
+		}
 		var env sharding.Envelope
 		if f := v.s.authenticate(r, &env); f != nil {
 			v.s.fail(w, f)

@@ -17,6 +17,7 @@ import (
 	nodetelemetry "github.com/roost-cluster/roost/libs/node/telemetry"
 	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/router"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 const scope = "github.com/roost-cluster/roost/libs/router"
@@ -120,10 +121,10 @@ func endServer(span trace.Span, c *call, f *failure) {
 	}
 	status := http.StatusOK
 	if f != nil {
-		if status = f.httpStatus(); status >= 500 || f.executed == errornumber.Unknown {
+		if status = f.httpStatus(); status >= 500 || f.outcome == sharding.Unknown {
 			span.SetStatus(otelcodes.Error, f.message)
 		}
-		span.SetAttributes(attribute.String("error.type", string(f.code)), attribute.String("roost.executed", string(f.executed)))
+		span.SetAttributes(attribute.String("error.type", string(f.code)), attribute.String("roost.outcome", f.outcome.String()))
 	}
 	span.SetAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
 	span.SetAttributes(attribute.String("roost.entity.type", string(c.Env.Entity.Type)),

@@ -3,7 +3,6 @@ package server
 import (
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/roost-cluster/roost/libs/errornumber"
 	"github.com/roost-cluster/roost/libs/node/telemetry/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -25,33 +24,32 @@ type entityType struct {
 type measures map[ending]*histogram.Series
 
 type ending struct {
-	code     sharding.Code        // empty: success
-	executed errornumber.Executed // empty: success
+	code    sharding.Code // empty: success
+	outcome sharding.Outcome
 }
+
+// success is the ending of a command that succeeded.
+var success = ending{outcome: sharding.Executed}
 
 // alarming are the endings that are the cluster's fault and not the caller's. Their series are there from
 // the start, for alerts.
 var alarming = []ending{
-	{sharding.Unavailable, "false"}, {sharding.DeadlineExceeded, "false"}, {sharding.ResourceExhausted, "false"},
-	{sharding.Internal, "false"}, {sharding.DataLoss, "false"},
-	{sharding.Unavailable, "unknown"}, {sharding.DeadlineExceeded, "unknown"}, {sharding.Internal, "unknown"},
+	{sharding.Unavailable, sharding.NotApplied}, {sharding.DeadlineExceeded, sharding.NotApplied}, {sharding.ResourceExhausted, sharding.NotApplied},
+	{sharding.Internal, sharding.NotApplied}, {sharding.DataLoss, sharding.NotApplied},
+	{sharding.Unavailable, sharding.Unknown}, {sharding.DeadlineExceeded, sharding.Unknown}, {sharding.Internal, sharding.Unknown},
 }
 
 func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measures {
 	m := measures{}
-	add := func(e ending, outcome string) {
-		executed := e.executed
-		if executed == "" {
-			executed = errornumber.True
-		}
+	add := func(e ending, code string) {
 		m[e] = durations.With(attribute.String("roost.entity.type", string(name)),
-			attribute.String("roost.outcome", outcome), attribute.String("roost.executed", string(executed)))
+			attribute.String("roost.code", code), attribute.String("roost.outcome", e.outcome.String()))
 	}
-	add(ending{}, "ok")
-	m[ending{}].Declare()
+	add(success, "ok")
+	m[success].Declare()
 	for _, code := range append(sharding.Codes(), badRoute) {
-		for _, executed := range []errornumber.Executed{errornumber.True, errornumber.False, errornumber.Unknown} {
-			add(ending{code, executed}, string(code))
+		for _, outcome := range []sharding.Outcome{sharding.Executed, sharding.NotApplied, sharding.Unknown} {
+			add(ending{code, outcome}, string(code))
 		}
 	}
 	for _, e := range alarming {
@@ -63,12 +61,12 @@ func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measu
 // of returns the series for one end; nil: it went well. Unknown codes count as internal.
 func (m measures) of(f *failure) *histogram.Series {
 	if f == nil {
-		return m[ending{}]
+		return m[success]
 	}
-	if o, ok := m[ending{f.code, f.executed}]; ok {
+	if o, ok := m[ending{f.code, f.outcome}]; ok {
 		return o
 	}
-	return m[ending{sharding.Internal, f.executed}]
+	return m[ending{sharding.Internal, f.outcome}]
 }
 
 // publishTypes is called inside the loop when types have changed.

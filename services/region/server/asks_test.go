@@ -131,7 +131,7 @@ func TestEntitiesAskEachOther(t *testing.T) {
 		// Nobody asks who waits for him.
 		s.Submit(a, []link.Command{striking(3, "a", "b", "a")})
 		synctest.Wait()
-		if r := a.got[3].Reply; r.Outcome != sharding.OK || r.Code != sharding.FailedPrecondition {
+		if r := a.got[3].Reply; r.Outcome != sharding.Executed || r.Code != sharding.FailedPrecondition {
 			t.Errorf("%+v", r)
 		}
 	})

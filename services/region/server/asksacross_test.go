@@ -69,11 +69,11 @@ func TestRegionsAskEachOther(t *testing.T) {
 	}
 	here, there, beside, far := chimeIn(0, 1), chimeIn(2, 1), chimeIn(1, 1), chimeIn(3, 1)
 	for i, next := range [][]string{{beside}, {there}, {there, beside}, {there, far, beside}} {
-		if r := strikeAt(1, here, next...); r.Outcome != sharding.OK || string(r.Payload) != fmt.Sprint(i+1) {
+		if r := strikeAt(1, here, next...); r.Outcome != sharding.Executed || string(r.Payload) != fmt.Sprint(i+1) {
 			t.Errorf("by way of %v: %+v %s", next, r, r.Payload)
 		}
 	}
-	if r := strikeAt(1, here, there, here); r.Outcome != sharding.OK || r.Code != sharding.FailedPrecondition || !strings.Contains(r.Message, "call cycle") {
+	if r := strikeAt(1, here, there, here); r.Outcome != sharding.Executed || r.Code != sharding.FailedPrecondition || !strings.Contains(r.Message, "call cycle") {
 		t.Errorf("a cycle over two regions: %+v", r)
 	}
 	// Two that ask each other at the same time: neither waits until its time is over.
@@ -85,17 +85,17 @@ func TestRegionsAskEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range []sharding.Reply{g.answer(100 + i).Reply, gb.answer(200 + i).Reply} {
-			if r.Outcome != sharding.OK && (r.Outcome != sharding.Unknown || r.Code != sharding.Aborted || !strings.Contains(r.Message, "deadlock")) {
+			if r.Outcome != sharding.Executed && (r.Outcome != sharding.Unknown || r.Code != sharding.Aborted || !strings.Contains(r.Message, "deadlock")) {
 				t.Errorf("round %d: %+v", i, r)
 			}
 		}
 	}
 	b.end()
 	own(t, f, 11, a, a, a, a)
-	if r := strikeAt(11, here, there); r.Outcome != sharding.OK || string(r.Payload) != "5" {
+	if r := strikeAt(11, here, there); r.Outcome != sharding.Executed || string(r.Payload) != "5" {
 		t.Errorf("after the other region has ended: %+v %s", r, r.Payload)
 	}
-	if r := strikeAt(11, there); r.Outcome != sharding.OK || string(r.Payload) != "5" {
+	if r := strikeAt(11, there); r.Outcome != sharding.Executed || string(r.Payload) != "5" {
 		t.Errorf("it was struck: %+v %s, want 5", r, r.Payload)
 	}
 	a.end()

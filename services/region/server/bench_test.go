@@ -49,7 +49,7 @@ func (c *collected) SendBatch(as []link.Answer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range as {
-		if as[i].NotMine == nil && as[i].Reply.Outcome == sharding.OK {
+		if as[i].NotMine == nil && as[i].Reply.Outcome == sharding.Executed {
 			c.n++
 		}
 	}

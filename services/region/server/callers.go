@@ -109,12 +109,12 @@ func (s *shardLoop) answer(r turn.RequestID, a link.Answer) {
 	end := ended{ticket: c.ticket}
 	if a.NotMine == nil {
 		// What becomes of an accepted tell comes later, as turn.UnwatchedDone.
-		accepted := c.tell && a.Reply.Outcome == sharding.OK
+		accepted := c.tell && a.Reply.Outcome == sharding.Executed
 		if !accepted {
 			s.observe(c, &a.Reply)
 		}
 		size := replies.Size(&a.Reply)
-		if a.Reply.Outcome == sharding.OK && a.Reply.Code == "" && !accepted {
+		if a.Reply.Outcome == sharding.Executed && a.Reply.Code == "" && !accepted {
 			end.size = size
 		}
 		if size > end.ticket.Expected() && len(a.Reply.Payload) > 0 && !s.inbox.grow(&end.ticket, size) {

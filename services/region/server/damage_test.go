@@ -69,7 +69,7 @@ func TestNotAlive(t *testing.T) {
 			s.Submit(a, []link.Command{c})
 			synctest.Wait()
 			n, newest := s.notAlive.list(time.Now())
-			if refused := a.got[number].Reply.Outcome != sharding.OK; refused != broken || (n == 1) != broken {
+			if refused := a.got[number].Reply.Outcome != sharding.Executed; refused != broken || (n == 1) != broken {
 				t.Errorf("command %d: %+v, and %d are listed: %v", number, a.got[number].Reply, n, newest)
 			}
 			if broken && !strings.Contains(newest[0], "Door/a: record 1, event grown of version 1: reducer of event grown of type Door panicked: no") {

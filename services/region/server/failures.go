@@ -103,7 +103,7 @@ func (s *shared) turnFailed(run *turn.Run, reply *sharding.Reply, why error) ref
 	if skipped > 0 {
 		log = log.With("not_logged", skipped)
 	}
-	if reply.Outcome != sharding.Rejected { // of a volatile type
+	if reply.Outcome != sharding.NotApplied { // of a volatile type
 		log.Error("a turn failed without undoing its changes", "hint", "the entity is loaded again before its next turn")
 	} else {
 		log.Error("a turn failed and was undone")
@@ -142,7 +142,7 @@ func (s *shared) loadFailed(id sharding.Entity, why error) reference {
 func (s *shardLoop) unwatchedDone(o *turn.UnwatchedDone) {
 	s.slowUnwatched(s.now, o)
 	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
-	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" {
+	if o.Reply.Outcome == sharding.Executed && o.Reply.Code == "" {
 		return
 	}
 	ok, skipped := s.failures.admit(s.now)

@@ -132,7 +132,7 @@ func TestFailuresAreLogged(t *testing.T) {
 			reply := ask(uint64(i), c.id, c.payload)
 			lines := l.take(t)
 			ref := referenced.FindStringSubmatch(reply.Message)
-			if reply.Outcome != sharding.Rejected || reply.Code != sharding.Internal || strings.Contains(reply.Message, "hunter2") || ref == nil || len(lines) == 0 {
+			if reply.Outcome != sharding.NotApplied || reply.Code != sharding.Internal || strings.Contains(reply.Message, "hunter2") || ref == nil || len(lines) == 0 {
 				t.Errorf("%s: the caller is told %+v, the log %v", c.payload, reply, lines)
 				continue
 			}
@@ -144,10 +144,10 @@ func TestFailuresAreLogged(t *testing.T) {
 				t.Errorf("the stack is %s", stack)
 			}
 		}
-		if r := ask(9, "x", `{}`); r.Outcome != sharding.OK || string(r.Payload) != "1" {
+		if r := ask(9, "x", `{}`); r.Outcome != sharding.Executed || string(r.Payload) != "1" {
 			t.Errorf("another entity of a type that is not loaded: %+v", r)
 		}
-		if r := ask(10, "x", `{"how":"business"}`); r.Outcome != sharding.OK || r.Message != "sold out" || len(l.take(t)) != 0 {
+		if r := ask(10, "x", `{"how":"business"}`); r.Outcome != sharding.Executed || r.Message != "sold out" || len(l.take(t)) != 0 {
 			t.Errorf("a business error: %+v", r)
 		}
 	})
@@ -178,7 +178,7 @@ func TestTells(t *testing.T) {
 			a.mu.Lock()
 			reply := a.got[uint64(i)].Reply
 			a.mu.Unlock()
-			if refused := reply.Outcome == sharding.Rejected && reply.Code == sharding.InvalidArgument; refused != c.refused || !refused && reply.Outcome != sharding.OK {
+			if refused := reply.Outcome == sharding.NotApplied && reply.Code == sharding.InvalidArgument; refused != c.refused || !refused && reply.Outcome != sharding.Executed {
 				t.Errorf("%s: answered %+v", c.payload, reply)
 			}
 			warned, logged := "", "none"
@@ -224,7 +224,7 @@ func outcomes(t *testing.T, registry *histogram.Registry) map[string]uint64 {
 				continue
 			}
 			for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
-				outcome, _ := p.Attributes.Value("roost.outcome")
+				outcome, _ := p.Attributes.Value("roost.code")
 				got[outcome.AsString()] += p.Count
 			}
 		}

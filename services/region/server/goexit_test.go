@@ -190,7 +190,7 @@ func testLeaving(t *testing.T, by func() error) {
 					leavesIn = ""
 					for _, id := range []sharding.EntityID{"a", "b", "new"} {
 						c := command(id, "Knock")
-						if x, ok := send(c)[c.Number]; !ok || x.Reply.Outcome != sharding.OK {
+						if x, ok := send(c)[c.Number]; !ok || x.Reply.Outcome != sharding.Executed {
 							t.Errorf("afterwards, %s: %t, %+v", id, ok, x.Reply)
 						}
 					}

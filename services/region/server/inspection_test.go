@@ -97,7 +97,7 @@ func failing(t *testing.T, cores int) {
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	for number, got := range a.got { // order-free: checked
-		if got.Reply.Outcome != sharding.OK || got.NotMine != nil {
+		if got.Reply.Outcome != sharding.Executed || got.NotMine != nil {
 			t.Fatalf("command %d is answered with %+v", number, got)
 		}
 	}

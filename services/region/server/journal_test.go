@@ -220,7 +220,7 @@ func abaci(cut *slowCut, options ...entity.TypeOption) entity.Definition {
 // TestRefusedAppendIsNotAcknowledged: what the fence refuses is not durable.
 func TestRefusedAppendIsNotAcknowledged(t *testing.T) {
 	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
-		if a := d.answer(d.send("Add", "1")); a.Reply.Outcome != sharding.OK || string(a.Reply.Payload) != "1" {
+		if a := d.answer(d.send("Add", "1")); a.Reply.Outcome != sharding.Executed || string(a.Reply.Payload) != "1" {
 			t.Fatalf("answer %+v", a)
 		}
 		d.depose()
@@ -288,7 +288,7 @@ func TestDamagedEntityIsRefusedAtOnce(t *testing.T) {
 	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
 		d.script.failed = fmt.Errorf("%w: record 1", journal.ErrCorrupt)
 		a := d.answer(d.send("Get", ""))
-		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.DataLoss || d.script.loads != 1 {
+		if a.Reply.Outcome != sharding.NotApplied || a.Reply.Code != sharding.DataLoss || d.script.loads != 1 {
 			t.Errorf("answer %+v after %d loads", a, d.script.loads)
 		}
 		d.script.failed = errors.New("the connection is gone")
@@ -298,7 +298,7 @@ func TestDamagedEntityIsRefusedAtOnce(t *testing.T) {
 		d.script.failed = nil
 		d.script.mu.Unlock()
 		time.Sleep(time.Second)
-		if a := d.answer(number); a.Reply.Outcome != sharding.OK {
+		if a := d.answer(number); a.Reply.Outcome != sharding.Executed {
 			t.Errorf("answer %+v after %d loads", a, d.script.loads)
 		}
 	})
@@ -360,7 +360,7 @@ func TestHangingStartHookEnds(t *testing.T) {
 			t.Fatal("the hook does not run")
 		}
 		time.Sleep(2 * time.Minute) // beyond the deadline of the command
-		if a := d.answer(c); a.Reply.Outcome != sharding.Rejected {
+		if a := d.answer(c); a.Reply.Outcome != sharding.NotApplied {
 			t.Errorf("the command is answered %+v", a.Reply)
 		}
 		if n := starting.Load(); n != 0 {
@@ -397,7 +397,7 @@ func TestStubbornStartHooksAreFew(t *testing.T) {
 		for range 6 {
 			c := d.send("Get", "")
 			time.Sleep(61 * time.Second) // beyond the deadline of the command
-			if a := d.answer(c); a.Reply.Outcome != sharding.Rejected {
+			if a := d.answer(c); a.Reply.Outcome != sharding.NotApplied {
 				t.Errorf("a command is answered %+v", a.Reply)
 			} else if a.Reply.Code == sharding.Unavailable {
 				refused++
@@ -410,7 +410,7 @@ func TestStubbornStartHooksAreFew(t *testing.T) {
 		synctest.Wait()
 		c := d.send("Get", "")
 		synctest.Wait()
-		if a := d.answer(c); a.Reply.Outcome != sharding.OK {
+		if a := d.answer(c); a.Reply.Outcome != sharding.Executed {
 			t.Errorf("when the hooks have ended a command is answered %+v", a.Reply)
 		}
 	})

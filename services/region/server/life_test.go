@@ -32,17 +32,17 @@ func TestLifeOfARegion(t *testing.T) {
 	g := r.dial()
 
 	// A command becomes durable, its repeat gets the same reply.
-	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
-	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
-	g.want(g.keyed(e, "a", "Add", "k2", "7"), sharding.OK, "12")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.Executed, "5")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.Executed, "5")
+	g.want(g.keyed(e, "a", "Add", "k2", "7"), sharding.Executed, "12")
 	if a := g.keyed(e, "a", "Add", "k2", "8"); a.Reply.Code != sharding.AlreadyExists {
 		t.Errorf("another payload under a used key: %+v", a)
 	}
 	// A panic undoes its turn and nothing else.
-	if a := g.keyed(e, "a", "Add", "k3", "-1"); a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.Internal {
+	if a := g.keyed(e, "a", "Add", "k3", "-1"); a.Reply.Outcome != sharding.NotApplied || a.Reply.Code != sharding.Internal {
 		t.Errorf("a panic: %+v", a)
 	}
-	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "12")
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.Executed, "12")
 	// Bad input, commands and types get clear answers.
 	if a := g.answer(g.send(e, "a", "Add", "{")); a.Reply.Code != sharding.InvalidArgument {
 		t.Errorf("bad input: %+v", a)
@@ -68,7 +68,7 @@ func TestLifeOfARegion(t *testing.T) {
 	if ready := r.get("/readyz?verbose"); !strings.Contains(ready, "draining") {
 		t.Errorf("while leaving readyz says %s", ready)
 	}
-	g.want(g.answer(last), sharding.OK, "13")
+	g.want(g.answer(last), sharding.Executed, "13")
 	var orders []control.Message
 	for i := range uint32(shards) {
 		orders = append(orders, control.HandOff{Term: 1, Shard: counterShard(i), Epoch: e + sharding.Epoch(i)})
@@ -94,9 +94,9 @@ func TestLifeOfARegion(t *testing.T) {
 	}
 	e = r.host(11)
 	g = r.dial()
-	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "13")
-	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
-	g.want(g.keyed(e, "a", "Add", "k4", "1"), sharding.OK, "14")
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.Executed, "13")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.Executed, "5")
+	g.want(g.keyed(e, "a", "Add", "k4", "1"), sharding.Executed, "14")
 	g.client.Close()
 	r.end()
 }
@@ -126,7 +126,7 @@ func TestBrokenJournalEndsTheProcess(t *testing.T) {
 	r := start(t, f, "sqlite:"+path, nil)
 	e := r.host(1)
 	g := r.dial()
-	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.Executed, "5")
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestHungTurnHarmsNobody(t *testing.T) {
 		g.send(e, fmt.Sprintf("h%d", i), "Hang", "")
 	}
 	for i := range 50 {
-		g.want(g.answer(g.send(e, fmt.Sprintf("a%d", i), "Get", "")), sharding.OK, "0")
+		g.want(g.answer(g.send(e, fmt.Sprintf("a%d", i), "Get", "")), sharding.Executed, "0")
 	}
 	for range 3 { // the second and the third question would find a loop that stands still
 		live := r.get("/livez?verbose")
@@ -212,9 +212,9 @@ func TestStopHookThatHangs(t *testing.T) {
 	r := start(t, f, "memory:", func(c *Config) { c.StopTimeout = 20 * time.Millisecond })
 	e := r.host(1)
 	g := r.dial()
-	g.want(g.keyed(e, "stubborn", "Add", "k1", "5"), sharding.OK, "5")
-	g.want(g.answer(g.send(e, "stubborn", "Close", "")), sharding.OK, "{}")
-	g.want(g.answer(g.send(e, "stubborn", "Get", "")), sharding.OK, "5")
+	g.want(g.keyed(e, "stubborn", "Add", "k1", "5"), sharding.Executed, "5")
+	g.want(g.answer(g.send(e, "stubborn", "Close", "")), sharding.Executed, "{}")
+	g.want(g.answer(g.send(e, "stubborn", "Get", "")), sharding.Executed, "5")
 	g.client.Close()
 	r.end()
 }

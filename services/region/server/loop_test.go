@@ -83,7 +83,7 @@ func (a *answers) want(t *testing.T, numbers ...uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range numbers {
-		if x, ok := a.got[c]; !ok || x.Reply.Outcome != sharding.OK {
+		if x, ok := a.got[c]; !ok || x.Reply.Outcome != sharding.Executed {
 			t.Errorf("command %d: %+v", c, x)
 		}
 		delete(a.got, c)

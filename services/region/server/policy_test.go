@@ -28,19 +28,19 @@ allow:
 	g := r.dial()
 	denied := func(a link.Answer, who string) {
 		t.Helper()
-		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.PermissionDenied || !strings.Contains(a.Reply.Message, who+" may not send") {
+		if a.Reply.Outcome != sharding.NotApplied || a.Reply.Code != sharding.PermissionDenied || !strings.Contains(a.Reply.Message, who+" may not send") {
 			t.Errorf("got %+v", a)
 		}
 	}
 	g.principal = "key:admin"
-	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.Executed, "5")
 	g.principal = "key:reader"
-	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "5")
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.Executed, "5")
 	denied(g.keyed(e, "a", "Add", "k2", "5"), "key:reader")
 	g.principal = ""
 	denied(g.answer(g.send(e, "a", "Get", "")), "anonymous")
 	g.principal = "key:admin"
-	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "5")
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.Executed, "5")
 
 	s := r.server.runner.shared
 	env := sharding.Envelope{Entity: sharding.Entity{Type: "Counter", ID: "a"}, Command: "Add"}

@@ -200,7 +200,7 @@ func (g *gatewayEnd) get(count int) (bytes int) {
 			if !ok {
 				g.t.Fatal("the link is down")
 			}
-			if a.NotMine != nil || a.Reply.Outcome != sharding.OK || a.Reply.Code != "" {
+			if a.NotMine != nil || a.Reply.Outcome != sharding.Executed || a.Reply.Code != "" {
 				g.t.Fatalf("%+v", a)
 			}
 			bytes += len(a.Reply.Payload)
@@ -353,9 +353,9 @@ func TestWhatWaitsIsRefusedInTime(t *testing.T) {
 	ran, refused := 0, 0
 	for range 30 {
 		switch a := <-silent.answers; {
-		case a.Reply.Outcome == sharding.OK:
+		case a.Reply.Outcome == sharding.Executed:
 			ran++
-		case a.Reply.Outcome == sharding.Rejected && a.Reply.Code == sharding.ResourceExhausted:
+		case a.Reply.Outcome == sharding.NotApplied && a.Reply.Code == sharding.ResourceExhausted:
 			refused++
 		default:
 			t.Errorf("%+v", a)

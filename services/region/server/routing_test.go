@@ -118,24 +118,24 @@ func TestRoute(t *testing.T) {
 		if got != `"ok 1""ok 2""ok 1"` && got != `"ok 2""ok 1""ok 1"` {
 			t.Errorf("answered %s", got)
 		}
-		if r := tw.ask(ring("x"), true); r.Outcome != sharding.Rejected || r.Code != sharding.FailedPrecondition {
+		if r := tw.ask(ring("x"), true); r.Outcome != sharding.NotApplied || r.Code != sharding.FailedPrecondition {
 			t.Errorf("what changes something is asked as read-only: %+v", r)
 		}
 		keyed := ring("b")
 		keyed.Keyed, keyed.ID = true, sharding.DerivedKey(sharding.SendPrefix, time.Time{}, "1")
-		if r := tw.ask(keyed, false); r.Outcome != sharding.OK || string(r.Payload) != "3" {
+		if r := tw.ask(keyed, false); r.Outcome != sharding.Executed || string(r.Payload) != "3" {
 			t.Errorf("with a key that only regions make: %+v", r)
 		}
 		count := ring("b")
 		count.Command = "Count"
-		if r := tw.ask(count, true); r.Outcome != sharding.OK || string(r.Payload) != "3" {
+		if r := tw.ask(count, true); r.Outcome != sharding.Executed || string(r.Payload) != "3" {
 			t.Errorf("read: %+v", r)
 		}
 		bad := ring("b\x00")
 		large := ring("b")
 		large.Payload = make([]byte, sharding.MaxPayload+1)
 		for _, env := range []sharding.Envelope{bad, large} {
-			if r := tw.ask(env, false); r.Outcome != sharding.Rejected || r.Code != sharding.InvalidArgument {
+			if r := tw.ask(env, false); r.Outcome != sharding.NotApplied || r.Code != sharding.InvalidArgument {
 				t.Errorf("taken: %+v", r)
 			}
 		}
@@ -148,7 +148,7 @@ func TestRouteLearns(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		tw := runTower(t, cores, 1, nil)
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-			if r := tw.ask(ring(id), false); r.Outcome != sharding.OK {
+			if r := tw.ask(ring(id), false); r.Outcome != sharding.Executed {
 				t.Errorf("%s: %+v", id, r)
 			}
 		}
@@ -160,7 +160,7 @@ func TestRouteLearns(t *testing.T) {
 func TestRouteIntoAFullInbox(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		tw := runTower(t, cores, 0, nil)
-		if r := tw.ask(ring("a"), false); r.Outcome != sharding.OK {
+		if r := tw.ask(ring("a"), false); r.Outcome != sharding.Executed {
 			t.Fatalf("%+v", r)
 		}
 		tw.r.inbox.mu.Lock()
@@ -202,7 +202,7 @@ func TestRouteIntoAFullInbox(t *testing.T) {
 		submitted.Wait()
 		synctest.Wait()
 		for range asks {
-			if r := <-got; r.Outcome != sharding.OK {
+			if r := <-got; r.Outcome != sharding.Executed {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -222,7 +222,7 @@ func TestRouteIsBounded(t *testing.T) {
 			synctest.Wait()
 		}
 		for range 5 {
-			if r := <-got; r.Outcome != sharding.Rejected || r.Code != sharding.ResourceExhausted || !strings.Contains(r.Message, "shard") {
+			if r := <-got; r.Outcome != sharding.NotApplied || r.Code != sharding.ResourceExhausted || !strings.Contains(r.Message, "shard") {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -247,7 +247,7 @@ func TestRouteAtTheEnd(t *testing.T) {
 		if r := <-got; r.Outcome != sharding.Unknown || r.Code != sharding.Unavailable {
 			t.Errorf("%+v", r)
 		}
-		if r := tw.ask(ring("b"), false); r.Outcome != sharding.Rejected || r.Code != sharding.Unavailable {
+		if r := tw.ask(ring("b"), false); r.Outcome != sharding.NotApplied || r.Code != sharding.Unavailable {
 			t.Errorf("%+v", r)
 		}
 		close(tw.open)
@@ -262,7 +262,7 @@ func TestRouteAtTheEnd(t *testing.T) {
 func TestNoRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := runDoors(t, 1)
-		if r := (&tower{r: s}).ask(ring("a"), false); r.Outcome != sharding.Rejected {
+		if r := (&tower{r: s}).ask(ring("a"), false); r.Outcome != sharding.NotApplied {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -404,7 +404,7 @@ func (s *shardLoop) observe(c *caller, r *sharding.Reply) {
 		trace.WithTimestamp(c.arrived), trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attribute.String("roost.entity.type", string(c.entity.Type)), attribute.String("roost.entity.id", string(c.entity.ID)),
 			attribute.String("roost.region", s.name), attribute.String("roost.outcome", r.Outcome.String())))
-	if r.Outcome != sharding.OK {
+	if r.Outcome != sharding.Executed {
 		span.SetStatus(codes.Error, r.Message)
 	}
 	at := c.arrived
@@ -430,13 +430,17 @@ type attributeKey struct {
 	outcome sharding.Outcome // counts only if code is empty
 }
 
-// end returns the attribute with the outcome of the command.
+// end returns the attribute with the code of the answer: "ok" without one.
 func (k *attributeKey) end() attribute.KeyValue {
-	end := string(k.code)
-	if end == "" {
-		end = k.outcome.String()
+	code := string(k.code)
+	switch {
+	case code != "":
+	case k.outcome == sharding.Executed:
+		code = "ok"
+	default:
+		code = string(sharding.Internal)
 	}
-	return attribute.String("roost.outcome", end)
+	return attribute.String("roost.code", code)
 }
 
 // measures are the series in which commands with the same attributes are counted.

@@ -23,10 +23,10 @@ func TestAttributesAreBounded(t *testing.T) {
 	}
 	l := s.shards[0]
 	for i := range 100 {
-		l.measures(attributeKey{"Blob", "Fill", sharding.NotFound, sharding.Rejected})
-		l.measures(attributeKey{"Blob", "Fill", sharding.Code(fmt.Sprint("code", i)), sharding.OK})
-		l.measures(attributeKey{"Blob", fmt.Sprint("Command", i), "", sharding.OK})
-		l.measures(attributeKey{sharding.EntityType(fmt.Sprint("Type", i)), "Fill", "", sharding.OK})
+		l.measures(attributeKey{"Blob", "Fill", sharding.NotFound, sharding.NotApplied})
+		l.measures(attributeKey{"Blob", "Fill", sharding.Code(fmt.Sprint("code", i)), sharding.Executed})
+		l.measures(attributeKey{"Blob", fmt.Sprint("Command", i), "", sharding.Executed})
+		l.measures(attributeKey{sharding.EntityType(fmt.Sprint("Type", i)), "Fill", "", sharding.Executed})
 	}
 	if n := len(l.attributes); n != 4 {
 		t.Errorf("%d sets of attributes, want 4", n)

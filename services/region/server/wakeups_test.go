@@ -179,8 +179,8 @@ func TestReminderOutlivesTheProcess(t *testing.T) {
 	r := start(t, f, "sqlite:"+file, nil)
 	e := r.host(1)
 	g := r.dial()
-	g.want(g.keyed(e, "a", "AddLater", "k1", "300"), sharding.OK, `"later"`)
-	g.want(g.keyed(e, "b", "AddLater", "k1", "3600000"), sharding.OK, `"later"`)
+	g.want(g.keyed(e, "a", "AddLater", "k1", "300"), sharding.Executed, `"later"`)
+	g.want(g.keyed(e, "b", "AddLater", "k1", "3600000"), sharding.Executed, `"later"`)
 	g.client.Close()
 	r.end()
 
@@ -207,8 +207,8 @@ func TestReminderOutlivesTheProcess(t *testing.T) {
 		await(t, want, func() bool { return strings.Contains(r.get("/metrics"), want) })
 	}
 	g = r.dial()
-	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "7")
-	g.want(g.answer(g.send(e, "b", "Get", "")), sharding.OK, "0")
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.Executed, "7")
+	g.want(g.answer(g.send(e, "b", "Get", "")), sharding.Executed, "0")
 	if n := count("SELECT count(*) FROM record"); n < 3 {
 		t.Errorf("%d records, want two that set and one that fired", n)
 	}

@@ -1310,6 +1310,7 @@ type DrainRequest struct {
 	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only tell what there is to hand off
 	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                        // who asks
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	TimeoutMs     int64                  `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // time until the request must be durable, at most 50 s; 0: 10 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1379,12 +1380,18 @@ func (x *DrainRequest) GetReason() string {
 	return ""
 }
 
+func (x *DrainRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 type DrainResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Remaining uint32                 `protobuf:"varint,1,opt,name=remaining,proto3" json:"remaining,omitempty"` // shards that the region has, or that are on their way to it
 	Stays     []*Unreadable          `protobuf:"bytes,2,rep,name=stays,proto3" json:"stays,omitempty"`          // those of them that no other region can be given now
 	Already   bool                   `protobuf:"varint,3,opt,name=already,proto3" json:"already,omitempty"`     // it was so before
-	Stored    bool                   `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`       // it is so for good: repeat the request until it is
 	Region    string                 `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`        // the name of the region, or its address
 	// host:port#uid of the process that it is about. A repeat must name it: another one with the same name may come.
 	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
@@ -1443,13 +1450,6 @@ func (x *DrainResponse) GetAlready() bool {
 	return false
 }
 
-func (x *DrainResponse) GetStored() bool {
-	if x != nil {
-		return x.Stored
-	}
-	return false
-}
-
 func (x *DrainResponse) GetRegion() string {
 	if x != nil {
 		return x.Region
@@ -1472,6 +1472,7 @@ type CordonRequest struct {
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"` // who asks
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	TimeoutMs     int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in DrainRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1548,6 +1549,13 @@ func (x *CordonRequest) GetReason() string {
 	return ""
 }
 
+func (x *CordonRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 type QuarantineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1556,6 +1564,7 @@ type QuarantineRequest struct {
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"` // who asks
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	TimeoutMs     int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in DrainRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1630,6 +1639,13 @@ func (x *QuarantineRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *QuarantineRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
 }
 
 type QuarantinesRequest struct {
@@ -1900,13 +1916,14 @@ func (x *Crash) GetAtUnixMs() int64 {
 type FreezeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Thaw  bool                   `protobuf:"varint,1,opt,name=thaw,proto3" json:"thaw,omitempty"` // end it
-	// It ends by itself after this time, or at this moment; both 0: it does not. To repeat a
-	// request, give it the moment of the first answer.
+	// It ends by itself after this time, or at this moment; both 0: it does not. A repeat with for_ms
+	// counts from the repeat.
 	ForMs         int64  `protobuf:"varint,2,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"`
 	UntilUnixMs   int64  `protobuf:"varint,3,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"`
 	DryRun        bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	TimeoutMs     int64  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in DrainRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1983,6 +2000,13 @@ func (x *FreezeRequest) GetReason() string {
 	return ""
 }
 
+func (x *FreezeRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 type PinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pins          []*Pin                 `protobuf:"bytes,1,rep,name=pins,proto3" json:"pins,omitempty"`
@@ -1990,6 +2014,7 @@ type PinRequest struct {
 	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	TimeoutMs     int64                  `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in DrainRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2057,6 +2082,13 @@ func (x *PinRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *PinRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
 }
 
 type Pin struct {
@@ -2127,6 +2159,7 @@ type MoveRequest struct {
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	TimeoutMs     int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in DrainRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2203,10 +2236,16 @@ func (x *MoveRequest) GetReason() string {
 	return ""
 }
 
+func (x *MoveRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 type SteerResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Already       bool                   `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"`                              // it was so before
-	Stored        bool                   `protobuf:"varint,2,opt,name=stored,proto3" json:"stored,omitempty"`                                // it is so for good: repeat the request until it is
 	Changes       uint32                 `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"`                              // how many facts change
 	Region        string                 `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`                                 // the name of the region, if it is about one
 	UntilUnixMs   int64                  `protobuf:"varint,5,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // when a freeze ends by itself; 0: it does not
@@ -2248,13 +2287,6 @@ func (*SteerResponse) Descriptor() ([]byte, []int) {
 func (x *SteerResponse) GetAlready() bool {
 	if x != nil {
 		return x.Already
-	}
-	return false
-}
-
-func (x *SteerResponse) GetStored() bool {
-	if x != nil {
-		return x.Stored
 	}
 	return false
 }
@@ -3230,7 +3262,8 @@ func (x *LookResponse) GetUnreadable() []*Unreadable {
 type SetTargetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // who asks, for the log
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                                 // who asks, for the log
+	TimeoutMs     int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // as in DrainRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3279,11 +3312,17 @@ func (x *SetTargetRequest) GetBy() string {
 	return ""
 }
 
+func (x *SetTargetRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 type SetTargetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	Before        string                 `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`   // the target before this request
-	Stored        bool                   `protobuf:"varint,3,opt,name=stored,proto3" json:"stored,omitempty"`  // it outlives the coordinator
 	Regions       []string               `protobuf:"bytes,4,rep,name=regions,proto3" json:"regions,omitempty"` // names of the regions of the target
 	Unread        uint32                 `protobuf:"varint,5,opt,name=unread,proto3" json:"unread,omitempty"`  // as in RolloutResponse, and so are the others
 	NextTarget    string                 `protobuf:"bytes,6,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
@@ -3334,13 +3373,6 @@ func (x *SetTargetResponse) GetBefore() string {
 		return x.Before
 	}
 	return ""
-}
-
-func (x *SetTargetResponse) GetStored() bool {
-	if x != nil {
-		return x.Stored
-	}
-	return false
 }
 
 func (x *SetTargetResponse) GetRegions() []string {
@@ -3474,8 +3506,7 @@ func (x *CommandRequest) GetTimeoutMs() int64 {
 
 type CommandResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is known: "ok", "rejected" (not applied) or "unknown" (perhaps applied: send it again
-	// under the same key).
+	// "executed", "not_applied" or "unknown" (it may have been applied: send it again under the same key).
 	Outcome       string `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"` // as in errors of the gateways' API; empty: success
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
@@ -8071,34 +8102,39 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"Y\n" +
 	"\rWhereResponse\x12+\n" +
 	"\x05shard\x18\x01 \x01(\v2\x15.roost.admin.v1.ShardR\x05shard\x12\x1b\n" +
-	"\tshard_key\x18\x02 \x01(\tR\bshardKey\"\x7f\n" +
+	"\tshard_key\x18\x02 \x01(\tR\bshardKey\"\x9e\x01\n" +
 	"\fDrainRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xbd\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x06 \x01(\x03R\ttimeoutMs\"\xab\x01\n" +
 	"\rDrainResponse\x12\x1c\n" +
 	"\tremaining\x18\x01 \x01(\rR\tremaining\x120\n" +
 	"\x05stays\x18\x02 \x03(\v2\x1a.roost.admin.v1.UnreadableR\x05stays\x12\x18\n" +
 	"\aalready\x18\x03 \x01(\bR\aalready\x12\x16\n" +
-	"\x06stored\x18\x04 \x01(\bR\x06stored\x12\x16\n" +
 	"\x06region\x18\x05 \x01(\tR\x06region\x12\x12\n" +
-	"\x04node\x18\x06 \x01(\tR\x04node\"\x92\x01\n" +
+	"\x04node\x18\x06 \x01(\tR\x04nodeJ\x04\b\x04\x10\x05\"\xb1\x01\n" +
 	"\rCordonRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04lift\x18\x02 \x01(\bR\x04lift\x12\x14\n" +
 	"\x05ahead\x18\x03 \x01(\bR\x05ahead\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x92\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\"\xb1\x01\n" +
 	"\x11QuarantineRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\arelease\x18\x03 \x01(\bR\arelease\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"(\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\"(\n" +
 	"\x12QuarantinesRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"T\n" +
 	"\x13QuarantinesResponse\x12=\n" +
@@ -8119,39 +8155,44 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x05Crash\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1c\n" +
 	"\n" +
-	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\"\x9f\x01\n" +
+	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\"\xbe\x01\n" +
 	"\rFreezeRequest\x12\x12\n" +
 	"\x04thaw\x18\x01 \x01(\bR\x04thaw\x12\x15\n" +
 	"\x06for_ms\x18\x02 \x01(\x03R\x05forMs\x12\"\n" +
 	"\runtil_unix_ms\x18\x03 \x01(\x03R\vuntilUnixMs\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x8c\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\"\xab\x01\n" +
 	"\n" +
 	"PinRequest\x12'\n" +
 	"\x04pins\x18\x01 \x03(\v2\x13.roost.admin.v1.PinR\x04pins\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\bR\x05ahead\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"G\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x06 \x01(\x03R\ttimeoutMs\"G\n" +
 	"\x03Pin\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
-	"\x06region\x18\x03 \x01(\tR\x06region\"\x90\x01\n" +
+	"\x06region\x18\x03 \x01(\tR\x06region\"\xaf\x01\n" +
 	"\vMoveRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
 	"\x06region\x18\x03 \x01(\tR\x06region\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb1\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\"\x9f\x01\n" +
 	"\rSteerResponse\x12\x18\n" +
-	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
-	"\x06stored\x18\x02 \x01(\bR\x06stored\x12\x18\n" +
+	"\aalready\x18\x01 \x01(\bR\aalready\x12\x18\n" +
 	"\achanges\x18\x03 \x01(\rR\achanges\x12\x16\n" +
 	"\x06region\x18\x04 \x01(\tR\x06region\x12\"\n" +
 	"\runtil_unix_ms\x18\x05 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
-	"\aremarks\x18\x06 \x03(\tR\aremarks\"%\n" +
+	"\aremarks\x18\x06 \x03(\tR\aremarksJ\x04\b\x02\x10\x03\"%\n" +
 	"\x0fSteeringRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\xb4\x02\n" +
 	"\x10SteeringResponse\x12.\n" +
@@ -8230,19 +8271,20 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\fLookResponse\x12:\n" +
 	"\n" +
 	"unreadable\x18\x01 \x03(\v2\x1a.roost.admin.v1.UnreadableR\n" +
-	"unreadable\"<\n" +
+	"unreadable\"[\n" +
 	"\x10SetTargetRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\xd4\x01\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\x03R\ttimeoutMs\"\xc2\x01\n" +
 	"\x11SetTargetResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
-	"\x06before\x18\x02 \x01(\tR\x06before\x12\x16\n" +
-	"\x06stored\x18\x03 \x01(\bR\x06stored\x12\x18\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\x12\x18\n" +
 	"\aregions\x18\x04 \x03(\tR\aregions\x12\x16\n" +
 	"\x06unread\x18\x05 \x01(\rR\x06unread\x12\x1f\n" +
 	"\vnext_target\x18\x06 \x01(\tR\n" +
 	"nextTarget\x12$\n" +
-	"\x0enext_target_ms\x18\a \x01(\x03R\fnextTargetMs\"\xd8\x01\n" +
+	"\x0enext_target_ms\x18\a \x01(\x03R\fnextTargetMsJ\x04\b\x03\x10\x04\"\xd8\x01\n" +
 	"\x0eCommandRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +

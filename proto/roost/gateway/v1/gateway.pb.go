@@ -403,9 +403,9 @@ type Error struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Code    string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // in the words of Twirp
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// "true": it ran and this is its answer; "false": definitely not applied;
-	// "unknown".
-	Executed     string `protobuf:"bytes,3,opt,name=executed,proto3" json:"executed,omitempty"`
+	// "executed": the command ran, and this is its answer; "not_applied": it was definitely not applied;
+	// "unknown": it may have been applied.
+	Outcome      string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	RetryAfterMs uint32 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
 	// The stable number of what Roost itself has to say, such as "ROOST-1014";
 	// empty: this is the entity's own answer.
@@ -458,9 +458,9 @@ func (x *Error) GetMessage() string {
 	return ""
 }
 
-func (x *Error) GetExecuted() string {
+func (x *Error) GetOutcome() string {
 	if x != nil {
-		return x.Executed
+		return x.Outcome
 	}
 	return ""
 }
@@ -505,11 +505,11 @@ const file_roost_gateway_v1_gateway_proto_rawDesc = "" +
 	"\tAskResult\x12\x18\n" +
 	"\apayload\x18\x01 \x01(\fR\apayload\x126\n" +
 	"\bencoding\x18\x02 \x01(\x0e2\x1a.roost.gateway.v1.EncodingR\bencoding\x12-\n" +
-	"\x05error\x18\x03 \x01(\v2\x17.roost.gateway.v1.ErrorR\x05error\"\x8f\x01\n" +
+	"\x05error\x18\x03 \x01(\v2\x17.roost.gateway.v1.ErrorR\x05error\"\x8d\x01\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +
-	"\bexecuted\x18\x03 \x01(\tR\bexecuted\x12$\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs\x12\x16\n" +
 	"\x06number\x18\x05 \x01(\tR\x06number*4\n" +
 	"\bEncoding\x12\x11\n" +

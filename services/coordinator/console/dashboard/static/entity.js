@@ -145,8 +145,8 @@ function tryForm(type, id, done) {
     const began = performance.now();
     try {
       const res = await call("Command", { type, id, command: command.value, payload: encode(input.value), idempotency_key: key(), reason: "tried in the dashboard", by: "dashboard", timeout_ms: 5000 });
-      const good = res.outcome === "ok" && !res.code;
-      fill(out, el("p", { class: good ? "good" : "bad" }, (good ? "✓ ok" : "✕ " + res.outcome + (res.code ? ", " + res.code : "")) + " after " + Math.round(performance.now() - began) + " ms" + (res.region ? ", by " + short(res.region) : "")),
+      const good = res.outcome === "executed" && !res.code;
+      fill(out, el("p", { class: good ? "good" : "bad" }, (good ? "✓ executed" : "✕ " + res.outcome + (res.code ? ", " + res.code : "")) + " after " + Math.round(performance.now() - began) + " ms" + (res.region ? ", by " + short(res.region) : "")),
         res.message ? el("p", {}, res.message) : null, res.payload ? el("pre", {}, decode(res.payload, true, 2)) : null);
     } catch (err) {
       fill(out, el("p", { class: "bad" }, "✕ " + err.message));
