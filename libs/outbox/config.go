@@ -16,9 +16,6 @@ type Config struct {
 	// ReadShards is the number of shards that one read asks for. Default 256: the sends of a region
 	// with the usual 1024 shards of a type are read by four queries.
 	ReadShards int `range:"1.."`
-	// Reads is the largest number of reads in progress at a time. Default 1: loads of entities use
-	// the same connections.
-	Reads int `range:"1.."`
 	// Sends and Bytes bound what is held in memory: the number of sends, and the bytes of their inputs
 	// and answers. Other sends stay in the journal until there is room. Defaults 50,000 and 64 MiB:
 	// some seconds of a busy region.
@@ -71,7 +68,7 @@ type Config struct {
 // DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
 	return Config{
-		Page: 64, ReadShards: 256, Reads: 1, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
+		Page: 64, ReadShards: 256, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
 		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, AgeLimit: 23 * time.Hour, TakeGrace: time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
 		Refresh: time.Minute, DeadLetters: 1000, DeadLetterBytes: 500, RetryMin: time.Second, RetryMax: time.Minute,
 	}

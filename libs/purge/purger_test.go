@@ -122,7 +122,9 @@ func (w *world) pass(d time.Duration) {
 }
 
 // TestRate: purges begin at a constant rate, page after page, until nothing is left.
-func TestRate(t *testing.T) {
+func TestRate(t *testing.T) { rate(t) }
+
+func rate(t testing.TB) {
 	w := newWorld(t, func(*purge.Config) {})
 	w.open(0, 450)
 	w.open(1, 50)
@@ -147,7 +149,9 @@ func TestRate(t *testing.T) {
 }
 
 // TestLongLife: a life of which a purge leaves records is purged again at once, at the rate.
-func TestLongLife(t *testing.T) {
+func TestLongLife(t *testing.T) { longLife(t) }
+
+func longLife(t testing.TB) {
 	w := newWorld(t, func(*purge.Config) {})
 	w.open(0, 1)
 	w.open(1, 30)

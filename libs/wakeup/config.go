@@ -15,9 +15,6 @@ type Config struct {
 	// ReadShards is the number of shards that one read asks for. Default 256: the wake-ups of a
 	// region with the usual 1024 shards of a type are read by four queries.
 	ReadShards int `range:"1.."`
-	// Reads is the largest number of reads in progress at a time. Default 1: loads of entities use
-	// the same connections.
-	Reads int `range:"1.."`
 	// Wakes is the largest number of wake-ups in memory. Default 100,000: enough for two thousand
 	// firings per second, during Ahead. Each wake-up takes some 300 bytes, plus its input.
 	Wakes int `key:"held" unit:"reminders" help:"the most reminders in memory. The region holds a reminder in memory if the reminder is due soon, or if its command has failed. Each takes some 300 bytes, plus the input of its command. The region reads further reminders from the journal later"`
@@ -50,7 +47,7 @@ type Config struct {
 // DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
 	return Config{
-		Page: 128, ReadShards: 256, Reads: 1, Wakes: 100_000, FailingWakes: 10_000, BlockedWakes: 10_000, Firings: 256,
+		Page: 128, ReadShards: 256, Wakes: 100_000, FailingWakes: 10_000, BlockedWakes: 10_000, Firings: 256,
 		Refresh: 15 * time.Second, Ahead: 45 * time.Second, RetryMin: time.Second, RetryMax: time.Minute,
 	}
 }
