@@ -10,8 +10,8 @@
 // of entities use the same connections. It asks for the next page of several shards. Which rows these are,
 // and how far the sweep of each shard has come, is up to the core.
 //
-// Shards take turns: the next read begins after the last shard of the one before it. A shard for which
-// there is no room waits until rows have left the memory. A read that fails is retried after a pause, which
+// Shards take turns: the next read begins after the last shard of the one before it. If there is
+// no room for the rows of a shard, it waits until others have left the memory. A read that fails is retried after a pause, which
 // grows with each failure in a row. A shard whose rows are damaged has a pause of its own, so it holds back
 // no other shard.
 //

@@ -133,7 +133,7 @@ func (f *Failing[E]) Queued(e E) bool { return f.retries.Has(retry[E]{e}) }
 // Order orders two elements by when they failed last.
 func Order[E Element[E]](a, b E) int { return cmp.Compare(a.failure().order, b.failure().order) }
 
-// Len returns the number of elements that are failing, and Waiting those of them that wait to be retried.
+// Len returns the number of elements that are failing.
 func (f *Failing[E]) Len() int { return len(f.all) }
 
 // Waiting returns the number of elements that wait to be retried.
@@ -207,7 +207,7 @@ func (f *Failing[E]) Clone(clone func(E) E) Failing[E] {
 	return c
 }
 
-// Map returns a new list of what f returns for each element of a list.
+// Map returns a new list, with f applied to each element of a list.
 func Map[E, F any](list []E, f func(E) F) (out []F) {
 	for _, e := range list {
 		out = append(out, f(e))

@@ -97,6 +97,6 @@ func TestTimes(t *testing.T) {
 		t.Errorf("the earliest is %v", at)
 	}
 	if due.Left(b, a) != 0 || due.Left(a, b) != time.Second || due.Left(a, time.Time{}) != -1 {
-		t.Error("what is left is wrong")
+		t.Error("the time left is wrong")
 	}
 }

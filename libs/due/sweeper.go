@@ -22,7 +22,7 @@ type Limits struct {
 	Seed uint64
 }
 
-// Shard is what a [Sweeper] knows of an open shard. The core embeds it in its own shard.
+// Shard is the state of an open shard in a [Sweeper]. The core embeds it in its own shard.
 type Shard struct {
 	ID      sharding.ShardID
 	Epoch   sharding.Epoch
@@ -49,7 +49,7 @@ type Part[S Swept, R any] struct {
 	Failed bool
 }
 
-// Want is what a core wants of a shard whose next read may begin.
+// Want is the decision of a core about a shard whose next read may begin.
 type Want uint8
 
 const (
@@ -91,7 +91,7 @@ func (w *Sweeper[S, R]) Open(s S) {
 	x := s.swept()
 	w.byID[x.ID] = s
 	w.shards = append(w.shards, s)
-	w.ScanBy(x.ReadAt)
+	w.scanBy(x.ReadAt)
 }
 
 // Close removes a shard, and returns it; false: it is not open.
@@ -121,11 +121,11 @@ func (w *Sweeper[S, R]) At(id sharding.ShardID, epoch sharding.Epoch) (s S) {
 // ReadBy sets the time at which the next read of a shard may begin.
 func (w *Sweeper[S, R]) ReadBy(s S, at time.Time) {
 	s.swept().ReadAt = at
-	w.ScanBy(at)
+	w.scanBy(at)
 }
 
-// ScanBy makes sure that the shards are scanned for those to be read at a time, or earlier.
-func (w *Sweeper[S, R]) ScanBy(at time.Time) { w.scanAt = Earliest(w.scanAt, at) }
+// scanBy makes sure that the shards are scanned for those to be read at a time, or earlier.
+func (w *Sweeper[S, R]) scanBy(at time.Time) { w.scanAt = Earliest(w.scanAt, at) }
 
 // roomCheck is the pause before the shards are scanned again after rows have left the memory. Thousands of
 // rows may leave it in a second, and a scan after each of them would cost too much.
@@ -135,14 +135,14 @@ const roomCheck = 10 * time.Millisecond
 func (w *Sweeper[S, R]) MadeRoom(now time.Time) {
 	if w.noRoom {
 		w.noRoom = false
-		w.ScanBy(now.Add(roomCheck))
+		w.scanBy(now.Add(roomCheck))
 	}
 }
 
 // WaitForRoom makes the next scan wait until rows have left the memory, but not longer than until a time.
 func (w *Sweeper[S, R]) WaitForRoom(until time.Time) {
 	w.noRoom = true
-	w.ScanBy(until)
+	w.scanBy(until)
 }
 
 // LacksRoom reports whether a shard waits until rows have left the memory.
@@ -173,10 +173,10 @@ func (w *Sweeper[S, R]) Begin(now time.Time, want func(S) Want) (number uint64, 
 		case x.ReadAt.IsZero():
 			continue
 		case x.ReadAt.After(now):
-			w.ScanBy(x.ReadAt)
+			w.scanBy(x.ReadAt)
 			continue
 		case len(w.read) >= w.limits.ReadShards:
-			w.ScanBy(now)
+			w.scanBy(now)
 			continue
 		}
 		switch want(s) {
@@ -188,7 +188,7 @@ func (w *Sweeper[S, R]) Begin(now time.Time, want func(S) Want) (number uint64, 
 			// Mutants: turns, damaged-shard
 			w.from = (i + 1) % len(w.shards) //mutant:skip turns
 		case Next:
-			w.ScanBy(now)
+			w.scanBy(now)
 		case Room:
 			w.noRoom = true
 		}
@@ -209,7 +209,7 @@ func (w *Sweeper[S, R]) Page(now time.Time, number uint64, page *journal.Page[R]
 	}
 	read := w.read
 	w.read = nil
-	w.ScanBy(now) // the next read may begin
+	w.scanBy(now) // the next read may begin
 	if err == nil {
 		w.pause.Times = 0
 		if !page.Now.IsZero() { //mutant:true no-clock

@@ -210,6 +210,7 @@ func clock(t testing.TB) {
 			store = m.now.Add(time.Hour)
 		}
 		m.now = m.now.Add(page.took)
+		m.w = m.w.Clone(func(s *shard) *shard { return s }) // it knows when the read began
 		m.w.Page(m.now, number, &journal.Page[sharding.ShardID]{Now: store}, nil)
 		read[0].Reading = false
 		m.w.ReadBy(read[0], m.now)

@@ -68,7 +68,7 @@ type shard struct {
 	complete bool
 	after    journal.SendPosition // how far the sweep has come
 	sweepAt  time.Time            // when the next page of it is read
-	// readFrom is where the read in progress begins, and readSource the source that it is for; nil: it is for the sweep.
+	// readFrom is the position at which the read in progress begins. readSource is its source; nil: it reads for the sweep.
 	readFrom   journal.SendPosition
 	readSource *source
 	toRead     []*source // the sources that are to be read by themselves, apart from the sweep

@@ -61,7 +61,7 @@ func (d *Dispatcher) released(in *Released) {
 func (d *Dispatcher) Retry(now time.Time, of, to sharding.Entity, out *Outputs) (n int) {
 	d.now, d.out = now, out
 	var list []*pair
-	for p := range d.failing.All { // order-free: sorted below
+	for p := range d.failing.All {
 		if p.state == retrying && due.Matches(of, p.source.entity) && due.Matches(to, p.to) {
 			list = append(list, p)
 		}

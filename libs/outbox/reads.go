@@ -111,7 +111,7 @@ func (d *Dispatcher) page(in *Page) {
 			d.pageOfSweep(s, p.Rows, p.More)
 		}
 		if !p.Failed {
-			d.sweep.ReadBy(s, d.now) // scan finds out what is due
+			d.sweep.ReadBy(s, d.now) // scan decides whether it reads now
 		}
 		d.endRead(s)
 	}

@@ -116,6 +116,7 @@ type firing struct {
 
 // New returns a keeper. The configuration must be valid.
 func New(cfg Config) *Keeper {
+	cfg = cfg.Derived()
 	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.RetryMin, RetryMax: cfg.RetryMax, DamagedMax: cfg.RetryMax, Seed: cfg.Seed}
 	return &Keeper{cfg: cfg, sweep: due.New[*shard](limits, shardOf), firings: map[sharding.Entity]*firing{}}
 }
