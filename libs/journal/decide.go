@@ -305,8 +305,7 @@ func decidePurge(p *Purge, tx Tx) (Result, error) {
 	// Invariant: the shard's owner removes the remains of a life. It does so when the idempotency keys of the life are
 	// old and the sends of the life have ended.
 	// Guarded by: `journal.decidePurge`, `journal.Purging`. `purge.Purger` paces the removal.
-	// Mutants: purge-fence, purge-life, purge-age, purge-looks, purge-again, purge-sends, purged-keys, purge-rate,
-	// purge-failed-shard
+	// Mutants: purge-fence, purge-life, purge-age, purge-looks, purge-again, purge-sends, purged-keys, purge-rate
 	if r.Verdict != sharding.Durable { //mutant:false purge-fence
 		return r, nil
 	}

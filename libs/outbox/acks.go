@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -13,8 +14,7 @@ import (
 type ack struct {
 	source *source // it may have left the memory
 	sends  []*send
-	times  int       // how many times the append has failed
-	at     time.Time // when it is tried again
+	pause  due.Pause // after which the append is tried again, if it has failed
 }
 
 // queueEnd has the end of a send stored together with others.
@@ -63,7 +63,7 @@ func (d *Dispatcher) beginAck(a *ack) {
 	d.acks[d.lastNumber] = a
 	s := a.source.shard
 	d.out.Acks = append(d.out.Acks, Ack{Number: d.lastNumber, Append: sharding.Append{
-		Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Delivered: a.delivered(),
+		Shard: s.ID, Epoch: s.Epoch, Entity: a.source.entity, Delivered: a.delivered(),
 	}})
 }
 
@@ -74,7 +74,7 @@ func (d *Dispatcher) storeDueEnds() {
 		return
 	}
 	d.storeAt = time.Time{}
-	for _, s := range d.shards {
+	for _, s := range d.sweep.Shards() {
 		switch {
 		case len(s.ends) == 0:
 		case d.now.Before(s.storeAt):
@@ -86,7 +86,7 @@ func (d *Dispatcher) storeDueEnds() {
 		s.unstored = nil
 		for _, a := range list {
 			d.countUnstored(a, -1)
-			if d.now.Before(a.at) {
+			if d.now.Before(a.pause.Until) {
 				d.queueUnstored(a)
 			} else {
 				d.beginAck(a)
@@ -99,7 +99,7 @@ func (d *Dispatcher) storeDueEnds() {
 func (d *Dispatcher) queueUnstored(a *ack) {
 	a.source.shard.unstored = append(a.source.shard.unstored, a)
 	d.countUnstored(a, 1)
-	d.storeBy(a.at)
+	d.storeBy(a.pause.Until)
 }
 
 // countUnstored counts the sends of an ack that enters shard.unstored (by is 1) or leaves it (by is -1).
@@ -133,7 +133,7 @@ func (a *ack) byRecord() []*ack {
 		i := slices.IndexFunc(list, func(o *ack) bool { return o.sends[0].seq == x.seq })
 		if i < 0 {
 			i = len(list)
-			list = append(list, &ack{source: a.source, times: a.times})
+			list = append(list, &ack{source: a.source, pause: a.pause})
 		}
 		list[i].sends = append(list[i].sends, x)
 	}
@@ -149,7 +149,7 @@ func (d *Dispatcher) acked(in Acked) {
 	}
 	delete(d.acks, in.Number)
 	s := a.source.shard
-	if s.closed || s.sources[a.source.entity] != a.source {
+	if s.Closed || s.sources[a.source.entity] != a.source {
 		return
 	}
 	switch verdict := in.Verdict; {
@@ -160,7 +160,7 @@ func (d *Dispatcher) acked(in Acked) {
 			d.endStored(x)
 			d.removeSend(x)
 		}
-		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: a.source.entity, Seqs: seqs})
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.ID, Epoch: s.Epoch, Entity: a.source.entity, Seqs: seqs})
 	// Invariant: when an owner learns from the journal that it is deposed, it stores and delivers nothing more. So a
 	// deposed owner does not deliver a send that a later owner may have ended as refused.
 	// Guarded by: `outbox.acked`: if the journal refuses an append by its epoch, the shard's sends stop. `outbox.page`:
@@ -170,7 +170,7 @@ func (d *Dispatcher) acked(in Acked) {
 		// The journal will take nothing more of this owner. The next owner delivers the sends again
 		// whose ends are not stored.
 		d.acks[in.Number] = a
-		d.close(s.id)
+		d.close(s.ID)
 	case verdict == sharding.RefusedDamaged:
 		// Perhaps only one of the records is damaged. So each record gets an append of its own.
 		for _, part := range a.byRecord() {
@@ -185,9 +185,8 @@ func (d *Dispatcher) acked(in Acked) {
 // last until an operator repairs it. If the memory has no room for others, the ack's source is unloaded
 // (see evict).
 func (d *Dispatcher) retryAck(a *ack) {
-	a.times++
-	a.at = d.now.Add(d.pause(a.times))
-	//mutant:do ack-back-off a.at = d.now.Add(d.cfg.RetryMin)
+	a.pause.Fail(d.now, &d.sweep.Jitter, d.cfg.RetryMin, d.cfg.RetryMax)
+	//mutant:do ack-back-off a.pause.Until = d.now.Add(d.cfg.RetryMin)
 	d.queueUnstored(a)
 }
 

@@ -16,9 +16,6 @@ type Config struct {
 	// ReadShards is the number of shards that one read asks for. Default 256: the sends of a region
 	// with the usual 1024 shards of a type are read by four queries.
 	ReadShards int `range:"1.."`
-	// Reads is the largest number of reads in progress at a time. Default 1: loads of entities use
-	// the same connections.
-	Reads int `range:"1.."`
 	// Sends and Bytes bound what is held in memory: the number of sends, and the bytes of their inputs
 	// and answers. Other sends stay in the journal until there is room. Defaults 50,000 and 64 MiB:
 	// some seconds of a busy region.
@@ -36,7 +33,7 @@ type Config struct {
 	AttemptTimeout time.Duration `key:"timeout" range:">0..1m" why:"a command has no longer time" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)" expert:"true"`
 	// MaxAge is the longest time that a send is tried. Default 23 h, an hour less than a target
 	// remembers keys: a later repeat might have its effect a second time.
-	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age"`
+	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age" expert:"true"`
 	// AgeLimit is the largest MaxAge that a send may have of its own, because targets do not remember keys for
 	// longer. Default 23 h.
 	AgeLimit time.Duration `range:">0"`
@@ -71,7 +68,7 @@ type Config struct {
 // DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
 	return Config{
-		Page: 64, ReadShards: 256, Reads: 1, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
+		Page: 64, ReadShards: 256, Sends: 50_000, Bytes: 64 << 20, Deliveries: 256, TargetDeliveries: 16,
 		AttemptTimeout: 10 * time.Second, MaxAge: 23 * time.Hour, AgeLimit: 23 * time.Hour, TakeGrace: time.Hour, AckDelay: 50 * time.Millisecond, AckSends: 1000,
 		Refresh: time.Minute, DeadLetters: 1000, DeadLetterBytes: 500, RetryMin: time.Second, RetryMax: time.Minute,
 	}

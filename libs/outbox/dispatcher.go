@@ -4,11 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -16,38 +14,25 @@ import (
 // concurrent use.
 type Dispatcher struct {
 	cfg        Config
-	shards     []*shard // in the order in which they were opened
-	byID       map[sharding.ShardID]*shard
+	sweep      due.Sweeper[*shard, journal.SendRow]
+	failing    due.Failing[*pair]
 	addressees map[sharding.Entity]*addressee // entities with commands that are in progress, or are to be sent
 	types      []*typeQueue                   // of addressees, in the order in which they first came up
-	retries    priority.Queue[*pair]
 	// deliveries are those that are not answered, taking the pairs whose answer a command of
 	// the sender takes now.
-	deliveries map[uint64]*delivery
-	taking     map[sendName]*pair
-	lastNumber uint64          // of deliveries and acks
-	acks       map[uint64]*ack // in progress
-	unstored   int             // sends in shard.unstored of all shards
-	storeAt    time.Time       // the earliest time at which ends are to be stored; zero: there are none
-	// reads are in progress.
-	reads       map[uint64]*reading
-	lastRead    uint64
-	readPause   int       // failed reads in a row
-	readsAfter  time.Time // no read begins before
-	scanAt      time.Time // when the shards are scanned again for what is to be read; zero: never
-	scanFrom    int       // where the next scan of the shards begins
-	noRoom      bool      // a shard waits until sends have left the memory
+	deliveries  map[uint64]*delivery
+	taking      map[sendName]*pair
+	lastNumber  uint64          // of deliveries and acks
+	acks        map[uint64]*ack // in progress
+	unstored    int             // sends in shard.unstored of all shards
+	storeAt     time.Time       // the earliest time at which ends are to be stored; zero: there are none
 	sends       int
 	bytes       int
 	sourceCount int
-	failing     map[*pair]struct{}
 	died        map[sendName]Died // the last dead letters, for operators
 	diedOrder   []sendName
-	lastOrder   uint64
-	jitter      backoff.Jitter
 	// longestTimeout is the longest that an attempt had so far.
 	longestTimeout time.Duration
-	clock          storeclock.Clock
 	stats          Stats
 	now            time.Time
 	out            *Outputs
@@ -59,7 +44,7 @@ type typeQueue struct {
 	ready    []*pair
 	underWay int  // commands to entities of the type
 	shape    Type // zero: not known
-	// retrying has the pairs in Dispatcher.retries by the shard of their addressee, see Type.shardOf.
+	// retrying has the pairs that wait to be retried, by the shard of their addressee, see Type.shardOf.
 	retrying map[uint32]map[*pair]struct{}
 	// events has the times of the last events that have made shards, or entities, ready for commands; servedAt is
 	// the time of the last event that has made all shards ready.
@@ -77,16 +62,16 @@ type addressee struct {
 
 // shard is an open shard.
 type shard struct {
-	id      sharding.ShardID
-	epoch   sharding.Epoch
-	closed  bool
+	due.Shard
 	sources map[sharding.Entity]*source
 	// complete is true if every entity of the shard that has pending sends is in sources.
 	complete bool
 	after    journal.SendPosition // how far the sweep has come
 	sweepAt  time.Time            // when the next page of it is read
-	reading  bool
-	toRead   []*source // the sources that are to be read by themselves, apart from the sweep
+	// readFrom is the position at which the read in progress begins. readSource is its source; nil: it reads for the sweep.
+	readFrom   journal.SendPosition
+	readSource *source
+	toRead     []*source // the sources that are to be read by themselves, apart from the sweep
 	// sweepNext gives the next read to the sweep, if both the sweep and toRead are due.
 	sweepNext bool
 	// idle holds the sources without pending sends. They stay in memory until the read in progress
@@ -151,10 +136,11 @@ type send struct {
 
 // New returns a dispatcher. The configuration must be valid.
 func New(cfg Config) *Dispatcher {
+	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.RetryMin, RetryMax: cfg.RetryMax, DamagedMax: cfg.RetryMax, Seed: cfg.Seed}
+	shardOf := func(r *journal.SendRow) sharding.ShardID { return r.Shard }
 	return &Dispatcher{
-		cfg: cfg, byID: map[sharding.ShardID]*shard{}, addressees: map[sharding.Entity]*addressee{},
-		failing: map[*pair]struct{}{}, died: map[sendName]Died{},
-		deliveries: map[uint64]*delivery{}, taking: map[sendName]*pair{}, acks: map[uint64]*ack{}, reads: map[uint64]*reading{}, jitter: backoff.Jitter(cfg.Seed),
+		cfg: cfg, sweep: due.New[*shard](limits, shardOf), addressees: map[sharding.Entity]*addressee{}, died: map[sendName]Died{},
+		deliveries: map[uint64]*delivery{}, taking: map[sendName]*pair{}, acks: map[uint64]*ack{},
 	}
 }
 
@@ -193,7 +179,7 @@ func (d *Dispatcher) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	case turn.SendDropped:
 		d.dropped(&e)
 	case turn.WakesUnknown:
-		if s := d.shard(e.Shard, e.Epoch); s != nil {
+		if s := d.sweep.At(e.Shard, e.Epoch); s != nil {
 			d.readPending(s, e.Entity)
 		}
 	case turn.FiringEnded:
@@ -208,33 +194,22 @@ func (d *Dispatcher) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 	d.out = nil
 }
 
-// shard returns the shard if it is open at the epoch, else nil.
-func (d *Dispatcher) shard(id sharding.ShardID, epoch sharding.Epoch) *shard {
-	if s := d.byID[id]; s != nil && s.epoch == epoch {
-		return s
-	}
-	return nil
-}
-
 func (d *Dispatcher) open(in Open) {
 	d.close(in.Shard)
-	s := &shard{id: in.Shard, epoch: in.Epoch, sources: map[sharding.Entity]*source{}, after: journal.SendPosition{Shard: in.Shard}, sweepAt: d.now}
-	d.byID[in.Shard] = s
-	d.shards = append(d.shards, s)
-	d.scanBy(d.now)
+	d.sweep.Open(&shard{
+		Shard:   due.Shard{ID: in.Shard, Epoch: in.Epoch, ReadAt: d.now},
+		sources: map[sharding.Entity]*source{}, after: journal.SendPosition{Shard: in.Shard}, sweepAt: d.now,
+	})
 }
 
 // close removes a shard from memory. Ends of sends that are not stored yet are stored now: the journal
 // takes them until the next owner has claimed the shard.
 func (d *Dispatcher) close(id sharding.ShardID) {
-	s := d.byID[id]
-	if s == nil {
+	s, open := d.sweep.Close(id)
+	if !open {
 		return
 	}
 	d.beginAcks(s)
-	s.closed = true
-	delete(d.byID, id)
-	d.shards = slices.DeleteFunc(d.shards, func(o *shard) bool { return o == s })
 	for n, a := range d.acks { // order-free: all of the shard are removed
 		if a.source.shard == s {
 			delete(d.acks, n)
@@ -257,7 +232,7 @@ func (d *Dispatcher) unload(src *source) {
 			d.release(x)
 		}
 		d.unqueue(p)
-		delete(d.failing, p)
+		d.failing.Clear(p)
 	}
 	d.unloadUnstored(src)
 	src.pairs = nil
@@ -280,20 +255,15 @@ func (d *Dispatcher) release(x *send) {
 	d.sends--
 	d.bytes -= x.size
 	x.source.held--
-	if d.noRoom {
-		d.noRoom = false
-		d.scanBy(d.now.Add(roomCheck))
-	}
+	d.sweep.MadeRoom(d.now)
 }
 
 // wall returns what the clock of the store says now, in Unix milliseconds.
-func (d *Dispatcher) wall() int64 { return d.clock.Now(d.now).UnixMilli() }
-
-func (d *Dispatcher) order() uint64 { d.lastOrder++; return d.lastOrder }
+func (d *Dispatcher) wall() int64 { return d.sweep.Clock.Now(d.now).UnixMilli() }
 
 // stored takes in sends that have become durable in this process.
 func (d *Dispatcher) stored(e *turn.SendsStored) {
-	s := d.shard(e.Shard, e.Epoch)
+	s := d.sweep.At(e.Shard, e.Epoch)
 	if s == nil { //mutant:true stored-sends
 		return
 	}
@@ -341,15 +311,15 @@ func (d *Dispatcher) queueRead(src *source) {
 		src.readQueued = true
 		src.shard.toRead = append(src.shard.toRead, src)
 	}
-	d.scanBy(d.now)
+	d.sweep.ReadBy(src.shard, d.now)
 }
 
 // addSource notes that an entity may have pending sends. If there are too many such entities,
 // it returns nil, and a sweep finds the entity later.
 func (d *Dispatcher) addSource(s *shard, e sharding.Entity) *source {
 	if d.sourceCount >= d.cfg.Sends {
-		s.complete, s.missed, s.after, s.sweepAt = false, true, journal.SendPosition{Shard: s.id}, d.now.Add(d.cfg.Refresh)
-		d.scanBy(s.sweepAt)
+		s.complete, s.missed, s.after = false, true, journal.SendPosition{Shard: s.ID}
+		d.sweepAt(s, d.now.Add(d.cfg.Refresh))
 		return nil
 	}
 	src := &source{shard: s, entity: e, pairs: map[sharding.Entity]*pair{}}
@@ -366,8 +336,7 @@ func (d *Dispatcher) add(src *source, seq uint64, at time.Time, sends []pending,
 		size += sends[i].bytes()
 	}
 	if d.sends > 0 && (d.sends+len(sends) > d.cfg.Sends || d.bytes+size > d.cfg.Bytes) {
-		d.noRoom = true
-		d.scanBy(d.now.Add(d.cfg.RetryMin))
+		d.sweep.WaitForRoom(d.now.Add(d.cfg.RetryMin))
 		return false
 	}
 	src.upTo = seq
@@ -397,7 +366,7 @@ func (d *Dispatcher) removeSend(x *send) {
 func (d *Dispatcher) removeIfIdle(src *source) {
 	switch s := src.shard; {
 	case src.held > 0 || src.more || src.readQueued:
-	case s.reading:
+	case s.Reading:
 		s.idle = append(s.idle, src)
 	default:
 		d.removeSource(src)
@@ -407,6 +376,7 @@ func (d *Dispatcher) removeIfIdle(src *source) {
 // Stats returns the current counts.
 func (d *Dispatcher) Stats() Stats {
 	s := d.stats
-	s.Sends, s.Bytes, s.UnderWay, s.Failing = d.sends, d.bytes, len(d.deliveries), len(d.failing)
+	s.Sends, s.Bytes, s.UnderWay, s.Failing = d.sends, d.bytes, len(d.deliveries), d.failing.Len()
+	s.ReadsFailed += d.sweep.Failed
 	return s
 }

@@ -609,7 +609,7 @@ func pairsApart(t testing.TB) {
 	if f := m.d.Failing(from, 10); len(f) != 1 || f[0].Waiting != 19 || f[0].Code != sharding.Unavailable || f[0].To != bad {
 		t.Errorf("failing: %+v", f)
 	}
-	if f, ok := m.d.FailingOf(shardOf(from), from, bad); !ok || f.Seq != 1 || f.Place != 0 || f.Times < 3 || !f.Next.After(m.now) || m.d.FailingTypes()["A"] != 1 {
+	if f, ok := m.d.FailingOf(shardOf(from), from, bad); !ok || f.Seq != 1 || f.Place != 0 || f.Times < 3 || !f.RetryAt.After(m.now) || m.d.FailingTypes()["A"] != 1 {
 		t.Errorf("failing: %+v, %v", f, m.d.FailingTypes())
 	}
 	if f, ok := m.d.FailingOf(shardOf(from), from, entity("C", 2)); ok || len(m.d.Failing(sharding.Entity{Type: "B"}, 10)) > 0 {

@@ -37,7 +37,7 @@
 //
 // A send that becomes durable in this process ([turn.SendsStored]) is delivered at once if all
 // earlier pending sends of its sender are in memory. If they are not, the sender's sends are read.
-// Each shard is swept when it is opened, and then from time to time. Memory is bounded: if it is
+// Each shard is swept when it is opened, and then from time to time, by a [due.Sweeper]. Memory is bounded: if it is
 // full, senders whose sends all fail leave the memory. A later sweep reads the sends of these senders
 // again.
 //

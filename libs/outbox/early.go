@@ -1,10 +1,10 @@
 package outbox
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -61,26 +61,20 @@ func (d *Dispatcher) released(in *Released) {
 func (d *Dispatcher) Retry(now time.Time, of, to sharding.Entity, out *Outputs) (n int) {
 	d.now, d.out = now, out
 	var list []*pair
-	for p := range d.failing { // order-free: sorted below
-		if p.state == retrying && matches(of, p.source.entity) && matches(to, p.to) {
+	for p := range d.failing.All {
+		if p.state == retrying && due.Matches(of, p.source.entity) && due.Matches(to, p.to) {
 			list = append(list, p)
 		}
 	}
 	d.hastenAll(list)
-	for _, s := range d.shards {
+	for _, s := range d.sweep.Shards() {
 		if !s.complete && !s.sweepAt.Before(now) {
-			s.sweepAt = now
-			d.scanBy(now)
+			d.sweepAt(s, now)
 		}
 	}
 	d.advance()
 	d.out = nil
 	return len(list)
-}
-
-// matches reports whether an entity is the wanted one, or of the wanted type if that has no id.
-func matches(want, e sharding.Entity) bool {
-	return (want.Type == "" || want.Type == e.Type) && (want.ID == "" || want.ID == e.ID)
 }
 
 // learnShape notes how the entities of a type are assigned to shards. That never changes, but it is not known
@@ -147,7 +141,7 @@ func (d *Dispatcher) forgetEvents() {
 
 // hastenAll retries pairs early, in the order in which they have failed.
 func (d *Dispatcher) hastenAll(list []*pair) {
-	slices.SortFunc(list, func(a, b *pair) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(list, due.Order[*pair])
 	for _, p := range list {
 		d.hasten(p)
 	}
@@ -160,30 +154,28 @@ func (d *Dispatcher) hasten(p *pair) {
 	if next := p.earlyAt.Add(between); next.After(at) {
 		at = next
 	}
-	if !at.Before(p.retryAt) { //mutant:true early-retry
+	if !at.Before(p.RetryAt) { //mutant:true early-retry
 		return
 	}
-	d.retries.Remove(p)
-	p.retryAt, p.earlyAt = at, at
-	d.retries.Push(p)
+	p.earlyAt = at
+	d.failing.Hasten(p, at)
 }
 
-// retry queues a pair to be tried again at p.retryAt. If an event has made its target ready for commands
+// retry queues a pair to be tried again at a time. If an event has made its target ready for commands
 // since the failed attempt began, or shortly before, the pair is retried early.
-func (d *Dispatcher) retry(p *pair) {
-	d.retries.Push(p)
+func (d *Dispatcher) retry(p *pair, at time.Time) {
+	d.failing.Retry(p, at)
 	q := d.typeOf(p.addressee().Type)
 	q.index(p)
-	for _, at := range []time.Time{q.servedAt, q.events[mark{shard: p.shard}], q.events[mark{p.shard, p.addressee().ID}]} {
-		if p.began.Before(at.Add(early)) { //mutant:false early-in-flight
+	for _, event := range []time.Time{q.servedAt, q.events[mark{shard: p.shard}], q.events[mark{p.shard, p.addressee().ID}]} {
+		if p.began.Before(event.Add(early)) { //mutant:false early-in-flight
 			d.hasten(p)
 		}
 	}
 }
 
-// unretry takes a pair out of those that are tried again later.
-func (d *Dispatcher) unretry(p *pair) {
-	d.retries.Remove(p)
+// unindex takes a pair that is not to be tried again later any more out of the index by shards.
+func (d *Dispatcher) unindex(p *pair) {
 	q := d.typeOf(p.addressee().Type)
 	delete(q.retrying[p.shard], p)
 	if len(q.retrying[p.shard]) == 0 {

@@ -50,7 +50,7 @@ func (d *Dispatcher) left(x *send) time.Duration {
 func (d *Dispatcher) retryPause(p *pair) time.Duration {
 	x := p.queue[0]
 	o := d.options(x)
-	pause := d.jitter.Pause(p.times, o.RetryMin, o.RetryMax)
+	pause := d.sweep.Jitter.Pause(p.Times, o.RetryMin, o.RetryMax)
 	//mutant:false ends-in-pause
 	if left := d.left(x); left > 0 {
 		pause = min(pause, left+time.Millisecond) // the clock of the store is known in whole milliseconds

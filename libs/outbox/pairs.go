@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -14,31 +15,24 @@ import (
 // pair is a sender and a target. Only the first send of the pair is in progress: the next send begins
 // when the first one has ended.
 type pair struct {
-	source *source
-	to     sharding.Entity
-	queue  []*send // by record and place, never empty
-	state  pairState
-	number uint64 // of the delivery in progress
-	// The fields below are about a pair that is failing: an attempt for its first send has failed.
-	times     int           // how many attempts have failed, one after the other
-	since     time.Time     // when the first of these failed
-	retryAt   time.Time     // when the next attempt may begin
-	code      sharding.Code // of the last failure
-	message   string        // of the last failure
-	order     uint64        // orders pairs with the same retryAt
-	began     time.Time     // when the last attempt began
-	earlyAt   time.Time     // when the last early retry was due; zero: there was none
-	shard     uint32        // the key in typeQueue.retrying
-	heapIndex int           // index in Dispatcher.retries
+	source      *source
+	to          sharding.Entity
+	queue       []*send // by record and place, never empty
+	state       pairState
+	number      uint64    // of the delivery in progress
+	due.Failure           // the pair is failing: an attempt for its first send has failed
+	began       time.Time // when the last attempt began
+	earlyAt     time.Time // when the last early retry was due; zero: there was none
+	shard       uint32    // the key in typeQueue.retrying
 }
 
-// Before orders pairs by the time at which they are tried again, then by the order in which they
-// were queued.
-func (p *pair) Before(o *pair) bool {
-	return cmp.Or(p.retryAt.Compare(o.retryAt), cmp.Compare(p.order, o.order)) < 0
-}
+// Owner returns the sender.
+func (p *pair) Owner() sharding.Entity { return p.source.entity }
 
-func (p *pair) Place() *int { return &p.heapIndex }
+// Compare orders pairs by sender and target.
+func (p *pair) Compare(o *pair) int {
+	return cmp.Or(p.source.entity.Compare(o.source.entity), p.to.Compare(o.to))
+}
 
 type pairState uint8
 
@@ -47,7 +41,7 @@ const (
 	waitingForSlot                      // in addressee.waiting: all slots of the addressee are taken
 	underWay                            // a delivery is in progress
 	taking                              // a command of the sender takes the answer
-	retrying                            // in Dispatcher.retries and typeQueue.retrying
+	retrying                            // it waits to be retried, in typeQueue.retrying too
 	storingEnd                          // the end of the first send is being stored, and the next send waits for it (see storeEnd)
 )
 
@@ -129,7 +123,8 @@ func (d *Dispatcher) unqueue(p *pair) {
 		delete(d.taking, p.firstName())
 		d.freeSlot(p.source.entity)
 	case retrying:
-		d.unretry(p)
+		d.failing.Unqueue(p)
+		d.unindex(p)
 	}
 	p.state = 0
 }
@@ -197,9 +192,8 @@ func (p *pair) firstName() sendName {
 // advance begins everything that is due: retries, deliveries, appends that store ends of sends, and
 // reads.
 func (d *Dispatcher) advance() {
-	for len(d.retries) > 0 && !d.retries[0].retryAt.After(d.now) {
-		p := d.retries[0]
-		d.unretry(p)
+	for p, ok := d.failing.Due(d.now); ok; p, ok = d.failing.Due(d.now) {
+		d.unindex(p)
 		d.makeReady(p)
 	}
 	for d.startReady() {
@@ -252,7 +246,7 @@ func (d *Dispatcher) attempt(q *typeQueue, p *pair) {
 	// Invariant: a send has its effect once, however often it is delivered and whichever region delivers it.
 	// Guarded by: `outbox.Key`: the key is the same for every attempt. `outbox.beginAcks` stores the end of each send.
 	// Mutants: send-key, send-ack
-	//mutant:do send-key at = at.Add(time.Duration(p.times) * time.Millisecond)
+	//mutant:do send-key at = at.Add(time.Duration(p.Times) * time.Millisecond)
 	d.deliveries[p.number] = &delivery{pair: p, to: x.To}
 	d.out.Delivers = append(d.out.Delivers, Deliver{Number: p.number, From: p.source.entity, Env: sharding.Envelope{
 		Entity: x.To, Command: x.Input.Command, ID: Key(p.source.entity, x.seq, x.Place, at), Keyed: true,
@@ -272,8 +266,8 @@ func Key(from sharding.Entity, seq uint64, place uint16, at time.Time) sharding.
 // if the target had refused the send. All attempts of the send were refused, unless the send is marked as unsure.
 func (d *Dispatcher) giveUp(p *pair) {
 	age := d.options(p.queue[0]).MaxAge
-	reply := sharding.Reject(p.code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", age, p.message))
-	if p.times == 0 {
+	reply := sharding.Reject(p.Code, fmt.Sprintf("it has not succeeded in %s; the last attempt failed with: %s", age, p.Message))
+	if p.Times == 0 {
 		reply = sharding.Reject(sharding.DeadlineExceeded, fmt.Sprintf("it is older than %s, so that it is not tried any more", age))
 	}
 	p.queue[0].mayStillRun = false // no owner delivers the send again: it is too old
@@ -341,7 +335,7 @@ func (d *Dispatcher) stateOf(r *sharding.Reply) sharding.SendState {
 	// Invariant: a send becomes a dead letter in two cases. The send has failed (the target has refused it, or has not
 	// answered before it may forget the send's key), and the send names no command for the answer. Or the command for
 	// the answer has failed for too long. If a dead letter may have had its effect, its state is *in doubt*.
-	// Mutants: silent-refusal, max-age, take-grace, unsure, send-no-clock
+	// Mutants: silent-refusal, max-age, take-grace, unsure, no-clock
 	case r.Outcome == sharding.Unknown: //mutant:true silent-refusal
 		//mutant:do silent-refusal return sharding.SendDone
 		return sharding.SendInDoubt
@@ -354,7 +348,7 @@ func (d *Dispatcher) take(p *pair) {
 	x := p.queue[0]
 	p.state = taking
 	d.taking[p.firstName()] = p
-	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.id, Epoch: p.source.shard.epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
+	d.out.Turn = append(d.out.Turn, turn.Fire{Shard: p.source.shard.ID, Epoch: p.source.shard.Epoch, Entity: p.source.entity, Wakeup: turn.Wakeup{
 		WakeRef: sharding.WakeRef{Kind: sharding.SendWake, Name: x.To.String(), Seq: x.seq, Number: uint64(x.Place)},
 		Input:   sharding.Input{Command: x.ReplyTo},
 		Answer:  &turn.SendResult{Target: x.To, Sent: x.Input, SentAt: x.at, Reply: *x.answer},
@@ -365,7 +359,7 @@ func (d *Dispatcher) take(p *pair) {
 func (d *Dispatcher) taken(e *turn.FiringEnded) {
 	key := sendName{e.Entity, e.Ref.Seq, uint16(e.Ref.Number)}
 	p := d.taking[key]
-	if p == nil || p.source.shard.id != e.Shard || p.source.shard.epoch != e.Epoch {
+	if p == nil || p.source.shard.ID != e.Shard || p.source.shard.Epoch != e.Epoch {
 		return
 	}
 	delete(d.taking, key)
@@ -387,7 +381,7 @@ func (d *Dispatcher) taken(e *turn.FiringEnded) {
 		d.stats.Obsolete++
 		s := p.source.shard
 		//mutant:skip obsolete-counts
-		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.ID, Epoch: s.Epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
 		d.beginNext(p)
 		d.removeSend(x)
 	case turn.FiringOtherLife: // the life of the sender that would have taken the answer is over
@@ -469,11 +463,11 @@ func (p *pair) pending() []*send {
 // end continues. It changes nothing in the journal, because the drop has ended the send there already.
 // Once the append is durable, SendsEnded tells the machine of the end, as usual.
 func (d *Dispatcher) dropped(e *turn.SendDropped) {
-	s := d.shard(e.Shard, e.Epoch)
+	s := d.sweep.At(e.Shard, e.Epoch)
 	if s == nil { //mutant:true drop-forgets
 		return
 	}
-	if s.reading { //mutant:false drop-read
+	if s.Reading { //mutant:false drop-read
 		s.dropped = append(s.dropped, sendName{e.Entity, e.Seq, e.Place})
 	}
 	src := s.sources[e.Entity]
@@ -486,7 +480,7 @@ func (d *Dispatcher) dropped(e *turn.SendDropped) {
 			continue
 		}
 		x := p.queue[i]
-		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.id, Epoch: s.epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
+		d.out.Turn = append(d.out.Turn, turn.SendsEnded{Shard: s.ID, Epoch: s.Epoch, Entity: e.Entity, Seqs: []uint64{x.seq}})
 		switch {
 		case i > 0:
 			p.queue = slices.Delete(p.queue, i, i+1)
@@ -520,25 +514,16 @@ func (d *Dispatcher) beginNext(p *pair) {
 // clearFailure forgets that attempts for the first send of a pair have failed: there are no more
 // attempts, or the attempts that follow have another addressee.
 func (d *Dispatcher) clearFailure(p *pair) {
-	delete(d.failing, p)
-	p.times, p.code, p.message, p.since, p.retryAt, p.earlyAt = 0, "", "", time.Time{}, time.Time{}, time.Time{}
+	d.failing.Clear(p)
+	p.earlyAt = time.Time{}
 }
 
 // retryLater notes a failed attempt for the first send of a pair, and queues the pair to be tried again.
 func (d *Dispatcher) retryLater(p *pair, code sharding.Code, message string) {
 	d.stats.Failed++
-	if p.times == 0 {
-		d.failing[p] = struct{}{}
-		p.since = d.now
-	}
-	p.times++
-	p.code, p.message, p.state = code, message, retrying
-	p.retryAt, p.order = d.now.Add(d.retryPause(p)), d.order()
-	//mutant:do send-back-off p.retryAt = d.now.Add(time.Millisecond)
-	d.retry(p)
-}
-
-// pause returns how long to wait after this many failures, one after the other.
-func (d *Dispatcher) pause(times int) time.Duration {
-	return d.jitter.Pause(times, d.cfg.RetryMin, d.cfg.RetryMax)
+	d.failing.Fail(p, d.now, code, message)
+	p.state = retrying
+	pause := d.retryPause(p)
+	//mutant:do send-back-off pause = time.Millisecond
+	d.retry(p, d.now.Add(pause))
 }

@@ -4,93 +4,67 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// reading is a read in progress.
-type reading struct {
-	asked time.Time
-	parts []part
-}
-
-// part is one shard's part of a read: from a position on, for a sweep or for one source.
-type part struct {
-	shard  *shard
-	from   journal.SendPosition
-	source *source // nil: a sweep
-}
-
-// scanBy makes sure that the shards are scanned at time t, or earlier.
-func (d *Dispatcher) scanBy(t time.Time) {
-	if d.scanAt.IsZero() || t.Before(d.scanAt) {
-		d.scanAt = t
+// sweepAt sets the time at which the next page of a shard's sweep is read.
+func (d *Dispatcher) sweepAt(s *shard, at time.Time) {
+	s.sweepAt = at
+	if len(s.toRead) == 0 {
+		d.sweep.ReadBy(s, at)
 	}
 }
 
-// roomCheck is the pause before the shards are scanned again after sends have left the memory. Thousands
-// of sends leave the memory in a second, and a scan after each of them would cost too much.
-const roomCheck = 10 * time.Millisecond
-
-// scan begins reads of the shards that are due to be read.
+// scan begins a read of the shards that are due to be read. Of each it reads a page of its sweep, or of one of its
+// sources, in turn if both are due.
 func (d *Dispatcher) scan() {
-	if d.scanAt.IsZero() || d.now.Before(d.scanAt) || d.now.Before(d.readsAfter) || len(d.reads) >= d.cfg.Reads {
+	if !d.sweep.Ready(d.now) {
 		return
 	}
-	d.scanAt = time.Time{}
 	d.evict()
-	var r Read
-	rd := &reading{asked: d.now}
-	from := d.scanFrom
-	for n := range d.shards {
-		i := (from + n) % len(d.shards)
-		s := d.shards[i]
-		due := len(s.toRead) > 0 || !s.sweepAt.After(d.now)
-		switch {
-		case s.reading:
-		case !due:
-			d.scanBy(s.sweepAt)
-		case len(rd.parts) >= d.cfg.ReadShards:
-			d.scanBy(d.now)
-		case d.sends >= d.cfg.Sends || d.bytes >= d.cfg.Bytes:
-			d.noRoom = true
-			d.scanBy(d.now.Add(d.cfg.RetryMin))
-		default:
-			p := part{shard: s, from: s.after}
-			if len(s.toRead) > 0 && !(s.sweepNext && !s.sweepAt.After(d.now)) {
-				p.source = s.toRead[0]
-				s.toRead, p.source.readQueued = s.toRead[1:], false
-				p.from = journal.SendPosition{Shard: s.id, Entity: p.source.entity, Seq: p.source.upTo}
-			}
-			if p.source == nil && p.from == (journal.SendPosition{Shard: s.id}) {
-				s.missed = false
-			}
-			s.reading, s.sweepNext = true, p.source != nil
-			rd.parts = append(rd.parts, p)
-			d.scanFrom = (i + 1) % len(d.shards)
-			r.Shards = append(r.Shards, p.from)
+	number, shards := d.sweep.Begin(d.now, func(s *shard) due.Want {
+		sweeps := !s.sweepAt.After(d.now)
+		if len(s.toRead) == 0 && !sweeps {
+			d.sweep.ReadBy(s, s.sweepAt)
+			return due.Skip
 		}
-	}
-	if len(rd.parts) == 0 {
+		if d.sends >= d.cfg.Sends || d.bytes >= d.cfg.Bytes {
+			d.sweep.WaitForRoom(d.now.Add(d.cfg.RetryMin)) // by then, more may fail and leave the memory
+			return due.Room
+		}
+		if s.readFrom, s.readSource = s.after, nil; len(s.toRead) > 0 && !(s.sweepNext && sweeps) {
+			src := s.toRead[0]
+			s.toRead, src.readQueued = s.toRead[1:], false
+			s.readFrom, s.readSource = journal.SendPosition{Shard: s.ID, Entity: src.entity, Seq: src.upTo}, src
+		} else if s.after == (journal.SendPosition{Shard: s.ID}) {
+			s.missed = false
+		}
+		s.sweepNext = s.readSource != nil
+		return due.Take
+	})
+	if len(shards) == 0 {
 		return
 	}
-	d.lastRead++
-	r.Number, r.Limit = d.lastRead, d.cfg.Page
-	d.reads[r.Number] = rd
+	r := Read{Number: number, SendsRequest: journal.SendsRequest{Limit: d.cfg.Page}}
+	for _, s := range shards {
+		r.Shards = append(r.Shards, s.readFrom)
+	}
 	d.out.Reads = append(d.out.Reads, r)
 }
 
 // evict unloads sources all of whose sends fail, if there is no room for others. A later sweep reads
 // them again.
 func (d *Dispatcher) evict() {
-	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.noRoom || len(d.failing)+d.unstored == 0 {
+	if d.sends < d.cfg.Sends && d.bytes < d.cfg.Bytes && !d.sweep.LacksRoom() || d.failing.Len()+d.unstored == 0 {
 		return
 	}
-	for _, s := range d.shards {
+	for _, s := range d.sweep.Shards() {
 		for _, src := range s.sorted() {
 			if 4*d.sends < 3*d.cfg.Sends && 4*d.bytes < 3*d.cfg.Bytes {
 				return
 			}
-			if !s.reading && d.fails(src) {
+			if !s.Reading && d.fails(src) {
 				d.unload(src)
 				s.complete, s.missed = false, true //mutant:false evicted true
 				if s.after.Entity == src.entity {
@@ -116,62 +90,31 @@ func (d *Dispatcher) fails(src *source) bool {
 
 // page takes in the answer to a read.
 func (d *Dispatcher) page(in *Page) {
-	rd := d.reads[in.Number]
-	if rd == nil {
-		return
-	}
-	delete(d.reads, in.Number)
-	d.scanBy(d.now) // the next read may begin
-	if in.Err == nil {
-		d.readPause = 0
-		if !in.Now.IsZero() { //mutant:true send-no-clock
-			d.clock.Read(rd.asked, d.now, in.Now)
-		}
-	} else {
-		d.stats.ReadsFailed++
-		d.readPause++
-		d.readsAfter = d.now.Add(d.pause(d.readPause))
-		d.scanBy(d.readsAfter)
-	}
-	records := in.Rows
-	for i := range rd.parts {
-		p := &rd.parts[i]
-		n := 0
-		for n < len(records) && records[n].Shard == p.shard.id {
-			n++
-		}
-		failed := in.Err != nil || in.Unreadable(p.shard.id)
+	for _, p := range d.sweep.Page(d.now, in.Number, &in.SendsPage, in.Err) {
+		s := p.Shard
 		//mutant:false page-deposed
-		if n > 0 && records[0].Epoch > p.shard.epoch && !p.shard.closed {
-			d.close(p.shard.id) // another owner has claimed the shard, see journal.SendRow.Epoch
+		if len(p.Rows) > 0 && p.Rows[0].Epoch > s.Epoch {
+			d.close(s.ID) // another owner has claimed the shard, see journal.SendRow.Epoch
+			continue
 		}
-		if !p.shard.closed {
-			p.shard.reading = false
-			switch {
-			case failed:
-				d.notRead(p, failed && in.Err == nil)
-			case p.source != nil:
-				d.pageOfSource(p, records[:n], slices.Contains(in.More, p.shard.id))
-			default:
-				d.pageOfSweep(p, records[:n], slices.Contains(in.More, p.shard.id))
+		src := s.readSource
+		s.Reading, s.readSource = false, nil
+		switch {
+		case p.Failed:
+			s.sweepAt = s.ReadAt
+			if src != nil && s.sources[src.entity] == src && in.Err != nil {
+				d.queueRead(src)
 			}
-			d.endRead(p.shard)
+		case src != nil:
+			d.pageOfSource(s, src, p.Rows, p.More)
+		default:
+			d.pageOfSweep(s, p.Rows, p.More)
 		}
-		records = records[n:]
+		if !p.Failed {
+			d.sweep.ReadBy(s, d.now) // scan decides whether it reads now
+		}
+		d.endRead(s)
 	}
-}
-
-// notRead has the shard, or the source, of a failed read read again.
-func (d *Dispatcher) notRead(p *part, damaged bool) {
-	at := d.now
-	if damaged {
-		at = d.now.Add(d.cfg.RetryMax)
-	}
-	if p.source != nil && p.shard.sources[p.source.entity] == p.source && !damaged {
-		d.queueRead(p.source)
-	}
-	p.shard.sweepAt = at
-	d.scanBy(at)
 }
 
 // endRead removes the sources from memory that the read in progress has kept there.
@@ -184,14 +127,14 @@ func (d *Dispatcher) endRead(s *shard) {
 }
 
 // pageOfSource takes in what was read of one source.
-func (d *Dispatcher) pageOfSource(p *part, records []journal.SendRow, more bool) {
+func (d *Dispatcher) pageOfSource(s *shard, src *source, records []journal.SendRow, more bool) {
 	n := 0
-	for n < len(records) && records[n].Entity == p.source.entity {
+	for n < len(records) && records[n].Entity == src.entity {
 		n++
 	}
-	if p.shard.sources[p.source.entity] == p.source {
-		d.addRecords(p.source, records[:n], more && n == len(records))
-		d.removeIfIdle(p.source)
+	if s.sources[src.entity] == src {
+		d.addRecords(src, records[:n], more && n == len(records))
+		d.removeIfIdle(src)
 	}
 }
 
@@ -238,12 +181,12 @@ func (d *Dispatcher) addRecords(src *source, records []journal.SendRow, more boo
 func (src *source) lacks(seq uint64) bool { return src.upTo < seq } //mutant:false page-behind
 
 // pageOfSweep takes in a page of a sweep.
-func (d *Dispatcher) pageOfSweep(p *part, records []journal.SendRow, more bool) {
-	s := p.shard
-	src := s.sources[p.from.Entity]
+func (d *Dispatcher) pageOfSweep(s *shard, records []journal.SendRow, more bool) {
+	from := s.readFrom
+	src := s.sources[from.Entity]
 	//mutant:false page-full
 	full := more && len(records) == 0 // the page had no room for records of this shard
-	if src != nil && !full && (len(records) == 0 || records[0].Entity != src.entity) && !src.lacks(p.from.Seq) {
+	if src != nil && !full && (len(records) == 0 || records[0].Entity != src.entity) && !src.lacks(from.Seq) {
 		d.addRecords(src, nil, false) // the page before this one ended with the last record of the source
 		d.removeIfIdle(src)
 	}
@@ -257,11 +200,11 @@ func (d *Dispatcher) pageOfSweep(p *part, records []journal.SendRow, more bool) 
 			if src = d.addSource(s, e); src == nil {
 				return
 			}
-			if e == p.from.Entity {
-				src.upTo = p.from.Seq // the sweep has read the records before that one
+			if e == from.Entity {
+				src.upTo = from.Seq // the sweep has read the records before that one
 			}
 		}
-		if e == p.from.Entity && src.lacks(p.from.Seq) {
+		if e == from.Entity && src.lacks(from.Seq) {
 			// The next sweep reads these records, after those that are lacking.
 		} else if !d.addRecords(src, records[:n], false) {
 			// There is no room. Later, the sweep continues from here.
@@ -271,42 +214,21 @@ func (d *Dispatcher) pageOfSweep(p *part, records []journal.SendRow, more bool) 
 		if more && n == len(records) {
 			src.more = true // the next page may have others
 		}
-		s.after = journal.SendPosition{Shard: s.id, Entity: e, Seq: records[n-1].Seq}
+		s.after = journal.SendPosition{Shard: s.ID, Entity: e, Seq: records[n-1].Seq}
 		d.removeIfIdle(src) // operators may have dropped all that was read of it
 		records = records[n:]
 	}
 	if more {
 		s.sweepAt = d.now
-		d.scanBy(d.now)
 		return
 	}
-	s.after, s.sweepAt = journal.SendPosition{Shard: s.id}, d.now.Add(d.cfg.Refresh)
+	s.after, s.sweepAt = journal.SendPosition{Shard: s.ID}, d.now.Add(d.cfg.Refresh)
 	s.complete = !s.missed
-	d.scanBy(s.sweepAt)
 }
 
 // NextAlarm returns when the dispatcher has something to do if no other input comes before; zero: never.
 func (d *Dispatcher) NextAlarm() time.Time {
-	var t time.Time
-	by := func(at time.Time) {
-		if t.IsZero() || at.Before(t) {
-			t = at
-		}
-	}
-	if len(d.reads) < d.cfg.Reads && !d.scanAt.IsZero() {
-		if d.scanAt.Before(d.readsAfter) {
-			by(d.readsAfter)
-		} else {
-			by(d.scanAt)
-		}
-	}
-	if len(d.retries) > 0 {
-		by(d.retries[0].retryAt)
-	}
-	if !d.storeAt.IsZero() {
-		by(d.storeAt)
-	}
-	return t
+	return due.Earliest(d.sweep.Alarm(), d.failing.Alarm(), d.storeAt)
 }
 
 // sorted returns the sources of a shard in a fixed order.

@@ -2,29 +2,28 @@ package outbox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Check verifies the invariants of the dispatcher. An error means a bug.
 func (d *Dispatcher) Check() error {
-	c := checking{d: d, heads: map[*pair]bool{}, ended: map[*source][]*send{}, unstored: map[*source]int{}}
+	c := checking{d: d, pairs: map[*pair]bool{}, ended: map[*source][]*send{}, unstored: map[*source]int{}}
 	for _, a := range d.acks { // order-free: collected
 		c.ends(a.sends)
 	}
-	for _, s := range d.shards {
+	for _, s := range d.sweep.Shards() {
 		c.ends(s.ends)
 		for _, a := range s.unstored {
 			c.ends(a.sends)
 			c.unstored[a.source] += len(a.sends)
 			c.allUnstored += len(a.sends)
-		}
-		if d.byID[s.id] != s || s.closed {
-			return fmt.Errorf("outbox: %s is listed but closed", s.id)
 		}
 		for e, src := range s.sources { // order-free: any error is a bug
 			if src.entity != e || src.shard != s {
@@ -61,19 +60,14 @@ func (d *Dispatcher) Check() error {
 	if n := len(d.deliveries) + len(d.taking); n != under || n != entered {
 		return fmt.Errorf("outbox: %d commands are in progress, counted %d by type and %d by target", n, under, entered)
 	}
-	for _, p := range d.retries {
-		if !c.heads[p] || p.state != retrying {
-			return fmt.Errorf("outbox: a pair that is not failing is to be tried again: %v", p.to)
-		}
+	if n := d.indexed(); n != d.failing.Waiting() || n != c.retrying {
+		return fmt.Errorf("outbox: %d pairs are to be tried again, %d are queued, and the index by shards has %d", c.retrying, d.failing.Waiting(), n)
 	}
-	if n := d.indexed(); n != len(d.retries) {
-		return fmt.Errorf("outbox: %d pairs are to be tried again, and the index by shards has %d", len(d.retries), n)
+	if c.sends != d.sends || c.bytes != d.bytes || len(d.died) != len(d.diedOrder) || len(d.died) > d.cfg.DeadLetters || c.sources != d.sourceCount || c.allUnstored != d.unstored {
+		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d sources, %d unstored ends; there are %d, %d, %d, %d",
+			d.sends, d.bytes, d.sourceCount, d.unstored, c.sends, c.bytes, c.sources, c.allUnstored)
 	}
-	if c.sends != d.sends || c.bytes != d.bytes || c.failing != len(d.failing) || len(d.died) != len(d.diedOrder) || len(d.died) > d.cfg.DeadLetters || c.sources != d.sourceCount || c.allUnstored != d.unstored {
-		return fmt.Errorf("outbox: counted %d sends, %d bytes, %d failing, %d sources, %d unstored ends; there are %d, %d, %d, %d, %d",
-			d.sends, d.bytes, len(d.failing), d.sourceCount, d.unstored, c.sends, c.bytes, c.failing, c.sources, c.allUnstored)
-	}
-	return nil
+	return errors.Join(d.sweep.Check(), d.failing.Check(c.pairs))
 }
 
 // indexed counts the pairs in the indexes by the shards of their addressees.
@@ -88,12 +82,12 @@ func (d *Dispatcher) indexed() (n int) {
 
 // checking counts what there is.
 type checking struct {
-	d                              *Dispatcher
-	heads                          map[*pair]bool
-	ended                          map[*source][]*send // whose ends are not stored yet
-	unstored                       map[*source]int     // of these, the sends in shard.unstored
-	sends, bytes, failing, sources int
-	allUnstored                    int
+	d                               *Dispatcher
+	pairs                           map[*pair]bool
+	ended                           map[*source][]*send // whose ends are not stored yet
+	unstored                        map[*source]int     // of these, the sends in shard.unstored
+	sends, bytes, sources, retrying int
+	allUnstored                     int
 }
 
 func (c *checking) source(src *source) error {
@@ -104,7 +98,7 @@ func (c *checking) source(src *source) error {
 		c.bytes += x.size
 	}
 	for to, p := range src.pairs { // order-free: any error is a bug
-		c.heads[p] = true
+		c.pairs[p] = true
 		if p.to != to || p.source != src || len(p.queue) == 0 {
 			return fmt.Errorf("outbox: the pair of %s and %s is in the wrong place", src.entity, to)
 		}
@@ -118,12 +112,6 @@ func (c *checking) source(src *source) error {
 			if x.seq > src.upTo {
 				return fmt.Errorf("outbox: a send of %s is in memory, and its record was not read", src.entity)
 			}
-		}
-		if _, known := c.d.failing[p]; known != (p.times > 0) {
-			return fmt.Errorf("outbox: the pair of %s and %s has failed %d times; listed as failing: %t", src.entity, to, p.times, known)
-		}
-		if p.times > 0 {
-			c.failing++
 		}
 		if err := c.pair(p); err != nil {
 			return err
@@ -163,7 +151,8 @@ func (c *checking) pair(p *pair) error {
 		ok = d.taking[p.firstName()] == p
 	case retrying:
 		_, ok = d.typeOf(p.addressee().Type).retrying[p.shard][p]
-		ok = ok && d.retries.Has(p)
+		ok = ok && d.failing.Queued(p)
+		c.retrying++
 	case storingEnd:
 		ok = slices.Contains(c.ended[p.source], p.queue[0])
 	}
@@ -178,18 +167,14 @@ func (d *Dispatcher) Clone() *Dispatcher {
 	n := *d
 	n.out = nil
 	c := cloning{shards: map[*shard]*shard{}, sources: map[*source]*source{}, pairs: map[*pair]*pair{}, sends: map[*send]*send{}}
-	n.shards, n.byID = nil, maps.Clone(d.byID)
-	for _, s := range d.shards {
-		n.shards = append(n.shards, c.shard(s))
-		n.byID[s.id] = c.shard(s)
-	}
+	n.sweep, n.failing = d.sweep.Clone(c.shard), d.failing.Clone(c.pair)
 	n.addressees = maps.Clone(d.addressees)
 	for e, t := range d.addressees { // order-free: copies
-		n.addressees[e] = &addressee{underWay: t.underWay, waiting: c.pairList(t.waiting)}
+		n.addressees[e] = &addressee{underWay: t.underWay, waiting: due.Map(t.waiting, c.pair)}
 	}
 	n.types = nil
 	for _, q := range d.types {
-		qc := &typeQueue{name: q.name, ready: c.pairList(q.ready), underWay: q.underWay, shape: q.shape, retrying: map[uint32]map[*pair]struct{}{}, events: maps.Clone(q.events), servedAt: q.servedAt, forgetAt: q.forgetAt}
+		qc := &typeQueue{name: q.name, ready: due.Map(q.ready, c.pair), underWay: q.underWay, shape: q.shape, retrying: map[uint32]map[*pair]struct{}{}, events: maps.Clone(q.events), servedAt: q.servedAt, forgetAt: q.forgetAt}
 		for shard, set := range q.retrying { // order-free: copies
 			qc.retrying[shard] = make(map[*pair]struct{}, len(set))
 			for p := range set { // order-free: copies
@@ -198,11 +183,7 @@ func (d *Dispatcher) Clone() *Dispatcher {
 		}
 		n.types = append(n.types, qc)
 	}
-	n.retries = c.pairList(d.retries)
-	n.failing, n.died, n.diedOrder = map[*pair]struct{}{}, maps.Clone(d.died), slices.Clone(d.diedOrder)
-	for p := range d.failing { // order-free: copies
-		n.failing[c.pair(p)] = struct{}{}
-	}
+	n.died, n.diedOrder = maps.Clone(d.died), slices.Clone(d.diedOrder)
 	n.deliveries, n.taking = maps.Clone(d.deliveries), maps.Clone(d.taking)
 	for k, v := range d.deliveries { // order-free: copies
 		n.deliveries[k] = &delivery{pair: c.pair(v.pair), to: v.to}
@@ -210,16 +191,9 @@ func (d *Dispatcher) Clone() *Dispatcher {
 	for k, p := range d.taking { // order-free: copies
 		n.taking[k] = c.pair(p)
 	}
-	n.acks, n.reads = maps.Clone(d.acks), maps.Clone(d.reads)
+	n.acks = maps.Clone(d.acks)
 	for k, a := range d.acks { // order-free: copies
 		n.acks[k] = c.ack(a)
-	}
-	for k, r := range d.reads { // order-free: copies
-		rc := &reading{asked: r.asked, parts: slices.Clone(r.parts)}
-		for i := range rc.parts {
-			rc.parts[i].shard, rc.parts[i].source = c.shard(r.parts[i].shard), c.source(r.parts[i].source)
-		}
-		n.reads[k] = rc
 	}
 	return &n
 }
@@ -242,11 +216,8 @@ func (c *cloning) shard(s *shard) *shard {
 	for e, src := range s.sources { // order-free: copies
 		n.sources[e] = c.source(src)
 	}
-	n.toRead, n.idle = c.sourceList(s.toRead), c.sourceList(s.idle)
-	n.ends, n.unstored, n.dropped = c.sendList(s.ends), nil, slices.Clone(s.dropped)
-	for _, a := range s.unstored {
-		n.unstored = append(n.unstored, c.ack(a))
-	}
+	n.toRead, n.idle, n.readSource = due.Map(s.toRead, c.source), due.Map(s.idle, c.source), c.source(s.readSource)
+	n.ends, n.unstored, n.dropped = due.Map(s.ends, c.send), due.Map(s.unstored, c.ack), slices.Clone(s.dropped)
 	return &n
 }
 
@@ -269,64 +240,31 @@ func (c *cloning) pair(p *pair) *pair {
 	}
 	n := *p
 	c.pairs[p] = &n
-	n.source, n.queue = c.source(p.source), c.sendList(p.queue)
+	n.source, n.queue = c.source(p.source), due.Map(p.queue, c.send)
 	return &n
 }
 
 func (c *cloning) ack(a *ack) *ack {
 	n := *a
-	n.source, n.sends = c.source(a.source), c.sendList(a.sends)
+	n.source, n.sends = c.source(a.source), due.Map(a.sends, c.send)
 	return &n
 }
 
-func (c *cloning) sendList(list []*send) []*send {
-	var out []*send
-	for _, x := range list {
-		n := c.sends[x]
-		if n == nil {
-			m := *x
-			n = &m
-			c.sends[x] = n
-			n.source = c.source(x.source)
-		}
-		out = append(out, n)
+func (c *cloning) send(x *send) *send {
+	if c.sends[x] == nil {
+		n := *x
+		c.sends[x] = &n
+		n.source = c.source(x.source)
 	}
-	return out
-}
-
-func (c *cloning) sourceList(list []*source) []*source {
-	var out []*source
-	for _, src := range list {
-		out = append(out, c.source(src))
-	}
-	return out
-}
-
-func (c *cloning) pairList(list []*pair) []*pair {
-	var out []*pair
-	for _, p := range list {
-		out = append(out, c.pair(p))
-	}
-	return out
+	return c.sends[x]
 }
 
 // AppendState appends a canonical description of the state, with times relative to now: equal
 // states give equal bytes.
 func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
-	rel := func(t time.Time) time.Duration {
-		if t.IsZero() {
-			return -1
-		}
-		return max(0, t.Sub(now))
-	}
-	b = d.clock.AppendState(append(b, "sends "...))
-	b = fmt.Appendf(b, " scan %d from %d room %t after %d pause %d acks %d random %x last %d %d longest %d\n",
-		rel(d.scanAt), d.scanFrom, d.noRoom, rel(d.readsAfter), d.readPause, rel(d.storeAt), d.jitter, d.lastRead, d.lastNumber, d.longestTimeout)
-	for _, n := range slices.Sorted(maps.Keys(d.reads)) {
-		for _, p := range d.reads[n].parts {
-			b = fmt.Appendf(b, " reading %d %s %s %d source %t closed %t\n", n, p.shard.id, p.from.Entity, p.from.Seq, p.source != nil, p.shard.closed)
-		}
-	}
+	rel := func(t time.Time) time.Duration { return due.Left(now, t) }
+	b = d.sweep.AppendState(now, append(b, "sends "...), d.appendShard(now))
+	b = fmt.Appendf(b, " acks %d last %d longest %d\n", rel(d.storeAt), d.lastNumber, d.longestTimeout)
 	for _, n := range slices.Sorted(maps.Keys(d.acks)) {
 		b = fmt.Appendf(b, " ack %d %s %v\n", n, d.acks[n].source.entity, d.acks[n].delivered())
 	}
@@ -342,22 +280,27 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, "  ready %s %s\n", p.source.entity, p.to)
 		}
 	}
-	for _, s := range d.shards {
-		b = fmt.Appendf(b, " shard %s %s complete %t after %s %d at %d %t missed %t next %t wanted %d idle %d ended %d dropped %v\n", s.id, s.epoch, s.complete,
-			s.after.Entity, s.after.Seq, rel(s.sweepAt), s.reading, s.missed, s.sweepNext, len(s.toRead), len(s.idle), len(s.ends), s.dropped)
+	return b
+}
+
+// appendShard returns a function that describes what the dispatcher has of a shard.
+func (d *Dispatcher) appendShard(now time.Time) func(b []byte, s *shard) []byte {
+	rel := func(t time.Time) time.Duration { return due.Left(now, t) }
+	return func(b []byte, s *shard) []byte {
+		b = fmt.Appendf(b, " complete %t after %s %d at %d %t from %s %d source %t missed %t next %t wanted %d idle %d ended %d dropped %v", s.complete, s.after.Entity, s.after.Seq,
+			rel(s.sweepAt), s.Reading, s.readFrom.Entity, s.readFrom.Seq, s.readSource != nil, s.missed, s.sweepNext, len(s.toRead), len(s.idle), len(s.ends), s.dropped)
 		for _, a := range s.unstored {
-			b = fmt.Appendf(b, "  ack of %s %v was not stored %d times, again in %d\n", a.source.entity, a.delivered(), a.times, rel(a.at))
+			b = fmt.Appendf(b, "\n  ack of %s %v was not stored %d times, again in %d", a.source.entity, a.delivered(), a.pause.Times, rel(a.pause.Until))
 		}
 		for _, src := range s.sorted() {
-			b = fmt.Appendf(b, "  %s up to %d more %t wanted %t\n", src.entity, src.upTo, src.more, src.readQueued)
+			b = fmt.Appendf(b, "\n  %s up to %d more %t wanted %t", src.entity, src.upTo, src.more, src.readQueued)
 			for _, p := range src.sorted() {
-				b = fmt.Appendf(b, "   to %s state %d times %d %d early %d", p.to, p.state, p.times, rel(p.retryAt), rel(p.earlyAt.Add(early)))
+				b = fmt.Appendf(b, "\n   to %s state %d times %d %d early %d", p.to, p.state, p.Times, rel(p.RetryAt), rel(p.earlyAt.Add(early)))
 				for _, x := range p.queue {
 					b = fmt.Appendf(b, " %d/%d age %d answered %t unsure %t mayStillRun %t dropped %t", x.seq, x.Place, now.Sub(x.at), x.answer != nil, x.unsure, x.mayStillRun, x.dropped)
 				}
-				b = append(b, '\n')
 			}
 		}
+		return b
 	}
-	return b
 }

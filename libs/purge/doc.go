@@ -10,7 +10,7 @@
 // the same process to the age (see journal.Stamp.Next). A deleted entity writes nothing itself, and
 // each purge is a write.
 //
-// The Purger reads the wake-ups of its open shards that are due, a page at a time, and returns a [journal.Purge]
+// The Purger reads the wake-ups of its open shards that are due, a page at a time (by a [due.Sweeper]), and returns a [journal.Purge]
 // for each of them. It does so at a constant rate, with a few purges in progress, so that they never
 // compete with commands for long. Each shard is read once per [Config.Interval]; after a full page
 // it is read again without a pause.

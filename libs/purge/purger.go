@@ -6,39 +6,27 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/storeclock"
 )
 
 // Purger decides when the remains of deleted entities of open shards are removed. It is not safe
 // for concurrent use.
 type Purger struct {
-	cfg    Config
-	shards []*shard // in the order in which they are looked at
-	// reading has the shards of the read in progress, which is number lastRead; nil: none is.
-	reading  []*shard
-	asked    time.Time // when that read was
-	lastRead uint64
-	wakes    []wake // wake-ups that were read, and whose purges have not begun
+	cfg   Config
+	sweep due.Sweeper[*shard, journal.WakeRow]
+	wakes []wake // wake-ups that were read, and whose purges have not begun
 	// inFlight has the purges that are not answered, with the due times of their wake-ups.
 	inFlight map[journal.Purge]int64
 	// The next purge begins at nextAt at the earliest.
-	nextAt     time.Time
-	failures   int       // how many reads and purges have failed since the last success
-	pauseUntil time.Time // nothing begins before this time, because of the failures
-	jitter     backoff.Jitter
-	clock      storeclock.Clock
-	stats      Stats
+	nextAt time.Time
+	pause  due.Pause // after purges that have failed: nothing begins before it is over
+	stats  Stats
 }
 
 type shard struct {
-	id       sharding.ShardID
-	epoch    sharding.Epoch
-	lookAt   time.Time
-	closed   bool
-	failures int // how many of the last looks in a row could not read the shard's wake-ups
+	due.Shard
 	// more is true if the last look has not seen all wake-ups that are due. If it has seen all, purged has
 	// the wake-ups whose purges were accepted since then. If such a wake-up is still due at the next look,
 	// unchanged, its life has more records than one purge removes.
@@ -57,14 +45,17 @@ type wake struct {
 
 // New returns a purger. The configuration must be valid.
 func New(cfg Config) *Purger {
-	return &Purger{cfg: cfg, inFlight: map[journal.Purge]int64{}, jitter: backoff.Jitter(cfg.Seed)}
+	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.RetryMin, RetryMax: cfg.RetryMax, DamagedMax: cfg.RetryMax, Seed: cfg.Seed}
+	shardOf := func(w *journal.WakeRow) sharding.ShardID { return w.Shard }
+	return &Purger{cfg: cfg, sweep: due.New[*shard](limits, shardOf), inFlight: map[journal.Purge]int64{}}
 }
 
 // Stats returns the current counts.
 func (p *Purger) Stats() Stats {
 	st := p.stats
-	for _, s := range p.shards {
-		if s.failures > 0 {
+	st.Failed += p.sweep.Failed + p.sweep.Unreadable
+	for _, s := range p.sweep.Shards() {
+		if s.Damaged > 0 {
 			st.Failing++
 		}
 	}
@@ -76,7 +67,7 @@ func (p *Purger) Step(now time.Time, in Input, out *Outputs) {
 	switch in := in.(type) {
 	case Open:
 		p.close(in.Shard)
-		p.shards = append(p.shards, &shard{id: in.Shard, epoch: in.Epoch, lookAt: now.Add(p.cfg.Interval)})
+		p.sweep.Open(&shard{Shard: due.Shard{ID: in.Shard, Epoch: in.Epoch, ReadAt: now.Add(p.cfg.Interval)}})
 	case Close:
 		p.close(in.Shard)
 	case Page:
@@ -88,89 +79,43 @@ func (p *Purger) Step(now time.Time, in Input, out *Outputs) {
 	p.advance(now, out)
 }
 
-func (p *Purger) find(id sharding.ShardID) *shard {
-	if i := slices.IndexFunc(p.shards, func(s *shard) bool { return s.id == id }); i >= 0 {
-		return p.shards[i]
-	}
-	return nil
-}
-
 func (p *Purger) close(id sharding.ShardID) {
-	s := p.find(id)
-	if s == nil {
-		return
-	}
-	s.closed = true
-	p.shards = slices.DeleteFunc(p.shards, func(o *shard) bool { return o == s })
+	p.sweep.Close(id)
 	p.wakes = slices.DeleteFunc(p.wakes, func(w wake) bool { return w.shard == id })
 }
 
 // page takes in the answer to a read.
 func (p *Purger) page(now time.Time, in *Page) {
-	if p.reading == nil || in.Number != p.lastRead {
-		return
-	}
-	read := p.reading
-	p.reading = nil
-	if in.Err != nil {
-		p.fail(now)
-		return
-	}
-	if len(in.Rows) == 0 { // otherwise the purges will show whether the journal works again
-		p.failures = 0
-	}
-	if !in.Now.IsZero() {
-		p.clock.Read(p.asked, now, in.Now)
-	}
-	for i := range in.Rows {
-		w := &in.Rows[i]
-		r := wake{shard: w.Shard, entity: w.Entity, life: w.Seq, due: w.Due}
-		s := p.find(r.shard)
-		if s == nil || !slices.Contains(read, s) || len(s.purged) > 0 && !slices.Contains(s.purged, r) {
-			continue // this look is only for the wake-ups in purged; others that have become due wait for the next look
-		}
-		p.wakes = append(p.wakes, r)
-	}
-	for _, s := range read {
-		if in.Unreadable(s.id) {
-			p.stats.Failed++
-			s.failures++
-			s.lookAt = now.Add(p.pause(s.failures))
-			//mutant:do purge-failed-shard s.lookAt = now
+	for _, part := range p.sweep.Page(now, in.Number, &in.WakesPage, in.Err) {
+		s := part.Shard
+		if s.Reading = false; part.Failed {
 			continue
 		}
-		s.failures = 0
-		s.lookAt, s.purged = now.Add(p.cfg.Interval), nil
-		if s.more = slices.Contains(in.More, s.id); s.more {
-			s.lookAt = now // the next page is read when the wake-ups of this page are done
+		for i := range part.Rows {
+			w := &part.Rows[i]
+			r := wake{shard: w.Shard, entity: w.Entity, life: w.Seq, due: w.Due}
+			if len(s.purged) == 0 || slices.Contains(s.purged, r) {
+				p.wakes = append(p.wakes, r)
+			} // otherwise this look is only for the wake-ups in purged; others that have become due wait for the next look
 		}
+		at := now.Add(p.cfg.Interval)
+		if s.more, s.purged = part.More, nil; s.more {
+			at = now // the next page is read when the wake-ups of this page are done
+		}
+		p.sweep.ReadBy(s, at)
 	}
-}
-
-// fail notes that a read or a purge has failed. Nothing begins for a while then.
-func (p *Purger) fail(now time.Time) {
-	p.stats.Failed++
-	if now.Before(p.pauseUntil) {
-		return // the failed read or purge began before the pause
-	}
-	p.failures++
-	p.pauseUntil = now.Add(p.pause(p.failures))
-}
-
-// pause returns how long to wait after a number of failures in a row.
-func (p *Purger) pause(failures int) time.Duration {
-	return p.jitter.Pause(failures, p.cfg.RetryMin, p.cfg.RetryMax)
 }
 
 func (p *Purger) purged(now time.Time, in *Purged) {
-	due := p.inFlight[in.Purge]
+	at := p.inFlight[in.Purge]
 	delete(p.inFlight, in.Purge)
 	switch in.Verdict {
 	case sharding.Durable:
 		p.stats.Purges++
-		p.failures = 0
-		if s := p.find(in.Purge.Shard); s != nil && s.epoch == in.Purge.Epoch && !s.more { //mutant:false purge-full
-			s.purged, s.lookAt = append(s.purged, wake{shard: in.Purge.Shard, entity: in.Purge.Entity, life: in.Purge.Life, due: due}), now
+		p.pause.Times = 0
+		if s := p.sweep.At(in.Purge.Shard, in.Purge.Epoch); s != nil && !s.more { //mutant:false purge-full
+			s.purged = append(s.purged, wake{shard: in.Purge.Shard, entity: in.Purge.Entity, life: in.Purge.Life, due: at})
+			p.sweep.ReadBy(s, now)
 		}
 	case sharding.RefusedWake: // the life was purged before, or the entity was deleted once more
 	case sharding.RefusedEpoch: // the region is deposed, and will learn that from another answer
@@ -178,13 +123,16 @@ func (p *Purger) purged(now time.Time, in *Purged) {
 	case sharding.RefusedDamaged: // the wake-up is still due, and its purge is tried again after the next look
 		p.stats.Failed++
 	default:
-		p.fail(now)
+		p.stats.Failed++
+		if !now.Before(p.pause.Until) { // otherwise the purge began before the pause
+			p.pause.Fail(now, &p.sweep.Jitter, p.cfg.RetryMin, p.cfg.RetryMax)
+		}
 	}
 }
 
 // advance begins what may begin now.
 func (p *Purger) advance(now time.Time, out *Outputs) {
-	if now.Before(p.pauseUntil) {
+	if now.Before(p.pause.Until) {
 		return
 	}
 	if early := now.Add(-time.Second / 20); p.nextAt.Before(early) {
@@ -195,37 +143,25 @@ func (p *Purger) advance(now time.Time, out *Outputs) {
 	for len(p.wakes) > 0 && len(p.inFlight) < p.cfg.UnderWay && !p.nextAt.After(now) {
 		r := p.wakes[0]
 		p.wakes = p.wakes[1:]
-		s := p.find(r.shard)
-		if s == nil {
-			continue
-		}
 		p.nextAt = p.nextAt.Add(pace)
-		purge := journal.Purge{Shard: r.shard, Epoch: s.epoch, Entity: r.entity, Life: r.life}
+		purge := journal.Purge{Shard: r.shard, Epoch: p.sweep.Shard(r.shard).Epoch, Entity: r.entity, Life: r.life}
 		p.inFlight[purge] = r.due
 		out.Purges = append(out.Purges, purge)
 	}
-	if len(p.wakes) > 0 || len(p.inFlight) > 0 || p.reading != nil {
-		return
+	if len(p.wakes) == 0 && len(p.inFlight) == 0 {
+		p.look(now, out)
 	}
-	p.look(now, out)
 }
 
-// look reads the wake-ups of shards whose time has come. Those that were looked at longest ago go
-// first.
+// look reads the wake-ups of shards whose time has come.
 func (p *Purger) look(now time.Time, out *Outputs) {
-	slices.SortStableFunc(p.shards, func(a, b *shard) int { return a.lookAt.Compare(b.lookAt) })
-	n := 0
-	for n < len(p.shards) && n < p.cfg.ReadShards && !p.shards[n].lookAt.After(now) {
-		n++
-	}
-	if n == 0 {
+	number, shards := p.sweep.Begin(now, func(*shard) due.Want { return due.Take })
+	if len(shards) == 0 {
 		return
 	}
-	p.lastRead++
-	p.reading, p.asked = slices.Clone(p.shards[:n]), now
-	r := Read{Number: p.lastRead, WakesRequest: journal.WakesRequest{Until: journal.PurgeFrom + p.clock.Now(now).UnixMilli(), Limit: p.cfg.Page}}
-	for _, s := range p.reading {
-		r.Shards = append(r.Shards, journal.ShardPosition{Shard: s.id, After: journal.WakePosition{Due: journal.PurgeFrom}})
+	r := Read{Number: number, WakesRequest: journal.WakesRequest{Until: journal.PurgeFrom + p.sweep.Clock.Now(now).UnixMilli(), Limit: p.cfg.Page}}
+	for _, s := range shards {
+		r.Shards = append(r.Shards, journal.ShardPosition{Shard: s.ID, After: journal.WakePosition{Due: journal.PurgeFrom}})
 	}
 	out.Reads = append(out.Reads, r)
 }
@@ -239,42 +175,33 @@ func (p *Purger) Check() error {
 		return fmt.Errorf("purge: %d wake-ups are in memory, at most %d may be", len(p.wakes), p.cfg.Page*p.cfg.ReadShards)
 	}
 	for _, r := range p.wakes {
-		if p.find(r.shard) == nil {
+		if p.sweep.Shard(r.shard) == nil {
 			return fmt.Errorf("purge: a wake-up of %s, which is not open", r.shard)
 		}
 	}
-	return nil
+	return p.sweep.Check()
 }
 
 // Clone returns a copy of the purger that shares no mutable state with it.
 func (p *Purger) Clone() *Purger {
 	c := *p
-	c.shards, c.reading, c.wakes, c.inFlight = nil, nil, slices.Clone(p.wakes), maps.Clone(p.inFlight)
+	c.wakes, c.inFlight = slices.Clone(p.wakes), maps.Clone(p.inFlight)
 	copies := map[*shard]*shard{}
-	clone := func(s *shard) *shard {
+	c.sweep = p.sweep.Clone(func(s *shard) *shard {
 		if copies[s] == nil {
 			x := *s
 			x.purged = slices.Clone(s.purged)
 			copies[s] = &x
 		}
 		return copies[s]
-	}
-	for _, s := range p.shards {
-		c.shards = append(c.shards, clone(s))
-	}
-	for _, s := range p.reading {
-		c.reading = append(c.reading, clone(s))
-	}
+	})
 	return &c
 }
 
 // AppendState appends a canonical description of the state, with times relative to now.
 func (p *Purger) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "purge read %d %d in progress %d next %d failures %d pause %d random %x\n", p.lastRead, len(p.reading), len(p.inFlight),
-		max(0, p.nextAt.Sub(now)), p.failures, max(0, p.pauseUntil.Sub(now)), p.jitter)
-	for _, s := range p.shards {
-		b = fmt.Appendf(b, " %s %s look %d failures %d more %t purged %+v\n", s.id, s.epoch, s.lookAt.Sub(now), s.failures, s.more, s.purged)
-	}
+	b = fmt.Appendf(b, "purge in progress %d next %d failures %d pause %d ", len(p.inFlight), max(0, p.nextAt.Sub(now)), p.pause.Times, due.Left(now, p.pause.Until))
+	b = p.sweep.AppendState(now, b, func(b []byte, s *shard) []byte { return fmt.Appendf(b, " more %t purged %+v", s.more, s.purged) })
 	for _, r := range p.wakes {
 		b = fmt.Appendf(b, " %+v\n", r)
 	}

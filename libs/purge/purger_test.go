@@ -30,7 +30,10 @@ type world struct {
 	more  map[sharding.ShardID]int
 	early bool
 	due   map[sharding.ShardID]int64
+	known bool // a page has shown the clock of the store, which is ahead
 }
+
+const ahead = time.Hour
 
 func newWorld(t testing.TB, change func(*purge.Config)) *world {
 	cfg := purge.DefaultConfig()
@@ -61,6 +64,9 @@ func (w *world) step(in purge.Input) {
 	}
 	for _, r := range out.Reads {
 		w.reads++
+		if until := journal.PurgeFrom + w.now.Add(ahead).UnixMilli(); w.known && r.Until != until {
+			w.t.Errorf("rows that are due by %d are read, want %d by the clock of the store", r.Until, until)
+		}
 		page := purge.Page{Number: r.Number}
 		if w.fails {
 			page.Err = errors.New("silent")
@@ -75,7 +81,8 @@ func (w *world) step(in purge.Input) {
 				page.Damaged = append(page.Damaged, journal.Damaged{Shard: s})
 				continue
 			}
-			page.Now = w.now
+			page.Now = w.now.Add(ahead)
+			w.known = w.known || page.Err == nil
 			n := min(w.left[s], r.Limit)
 			for k := range n {
 				page.Rows = append(page.Rows, journal.WakeRow{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: 3}, Due: w.due[s]})
@@ -122,7 +129,9 @@ func (w *world) pass(d time.Duration) {
 }
 
 // TestRate: purges begin at a constant rate, page after page, until nothing is left.
-func TestRate(t *testing.T) {
+func TestRate(t *testing.T) { rate(t) }
+
+func rate(t testing.TB) {
 	w := newWorld(t, func(*purge.Config) {})
 	w.open(0, 450)
 	w.open(1, 50)
@@ -147,7 +156,9 @@ func TestRate(t *testing.T) {
 }
 
 // TestLongLife: a life of which a purge leaves records is purged again at once, at the rate.
-func TestLongLife(t *testing.T) {
+func TestLongLife(t *testing.T) { longLife(t) }
+
+func longLife(t testing.TB) {
 	w := newWorld(t, func(*purge.Config) {})
 	w.open(0, 1)
 	w.open(1, 30)
@@ -282,31 +293,5 @@ func TestDamagedEntity(t *testing.T) {
 	w.pass(15 * time.Second)
 	if w.left[shard(0)] != 0 {
 		t.Error("what was damaged is not tried again")
-	}
-}
-
-// TestLatePage: a page that was late, or that could not be read, does not set the clock back.
-func TestLatePage(t *testing.T) {
-	now := time.UnixMilli(1_000_000)
-	p, out := purge.New(purge.DefaultConfig()), purge.Outputs{}
-	p.Step(now, purge.Open{Shard: shard(0)}, &out)
-	for _, page := range []struct {
-		took time.Duration
-		zero bool
-	}{{}, {took: 5 * time.Second}, {zero: true}, {}} {
-		for len(out.Reads) == 0 {
-			now = now.Add(100 * time.Millisecond)
-			p.Step(now, purge.Tick{}, &out)
-		}
-		r, asked := out.Reads[0], now
-		if until := journal.PurgeFrom + now.UnixMilli(); r.Until != until {
-			t.Errorf("after the page before that, what is due by %d is read, want %d", r.Until, until)
-		}
-		out = purge.Outputs{}
-		now = now.Add(page.took)
-		if page.zero {
-			asked = time.Time{}
-		}
-		p.Step(now, purge.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: asked}}, &out)
 	}
 }

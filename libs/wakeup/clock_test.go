@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/storeclock"
 	"github.com/roost-cluster/roost/libs/wakeup"
@@ -109,37 +108,5 @@ func oneClock(t testing.TB) {
 	k.Step(now, wakeup.Tick{}, &wakeup.Outputs{})
 	if store, at, _ := k.Clock(); !store.Equal(at.Add(10 * time.Second)) {
 		t.Errorf("a reminder that is set now counts from %s before the latest time", at.Add(10*time.Second).Sub(store))
-	}
-}
-
-// TestLatePage: a page that was late, or that could not be read, does not set the clock back.
-func TestLatePage(t *testing.T) {
-	now, shard, cfg := time.UnixMilli(1_000_000), sharding.ShardID{Type: "T"}, wakeup.DefaultConfig()
-	k, out := wakeup.New(cfg), wakeup.Outputs{}
-	later := journal.WakeRow{Shard: shard, Entity: sharding.Entity{Type: "T", ID: "a"}, Due: now.Add(time.Hour).UnixMilli(), WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "n", Seq: 1}}
-	k.Step(now, wakeup.Open{Shard: shard, Epoch: 1}, &out)
-	for _, page := range []struct {
-		took time.Duration
-		zero bool
-	}{{}, {took: 5 * time.Second}, {zero: true}, {}} {
-		for len(out.Reads) == 0 {
-			now = now.Add(100 * time.Millisecond)
-			k.Step(now, wakeup.Tick{}, &out)
-		}
-		r, asked := out.Reads[0], now
-		if until := now.Add(cfg.Ahead).UnixMilli(); r.Until != until {
-			t.Errorf("after the page before that, wake-ups are read until %d, want %d", r.Until, until)
-		}
-		out = wakeup.Outputs{}
-		now = now.Add(page.took)
-		if page.zero {
-			asked = time.Time{}
-		}
-		k = k.Clone() // which knows when it has asked
-		// An empty shard is not read again.
-		k.Step(now, wakeup.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: asked, Rows: []journal.WakeRow{later}}}, &out)
-		if store, at, known := k.Clock(); !known || !store.Equal(at) {
-			t.Errorf("after a page that took %s, the clock is %s behind, known %t", page.took, at.Sub(store), known)
-		}
 	}
 }

@@ -16,7 +16,7 @@ func (k *Keeper) drop(s *shard, of sharding.Entity) {
 			k.remove(w)
 		}
 	}
-	if !s.reading { //mutant:true deleted-in-page
+	if !s.Reading { //mutant:true deleted-in-page
 		return
 	}
 	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return w.Entity == of })

@@ -2,7 +2,8 @@
 // [Keeper] asks the journal for the reminders that are due soon, holds them in memory, and returns
 // a [turn.Fire] for each when its time has come. [Starter] is for wake-ups of the kind
 // [sharding.RememberWake]: when a shard is open, it returns a [turn.StartEntity] for each remembered
-// entity. The next three sections are about the Keeper.
+// entity. The next three sections are about the Keeper. Both read the journal by a [due.Sweeper], and retry what has failed by
+// a [due.Failing].
 //
 // # What is in memory
 //

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -16,31 +16,18 @@ import (
 // Keeper decides when the wake-ups of the open shards fire. It is not safe for concurrent
 // use.
 type Keeper struct {
-	cfg    Config
-	shards []*shard // in no order
-	byID   map[sharding.ShardID]*shard
-	types  []*typeQueue // in the order in which they were first opened
+	cfg   Config
+	sweep due.Sweeper[*shard, journal.WakeRow]
+	types []*typeQueue // in the order in which they were first opened
 	// firings has the firing in progress of each entity: an entity has at most one.
-	firings map[sharding.Entity]*firing
-	retries priority.Queue[*wake] // the failing wake-ups, by the time at which they are tried again
-	// reads are the reads in progress, by number.
-	reads       map[uint64]*reading
-	lastRead    uint64             // number of the last read
-	reserved    int                // how many wake-ups the reads in progress may bring
-	failedReads int                // number of reads that have failed since the last one that succeeded
-	readsAfter  time.Time          // no read begins before this time
-	scanAt      time.Time          // when the shards are next scanned for those to be read; zero: never
-	scanFrom    int                // where in shards the next scan begins
-	noRoom      bool               // some shard cannot be read before wake-ups have left the memory
-	wakes       int                // number of wake-ups in memory
-	failing     map[*wake]struct{} // the wake-ups in memory that are failing
-	blocked     int                // number of wake-ups that are blocked and not failing
-	lastOrder   uint64             // the last wake.order that was given
-	jitter      backoff.Jitter
-	clock       storeclock.Clock
-	stats       Stats
-	now         time.Time
-	out         *Outputs
+	firings   map[sharding.Entity]*firing
+	failing   due.Failing[*wake]
+	wakes     int    // number of wake-ups in memory
+	blocked   int    // number of wake-ups that are blocked and not failing
+	lastOrder uint64 // the last wake.order that was given
+	stats     Stats
+	now       time.Time
+	out       *Outputs
 }
 
 // typeQueue has the wake-ups in memory of one entity type that wait for their time.
@@ -52,16 +39,15 @@ type typeQueue struct {
 
 // shard is an open shard.
 type shard struct {
-	id      sharding.ShardID
-	epoch   sharding.Epoch
+	due.Shard
 	typ     *typeQueue
-	closed  bool
 	wakes   map[key]*wake
 	sweep   uint64               // the number of the present sweep; between two sweeps, the number of the next sweep
 	horizon int64                // earlier sweeps have read all wake-ups that are due before this time
 	after   journal.WakePosition // how far the present sweep has come
-	readAt  time.Time            // when the next read begins at the earliest; zero: the shard is quiet
-	reading bool                 // a read is in progress
+	// until is of the read in progress: it reads the wake-ups that are due before this time. 0: it only asks
+	// whether the shard has any reminder at all.
+	until int64
 	// empty is true if the last sweep found nothing that is due soon. The next read then asks
 	// whether the shard has any reminder at all. If it has none, the shard is quiet: it is not read
 	// until a reminder is set. While the shard is open here, only this process can set one.
@@ -93,24 +79,20 @@ type key struct {
 type wake struct {
 	journal.WakeRow
 	shard *shard
+	due.Failure
 	state wakeState
 	sweep uint64 // shard.sweep when the wake-up was last read or set
-	// The fields up to place are about the queue that the wake-up is in.
-	sortKey int64  // orders the queue
-	order   uint64 // orders wake-ups with the same sortKey: the order in which they were queued
-	place   int    // where in the queue the wake-up is
-	// The fields below are about a wake-up that is failing: it has failed, and has not fired since.
-	failures              int
-	failingSince, retryAt time.Time
-	code                  sharding.Code // of the last failure
-	message               string        // of the last failure
+	order uint64 // orders wake-ups that are due at the same time: the order in which they were queued
+	place int    // in typeQueue.due
 }
 
 func (w *wake) Before(o *wake) bool {
-	return cmp.Or(cmp.Compare(w.sortKey, o.sortKey), cmp.Compare(w.order, o.order)) < 0
+	return cmp.Or(cmp.Compare(w.Due, o.Due), cmp.Compare(w.order, o.order)) < 0
 }
 
-func (w *wake) Place() *int { return &w.place }
+func (w *wake) Place() *int            { return &w.place }
+func (w *wake) Owner() sharding.Entity { return w.Entity }
+func (w *wake) Compare(o *wake) int    { return keyOf(&w.WakeRow).compare(keyOf(&o.WakeRow)) }
 
 type wakeState uint8
 
@@ -118,7 +100,7 @@ const (
 	waiting  wakeState = iota + 1 // in typeQueue.due
 	blocked                       // due, and in firing.blocked: another firing of its entity is in progress
 	underWay                      // its firing is in progress
-	retrying                      // failing, in Keeper.retries
+	retrying                      // failing, and waits to be retried
 	damaged                       // failing, because it cannot be read
 )
 
@@ -132,21 +114,14 @@ type firing struct {
 	more    bool             // other due wake-ups of the entity were removed from memory, because too many wake-ups are blocked
 }
 
-// reading is a read in progress.
-type reading struct {
-	asked  time.Time
-	shards []*shard
-	until  int64 // it reads the wake-ups that are due before this time
-	any    bool  // it only asks whether the shards have any reminder at all
-}
-
 // New returns a keeper. The configuration must be valid.
 func New(cfg Config) *Keeper {
-	return &Keeper{
-		cfg: cfg, byID: map[sharding.ShardID]*shard{}, firings: map[sharding.Entity]*firing{}, reads: map[uint64]*reading{},
-		failing: map[*wake]struct{}{}, jitter: backoff.Jitter(cfg.Seed),
-	}
+	cfg = cfg.Derived()
+	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.RetryMin, RetryMax: cfg.RetryMax, DamagedMax: cfg.RetryMax, Seed: cfg.Seed}
+	return &Keeper{cfg: cfg, sweep: due.New[*shard](limits, shardOf), firings: map[sharding.Entity]*firing{}}
 }
+
+func shardOf(w *journal.WakeRow) sharding.ShardID { return w.Shard }
 
 // Step applies one input at time now, and appends to out what must be done.
 func (k *Keeper) Step(now time.Time, in Input, out *Outputs) {
@@ -173,21 +148,13 @@ func (k *Keeper) Observe(now time.Time, e turn.ShardEvent) {
 	case turn.WakesChanged:
 		k.changed(&e)
 	case turn.WakesUnknown:
-		if s := k.shard(e.Shard, e.Epoch); s != nil {
+		if s := k.sweep.At(e.Shard, e.Epoch); s != nil {
 			k.drop(s, e.Entity) //mutant:skip unknown-rows
 			k.restartSweep(s)
 		}
 	case turn.FiringEnded:
 		k.ended(&e)
 	}
-}
-
-// shard returns the shard if it is open at the epoch, else nil.
-func (k *Keeper) shard(id sharding.ShardID, epoch sharding.Epoch) *shard {
-	if s := k.byID[id]; s != nil && s.epoch == epoch {
-		return s
-	}
-	return nil
 }
 
 func (k *Keeper) open(in Open) {
@@ -197,20 +164,14 @@ func (k *Keeper) open(in Open) {
 		i = len(k.types)
 		k.types = append(k.types, &typeQueue{name: in.Shard.Type})
 	}
-	s := &shard{id: in.Shard, epoch: in.Epoch, typ: k.types[i], wakes: map[key]*wake{}, readAt: k.now}
-	k.byID[in.Shard] = s
-	k.shards = append(k.shards, s)
-	k.scanBy(k.now)
+	k.sweep.Open(&shard{Shard: due.Shard{ID: in.Shard, Epoch: in.Epoch, ReadAt: k.now}, typ: k.types[i], wakes: map[key]*wake{}})
 }
 
 func (k *Keeper) close(id sharding.ShardID) {
-	s := k.byID[id]
-	if s == nil {
+	s, open := k.sweep.Close(id)
+	if !open {
 		return
 	}
-	s.closed = true
-	delete(k.byID, id)
-	k.shards = slices.DeleteFunc(k.shards, func(o *shard) bool { return o == s })
 	for _, w := range s.wakes { // order-free: all are removed
 		k.remove(w)
 	}
@@ -223,26 +184,26 @@ func (k *Keeper) close(id sharding.ShardID) {
 }
 
 // wall returns what the clock of the store says now, in Unix milliseconds.
-func (k *Keeper) wall() int64 { return k.clock.Now(k.now).UnixMilli() }
+func (k *Keeper) wall() int64 { return k.sweep.Clock.Now(k.now).UnixMilli() }
 
 // SetClock sets the estimate of the store's clock. The driver calls it before the first shard is open: until a clock is
 // known, wake-ups are set and due by the clock of this process.
-func (k *Keeper) SetClock(c storeclock.Clock) { k.clock = c }
+func (k *Keeper) SetClock(c storeclock.Clock) { k.sweep.Clock = c }
 
 // Clock returns the latest time that the store's clock may show at a time of this process; false if the clock is not known.
 // A wake-up that is set some time ahead counts from this time. It is due by the earliest one, so it never waits for less.
 // If it were set by another clock, it would fire too early, or too late, by as much as the two differ.
 func (k *Keeper) Clock() (store, at time.Time, known bool) {
-	store = k.clock.Latest(k.now)
+	store = k.sweep.Clock.Latest(k.now)
 	// Invariant: a reminder that is set some time ahead waits for that time, however much the clocks of the region's
 	// machine and of the journal's store differ.
 	// Guarded by: `storeclock.Clock` has the earliest and the latest time that the store's clock may show, and a late
 	// reading does not set them back. `wakeup.Keeper.Clock`: `RemindAfter` and `RemindEvery` count from the latest
 	// time, and the Keeper fires by the earliest.
 	// Mutants: two-clocks, set-by-earliest, late-reading
-	//mutant:do set-by-earliest store = k.clock.Now(k.now)
-	//mutant:false two-clocks k.clock.Known()
-	return store, k.now, k.clock.Known()
+	//mutant:do set-by-earliest store = k.sweep.Clock.Now(k.now)
+	//mutant:false two-clocks k.sweep.Clock.Known()
+	return store, k.now, k.sweep.Clock.Known()
 }
 
 // covered returns the end of the covered time: every wake-up of the shard that is due earlier is in
@@ -270,8 +231,10 @@ func keyOf(w *journal.WakeRow) key { return key{entity: w.Entity, kind: w.Kind, 
 // wait queues a wake-up until it is due.
 func (k *Keeper) wait(w *wake) {
 	w.state = waiting
-	k.push(&w.shard.typ.due, w, w.Due)
-	if w.failures == 0 {
+	k.lastOrder++
+	w.order = k.lastOrder
+	w.shard.typ.due.Push(w)
+	if w.Times == 0 {
 		w.shard.waitingWakes++
 	}
 }
@@ -279,17 +242,10 @@ func (k *Keeper) wait(w *wake) {
 // unwait undoes wait.
 func (k *Keeper) unwait(w *wake) {
 	w.shard.typ.due.Remove(w)
-	if w.failures == 0 {
+	if w.Times == 0 {
 		w.shard.waitingWakes--
-		k.madeRoom()
+		k.sweep.MadeRoom(k.now)
 	}
-}
-
-// push puts a wake-up into a queue, behind those with the same sortKey.
-func (k *Keeper) push(q *priority.Queue[*wake], w *wake, sortKey int64) {
-	k.lastOrder++
-	w.sortKey, w.order = sortKey, k.lastOrder
-	q.Push(w)
 }
 
 // remove takes a wake-up out of memory.
@@ -297,13 +253,11 @@ func (k *Keeper) remove(w *wake) {
 	switch w.state {
 	case waiting:
 		k.unwait(w)
-	case retrying:
-		k.retries.Remove(w)
 	case blocked:
 		k.unblock(w)
 	}
-	delete(k.failing, w)
-	k.madeRoom()
+	k.failing.Clear(w)
+	k.sweep.MadeRoom(k.now)
 	w.state = 0
 	delete(w.shard.wakes, keyOf(&w.WakeRow))
 	k.wakes--
@@ -311,7 +265,7 @@ func (k *Keeper) remove(w *wake) {
 
 // changed brings the wake-ups in memory up to date after an append that has changed wake-ups.
 func (k *Keeper) changed(e *turn.WakesChanged) {
-	s := k.shard(e.Shard, e.Epoch)
+	s := k.sweep.At(e.Shard, e.Epoch)
 	if s == nil {
 		return
 	}
@@ -348,7 +302,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 				continue
 			}
 			k.replace(s, id, &journal.WakeRow{
-				Shard: s.id, Entity: e.Entity, Due: set.Due, Period: set.Period, Input: set.Input,
+				Shard: s.ID, Entity: e.Entity, Due: set.Due, Period: set.Period, Input: set.Input,
 				WakeRef: sharding.WakeRef{Kind: set.Kind, Name: set.Name, Seq: e.Records[i].Seq, Number: set.Number},
 			})
 		}
@@ -363,7 +317,7 @@ func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 	if old := s.wakes[id]; old != nil {
 		k.remove(old)
 	}
-	if s.reading { //mutant:false page-older
+	if s.Reading { //mutant:false page-older
 		if len(s.changed) >= k.cfg.Wakes {
 			s.outdated = true //mutant:false page-outdated
 		} else {
@@ -374,7 +328,7 @@ func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 			}
 		}
 	}
-	if newest != nil && (s.empty || s.readAt.IsZero()) { //mutant:false quiet
+	if newest != nil && (s.empty || s.ReadAt.IsZero()) { //mutant:false quiet
 		k.restartSweep(s)
 	}
 	if newest != nil && newest.Due <= s.covered() { //mutant:false new-wake
@@ -385,7 +339,7 @@ func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 // ended applies the end of a firing to the wake-ups in memory, and lets other wake-ups of the entity fire.
 func (k *Keeper) ended(e *turn.FiringEnded) {
 	f := k.firings[e.Entity]
-	if f == nil || f.shard.id != e.Shard || f.shard.epoch != e.Epoch || f.ref != e.Ref {
+	if f == nil || f.shard.ID != e.Shard || f.shard.Epoch != e.Epoch || f.ref != e.Ref {
 		return
 	}
 	delete(k.firings, e.Entity)
@@ -427,13 +381,13 @@ func (k *Keeper) ended(e *turn.FiringEnded) {
 // this way, the wake-up is removed from memory instead; when the firing has ended, a sweep reads it
 // again.
 func (k *Keeper) block(w *wake, f *firing) {
-	if w.failures == 0 && k.blocked >= k.cfg.BlockedWakes {
+	if w.Times == 0 && k.blocked >= k.cfg.BlockedWakes {
 		f.more = true
 		k.remove(w)
 		return
 	}
 	k.unwait(w)
-	if w.state = blocked; w.failures == 0 {
+	if w.state = blocked; w.Times == 0 {
 		k.blocked++
 	}
 	f.blocked = append(f.blocked, w)
@@ -441,7 +395,7 @@ func (k *Keeper) block(w *wake, f *firing) {
 
 // unblock undoes what block has counted.
 func (k *Keeper) unblock(w *wake) {
-	if w.failures == 0 {
+	if w.Times == 0 {
 		k.blocked--
 	}
 }
@@ -449,38 +403,26 @@ func (k *Keeper) unblock(w *wake) {
 // fail notes a failure of a wake-up, and queues the wake-up to be tried again unless it is damaged. If too
 // many wake-ups are failing already, the wake-up is removed from memory, and a later sweep reads it again.
 func (k *Keeper) fail(w *wake, state wakeState, code sharding.Code, message string) {
-	if w.failures == 0 {
-		if len(k.failing) >= k.cfg.FailingWakes {
-			k.remove(w)
-			return
-		}
-		k.failing[w] = struct{}{}
-		w.failingSince = k.now
-	}
-	w.failures++
-	w.state, w.code, w.message = state, code, message
-	if state == damaged {
+	if w.Times == 0 && k.failing.Len() >= k.cfg.FailingWakes {
+		k.remove(w)
 		return
 	}
-	w.retryAt = k.now.Add(k.pause(w.failures))
+	k.failing.Fail(w, k.now, code, message)
+	if w.state = state; state == damaged {
+		return
+	}
+	pause := k.sweep.Jitter.Pause(w.Times, k.cfg.RetryMin, k.cfg.RetryMax)
 	// Invariant: a reminder that fails does not delay other reminders. If a periodic reminder is late, it fires once
 	// for all the due times that have passed. This firing carries the number of missed due times.
 	// Guarded by: `wakeup.Keeper` pauses after each failure of a reminder. The pause grows with each failure in a row.
 	// Mutants: back-off, missed-count
-	//mutant:do back-off w.retryAt = k.now.Add(time.Millisecond)
-	k.push(&k.retries, w, w.retryAt.UnixNano())
-}
-
-// pause returns how long to wait after this many failures, one after the other.
-func (k *Keeper) pause(failures int) time.Duration {
-	return k.jitter.Pause(failures, k.cfg.RetryMin, k.cfg.RetryMax)
+	//mutant:do back-off pause = time.Millisecond
+	k.failing.Retry(w, k.now.Add(pause))
 }
 
 // advance begins the retries, firings and reads that are due.
 func (k *Keeper) advance() {
-	for len(k.retries) > 0 && !k.retries[0].retryAt.After(k.now) {
-		w := k.retries[0]
-		k.retries.Remove(w)
+	for w, ok := k.failing.Due(k.now); ok; w, ok = k.failing.Due(k.now) {
 		k.wait(w)
 	}
 	wall := k.wall()
@@ -514,7 +456,7 @@ func (k *Keeper) fire(w *wake) {
 	wall := k.wall()
 	wakeup.Late = time.Duration(max(0, wall-w.Due)) * time.Millisecond
 	wakeup.Next, wakeup.Missed = next(w.Due, w.Period, wall)
-	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: w.shard.id, Epoch: w.shard.epoch, Entity: w.Entity, Wakeup: wakeup})
+	k.out.Fires = append(k.out.Fires, turn.Fire{Shard: w.shard.ID, Epoch: w.shard.Epoch, Entity: w.Entity, Wakeup: wakeup})
 }
 
 // next returns the next due time of a wake-up that fires now; 0: none. The parameter due is the due
@@ -533,9 +475,9 @@ func next(due, period, now int64) (next, missed int64) {
 // Stats returns the current counts.
 func (k *Keeper) Stats() Stats {
 	s := k.stats
-	s.Wakes, s.Firing, s.Failing = k.wakes, len(k.firings), len(k.failing)
+	s.Wakes, s.Firing, s.Failing, s.ReadsFailed = k.wakes, len(k.firings), k.failing.Len(), k.sweep.Failed
 	for _, t := range k.types {
-		if w, found := t.due.Find(func(w *wake) bool { return w.failures == 0 }); found {
+		if w, found := t.due.Find(func(w *wake) bool { return w.Times == 0 }); found {
 			s.Overdue = max(s.Overdue, time.Duration(k.wall()-w.Due)*time.Millisecond)
 		}
 	}

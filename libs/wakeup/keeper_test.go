@@ -562,7 +562,7 @@ func failingHoldsNobodyBack(t testing.TB) {
 	}
 	e := list[1].Entity
 	shard := shardOf(string(e.ID))
-	if got, ok := m.k.FailingOf(shard, e, "bad"); !ok || got != list[1] || got.Next.Before(m.now) {
+	if got, ok := m.k.FailingOf(shard, e, "bad"); !ok || got != list[1] || got.RetryAt.Before(m.now) {
 		t.Errorf("one that fails: %+v", got)
 	}
 	if _, ok := m.k.FailingOf(shard, e, "good"); ok {

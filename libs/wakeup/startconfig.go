@@ -2,6 +2,7 @@ package wakeup
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/setting"
@@ -39,10 +40,10 @@ type StartConfig struct {
 	ReadShards int `range:"1.."`
 	// Wakes is the largest number of wake-ups in memory. Default 20,000: a page of each of 1,024
 	// shards. Each wake-up takes some 150 bytes.
-	Wakes int `key:"held" unit:"entities" help:"the most remembered entities in memory that wait for their start. Each takes some 150 bytes. The region reads further entities from the journal later" expert:"true"`
+	Wakes int
 	// Failing is the largest number of entities that could not be started and are held in memory
 	// until the next attempt. Default 10,000. If there are more, their shards are read again later.
-	Failing int `key:"failing" unit:"entities" range:"1.." help:"the most remembered entities in memory that could not be started and wait for the next attempt. The region reads further entities from the journal again after {.backoff_max}" expert:"true"`
+	Failing int `range:"1.."`
 	// BackOff is the pause after an entity could not be started, or has died. The pause doubles with
 	// each failure, up to BackOffMax. From each pause but the first, a random part of up to a half is
 	// subtracted. Defaults 10 s and 5 min.
@@ -73,7 +74,7 @@ func (c *StartConfig) Validate() error {
 		bad("strategy", "is %q, must be %s or %s", c.Strategy, StartAll, StartConstant)
 	}
 	if c.Wakes < c.Page {
-		bad("held", "is %d, must be at least %d", c.Wakes, c.Page)
+		errs = append(errs, fmt.Errorf("wakeup: Wakes is %d, must be at least Page, which is %d", c.Wakes, c.Page))
 	}
 	if c.BackOffMax < c.BackOff {
 		bad("backoff_max", "is %s, must be at least %s (%s)", c.BackOffMax, setting.Key("backoff"), c.BackOff)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backoff"
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/priority"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -17,28 +17,17 @@ import (
 // active most recently come first. For each shard, the Starter holds a page of wake-ups. When all
 // entities of the page have been started, it reads the next page. It is not safe for concurrent use.
 type Starter struct {
-	cfg    StartConfig
-	shards []*startShard // in no order
-	byID   map[sharding.ShardID]*startShard
-	types  []*startType // in the order in which they were first opened
+	cfg   StartConfig
+	sweep due.Sweeper[*startShard, journal.WakeRow]
+	types []*startType // in the order in which they were first opened
 	// starts has the entities that are being started, or will be started again.
 	starts   map[sharding.Entity]*start
-	retries  priority.Queue[*start] // of those, by when they are started again
+	failing  due.Failing[*start]
 	underWay int
-	// reads has the reads in progress. There is at most one.
-	reads      map[uint64][]*startShard
-	lastRead   uint64
-	wakes      int       // number of wake-ups in memory
-	reserved   int       // how many wake-ups the reads in progress may bring
-	scanAt     time.Time // when the shards are next scanned for those to be read; zero: never
-	scanFrom   int       // where in shards the next scan begins
-	readsAfter time.Time // no read begins before this time
-	noRoom     bool      // some shard cannot be read before wake-ups have left the memory
-	lastOrder  uint64
-	jitter     backoff.Jitter
-	stats      StartStats
-	now        time.Time
-	out        *Outputs
+	wakes    int // number of wake-ups in memory
+	stats    StartStats
+	now      time.Time
+	out      *Outputs
 }
 
 // startType has the shards of one entity type.
@@ -55,16 +44,13 @@ type startType struct {
 
 // startShard is an open shard.
 type startShard struct {
-	id      sharding.ShardID
-	epoch   sharding.Epoch
-	typ     *startType
-	closed  bool
-	page    []journal.WakeRow    // the wake-ups whose entities are not started yet, in order
-	after   journal.WakePosition // how far the present sweep has come
-	readAt  time.Time            // when the next read begins at the earliest; zero: all wake-ups were read
-	reading bool
-	again   bool // another sweep is needed, because too many failed entities were to be held in memory
-	place   int  // in startType.ready
+	due.Shard
+	typ   *startType
+	page  []journal.WakeRow    // the wake-ups whose entities are not started yet, in order
+	after journal.WakePosition // how far the present sweep has come
+	next  bool                 // when the page is used up, the shard is read
+	again bool                 // another sweep is needed, because too many failed entities were to be held in memory
+	place int                  // in startType.ready
 }
 
 // start is an entity that is being started, or will be started again.
@@ -73,22 +59,11 @@ type start struct {
 	entity   sharding.Entity
 	underWay bool
 	queued   bool // in startType.again
-	times    int  // how many times the start has failed
-	since    time.Time
-	retryAt  time.Time
-	order    uint64
-	place    int // in Starter.retries
-	code     sharding.Code
-	message  string
+	due.Failure
 }
 
-// Before orders starts by the time at which they are tried again, then by the order in which they were
-// queued.
-func (s *start) Before(o *start) bool {
-	return cmp.Or(s.retryAt.Compare(o.retryAt), cmp.Compare(s.order, o.order)) < 0
-}
-
-func (s *start) Place() *int { return &s.place }
+func (s *start) Owner() sharding.Entity { return s.entity }
+func (s *start) Compare(o *start) int   { return s.entity.Compare(o.entity) }
 
 // Before orders shards by the last activity of the first entity of their pages, the latest first.
 func (s *startShard) Before(o *startShard) bool {
@@ -122,10 +97,8 @@ func (s *StartStats) Add(o StartStats) {
 
 // NewStarter returns a starter. The configuration must be valid.
 func NewStarter(cfg StartConfig) *Starter {
-	return &Starter{
-		cfg: cfg, byID: map[sharding.ShardID]*startShard{}, starts: map[sharding.Entity]*start{}, reads: map[uint64][]*startShard{},
-		jitter: backoff.Jitter(cfg.Seed),
-	}
+	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.ReadRetry, RetryMax: cfg.ReadRetry, DamagedMax: cfg.BackOffMax, Seed: cfg.Seed}
+	return &Starter{cfg: cfg, sweep: due.New[*startShard](limits, shardOf), starts: map[sharding.Entity]*start{}}
 }
 
 // Step applies one input at time now, and appends to out what must be done. It takes the inputs
@@ -157,8 +130,8 @@ func (s *Starter) Observe(now time.Time, e turn.ShardEvent, out *Outputs) {
 		s.ended(&e)
 	case turn.RememberedLost:
 		//mutant:false restart-lost
-		if sh := s.byID[e.Shard]; sh != nil && sh.epoch == e.Epoch && s.starts[e.Entity] == nil {
-			st := &start{shard: sh, entity: e.Entity, since: now}
+		if sh := s.sweep.At(e.Shard, e.Epoch); sh != nil && s.starts[e.Entity] == nil {
+			st := &start{shard: sh, entity: e.Entity}
 			s.starts[e.Entity] = st
 			s.pause(st, sharding.Unavailable, DiedMessage)
 		}
@@ -176,39 +149,30 @@ func (s *Starter) open(in Open) {
 		i = len(s.types)
 		s.types = append(s.types, &startType{name: in.Shard.Type})
 	}
-	sh := &startShard{id: in.Shard, epoch: in.Epoch, typ: s.types[i]}
-	s.byID[in.Shard] = sh
-	s.shards = append(s.shards, sh)
-	s.sweep(sh, s.now)
+	s.sweep.Open(&startShard{Shard: due.Shard{ID: in.Shard, Epoch: in.Epoch, ReadAt: s.now}, typ: s.types[i], after: beginning})
 }
 
-// sweep begins a new sweep of a shard: its wake-ups are read from the first one on.
-func (s *Starter) sweep(sh *startShard, at time.Time) {
-	sh.after, sh.readAt = journal.WakePosition{Due: math.MinInt64}, at
-	s.scanBy(at)
-}
+// beginning is before the first wake-up of a remembered entity.
+var beginning = journal.WakePosition{Due: math.MinInt64}
 
 // sweepAgain schedules another sweep of a shard, if one is needed and the present sweep is over.
 func (s *Starter) sweepAgain(sh *startShard) {
-	if sh.again && sh.readAt.IsZero() && !sh.reading {
-		sh.again = false
-		s.sweep(sh, s.now.Add(s.cfg.BackOffMax))
+	if sh.again && !sh.next && sh.ReadAt.IsZero() && !sh.Reading {
+		sh.again, sh.after = false, beginning
+		s.sweep.ReadBy(sh, s.now.Add(s.cfg.BackOffMax))
 	}
 }
 
 func (s *Starter) close(id sharding.ShardID) {
-	sh := s.byID[id]
-	if sh == nil {
+	sh, open := s.sweep.Close(id)
+	if !open {
 		return
 	}
-	sh.closed = true
-	delete(s.byID, id)
-	s.shards = slices.DeleteFunc(s.shards, func(o *startShard) bool { return o == sh })
 	if sh.typ.ready.Has(sh) {
 		sh.typ.ready.Remove(sh)
 	}
 	s.wakes -= len(sh.page)
-	s.madeRoom()
+	s.sweep.MadeRoom(s.now)
 	sh.page = nil
 	for _, st := range s.starts { // order-free: all of the shard are removed
 		if st.shard == sh {
@@ -226,16 +190,15 @@ func (s *Starter) forget(st *start) {
 	case st.queued:
 		t := st.shard.typ
 		t.again = slices.DeleteFunc(t.again, func(o *start) bool { return o == st })
-	default:
-		s.retries.Remove(st)
 	}
+	s.failing.Clear(st)
 	delete(s.starts, st.entity)
 }
 
 // ended handles the end of a start.
 func (s *Starter) ended(e *turn.StartEnded) {
 	st := s.starts[e.Entity]
-	if st == nil || !st.underWay || st.shard.id != e.Shard || st.shard.epoch != e.Epoch {
+	if st == nil || !st.underWay || st.shard.ID != e.Shard || st.shard.Epoch != e.Epoch {
 		return
 	}
 	switch e.End {
@@ -267,33 +230,25 @@ func (s *Starter) land(st *start) {
 // pause schedules another start of an entity. If too many entities wait for another start, the entity
 // is left to a later sweep of its shard.
 func (s *Starter) pause(st *start, code sharding.Code, message string) {
-	if st.times == 0 {
-		st.since = s.now
-	}
-	st.times++
-	st.code, st.message = code, message
+	s.failing.Fail(st, s.now, code, message)
 	if len(s.starts)-s.underWay > s.cfg.Failing {
+		s.failing.Clear(st)
 		delete(s.starts, st.entity)
 		st.shard.again = true
 		s.sweepAgain(st.shard)
 		return
 	}
-	d := s.jitter.Pause(st.times, s.cfg.BackOff, s.cfg.BackOffMax)
-	if st.times == 1 {
-		d = s.cfg.BackOff
+	d := s.cfg.BackOff
+	if st.Times > 1 {
+		d = s.sweep.Jitter.Pause(st.Times, s.cfg.BackOff, s.cfg.BackOffMax)
 	}
 	//mutant:do restart-back-off d = 0
-	st.retryAt = s.now.Add(d)
-	s.lastOrder++
-	st.order = s.lastOrder
-	s.retries.Push(st)
+	s.failing.Retry(st, s.now.Add(d))
 }
 
 // advance starts the entities that may start now, and begins reads.
 func (s *Starter) advance() {
-	for len(s.retries) > 0 && !s.retries[0].retryAt.After(s.now) {
-		st := s.retries[0]
-		s.retries.Remove(st)
+	for st, ok := s.failing.Due(s.now); ok; st, ok = s.failing.Due(s.now) {
 		st.queued = true
 		st.shard.typ.again = append(st.shard.typ.again, st)
 	}
@@ -307,7 +262,7 @@ func (s *Starter) advance() {
 			t.underWay++
 			s.underWay++
 			t.credit--
-			s.out.Starts = append(s.out.Starts, turn.StartEntity{Shard: st.shard.id, Epoch: st.shard.epoch, Entity: st.entity})
+			s.out.Starts = append(s.out.Starts, turn.StartEntity{Shard: st.shard.ID, Epoch: st.shard.Epoch, Entity: st.entity})
 		}
 	}
 	s.scan()
@@ -360,11 +315,12 @@ func (s *Starter) next(t *startType) *start {
 		r := sh.page[0]
 		sh.page = sh.page[1:]
 		s.wakes--
-		s.madeRoom()
+		s.sweep.MadeRoom(s.now)
 		if len(sh.page) > 0 {
 			t.ready.Push(sh)
-		} else if !sh.readAt.IsZero() {
-			s.scanBy(sh.readAt)
+		} else if sh.next {
+			sh.next = false
+			s.sweep.ReadBy(sh, s.now)
 		}
 		if s.starts[r.Entity] == nil { // otherwise the entity is being started, or will be started again
 			st := &start{shard: sh, entity: r.Entity}

@@ -4,112 +4,57 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// scanBy makes sure that the shards are scanned at the given time, or earlier.
-func (s *Starter) scanBy(t time.Time) {
-	if s.scanAt.IsZero() || t.Before(s.scanAt) {
-		s.scanAt = t
-	}
-}
-
-// madeRoom is called when a wake-up has left the memory.
-func (s *Starter) madeRoom() {
-	if s.noRoom {
-		s.noRoom = false
-		s.scanBy(s.now.Add(roomCheck))
-	}
-}
-
-// scan begins a read of the shards that have no wake-ups in memory and are due to be read.
+// scan begins a read of the shards that are due to be read, and have no wake-ups in memory.
 func (s *Starter) scan() {
-	if s.scanAt.IsZero() || s.now.Before(s.scanAt) || s.now.Before(s.readsAfter) || len(s.reads) > 0 {
-		return
-	}
-	s.scanAt = time.Time{}
-	r := Read{Remembered: true, WakesRequest: journal.WakesRequest{Until: 1, Limit: s.cfg.Page}}
-	var shards []*startShard
-	for n := range s.shards {
-		sh := s.shards[(s.scanFrom+n)%len(s.shards)]
-		if sh.reading || sh.readAt.IsZero() || len(sh.page) > 0 {
-			continue
+	number, shards := s.sweep.Begin(s.now, func(sh *startShard) due.Want {
+		switch {
+		case len(sh.page) > 0: // a sweep that is to begin again waits for the end of the sweep before
+			sh.ReadAt, sh.next = time.Time{}, true
+			return due.Skip
+		case s.wakes+(s.sweep.Pending()+1)*s.cfg.Page > s.cfg.Wakes:
+			return due.Room
 		}
-		if sh.readAt.After(s.now) {
-			s.scanBy(sh.readAt)
-			continue
-		}
-		if len(shards) >= s.cfg.ReadShards || s.wakes+s.reserved+s.cfg.Page > s.cfg.Wakes {
-			s.noRoom = true
-			continue
-		}
-		sh.reading = true
-		s.reserved += s.cfg.Page
-		shards = append(shards, sh)
-		r.Shards = append(r.Shards, journal.ShardPosition{Shard: sh.id, After: sh.after})
-	}
+		return due.Take
+	})
 	if len(shards) == 0 {
 		return
 	}
-	s.scanFrom = (s.scanFrom + len(shards)) % len(s.shards)
-	s.lastRead++
-	r.Number = s.lastRead
-	s.reads[r.Number] = shards
+	r := Read{Number: number, Remembered: true, WakesRequest: journal.WakesRequest{Until: 1, Limit: s.cfg.Page}}
+	for _, sh := range shards {
+		r.Shards = append(r.Shards, journal.ShardPosition{Shard: sh.ID, After: sh.after})
+	}
 	s.out.Reads = append(s.out.Reads, r)
 }
 
 // page handles the answer to a read.
 func (s *Starter) page(in *Page) {
-	shards := s.reads[in.Number]
-	if shards == nil {
-		return
-	}
-	delete(s.reads, in.Number)
-	s.scanBy(s.now) // the next read may begin
-	if in.Err != nil {
-		s.stats.ReadsFailed++
-		s.readsAfter = s.now.Add(s.cfg.ReadRetry)
-	}
-	wakes := in.Rows
-	for _, sh := range shards {
-		n := 0
-		for n < len(wakes) && wakes[n].Shard == sh.id {
-			n++
+	for _, p := range s.sweep.Page(s.now, in.Number, &in.WakesPage, in.Err) {
+		if p.Shard.Reading = false; !p.Failed {
+			s.pageOf(p.Shard, p.Rows, p.More)
 		}
-		s.reserved -= s.cfg.Page
-		sh.reading = false
-		switch {
-		case sh.closed:
-		case in.Err != nil:
-			s.readLater(sh, s.readsAfter)
-		case in.Unreadable(sh.id):
-			s.readLater(sh, s.now.Add(s.cfg.BackOffMax))
-		default:
-			s.pageOf(sh, wakes[:n], slices.Contains(in.More, sh.id))
-		}
-		wakes = wakes[n:]
 	}
-}
-
-func (s *Starter) readLater(sh *startShard, at time.Time) {
-	sh.readAt = at
-	s.scanBy(at)
 }
 
 // pageOf handles the wake-ups of one shard in a page.
 func (s *Starter) pageOf(sh *startShard, wakes []journal.WakeRow, more bool) {
-	sh.readAt = time.Time{}
+	sh.ReadAt = time.Time{}
 	// Invariant: when a shard starts, its remembered entities are brought to life without a command. The most recently
 	// active entities come first. The configured rate and limits apply. An entity that cannot be started does not delay
 	// the others.
 	// Guarded by: `wakeup.Starter` reads the wake-ups of a shard page by page. If a start fails, the Starter tries
 	// again after a back-off.
 	// Mutants: next-page, activity-order, start-limit, start-rate, restart-back-off
-	if more { //mutant:false next-page
-		sh.readAt = s.now
-	}
+	sh.next = more //mutant:false next-page
 	s.sweepAgain(sh)
 	if len(wakes) == 0 {
+		if sh.next { // the page had no room for wake-ups of this shard
+			sh.next = false
+			s.sweep.ReadBy(sh, s.now)
+		}
 		return
 	}
 	if more {
@@ -123,28 +68,27 @@ func (s *Starter) pageOf(sh *startShard, wakes []journal.WakeRow, more bool) {
 // NextAlarm returns the time at which the starter has something to do, if no input comes earlier. Zero
 // means never.
 func (s *Starter) NextAlarm() time.Time {
-	var t time.Time
-	by := func(at time.Time) {
-		if t.IsZero() || at.Before(t) {
-			t = at
-		}
-	}
-	if len(s.reads) == 0 && !s.scanAt.IsZero() {
-		by(latest(s.scanAt, s.readsAfter))
-	}
-	if len(s.retries) > 0 {
-		by(s.retries[0].retryAt)
-	}
+	at := due.Earliest(s.sweep.Alarm(), s.failing.Alarm())
 	for _, q := range s.types {
-		if len(q.ready)+len(q.again) > 0 && q.underWay < s.cfg.Limit {
-			at := q.busyTill
-			if s.cfg.Strategy == StartConstant && q.credit <= 0 {
-				at = latest(at, q.nextAt)
-			}
-			by(at)
+		if s.waits(q) {
+			at = due.Earliest(at, s.groupAt(q))
 		}
 	}
-	return t
+	return at
+}
+
+// waits reports whether entities of a type wait only for the time of the next group.
+func (s *Starter) waits(q *startType) bool {
+	return len(q.ready)+len(q.again) > 0 && q.underWay < s.cfg.Limit
+}
+
+// groupAt returns the time at which the next entity of a type may be started.
+func (s *Starter) groupAt(q *startType) time.Time {
+	at := q.busyTill
+	if s.cfg.Strategy == StartConstant && q.credit <= 0 && q.nextAt.After(at) {
+		at = q.nextAt
+	}
+	return at
 }
 
 // NextStart returns the time at which the next group of entities may be started, if entities wait for nothing else; zero:
@@ -152,25 +96,16 @@ func (s *Starter) NextAlarm() time.Time {
 // than groups.
 func (s *Starter) NextStart() (at time.Time) {
 	for _, q := range s.types {
-		if s.cfg.Strategy == StartConstant && q.credit <= 0 && len(q.ready)+len(q.again) > 0 && q.underWay < s.cfg.Limit {
-			if next := latest(q.busyTill, q.nextAt); at.IsZero() || next.Before(at) {
-				at = next
-			}
+		if s.cfg.Strategy == StartConstant && q.credit <= 0 && s.waits(q) {
+			at = due.Earliest(at, s.groupAt(q))
 		}
 	}
 	return at
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // Stats returns the current counts.
 func (s *Starter) Stats() StartStats {
 	st := s.stats
-	st.Wakes, st.Starting, st.Failing = s.wakes, s.underWay, len(s.starts)-s.underWay
+	st.Wakes, st.Starting, st.Failing, st.ReadsFailed = s.wakes, s.underWay, len(s.starts)-s.underWay, s.sweep.Failed
 	return st
 }

@@ -1,9 +1,9 @@
 package wakeup
 
 import (
-	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/due"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -12,7 +12,7 @@ import (
 // wake-ups in memory may differ from those in the journal.
 func (k *Keeper) restartSweep(s *shard) {
 	s.empty = false
-	if s.reading {
+	if s.Reading {
 		s.sweepAgain = true
 		return
 	}
@@ -23,74 +23,37 @@ func (k *Keeper) restartSweep(s *shard) {
 func (k *Keeper) beginSweep(s *shard, at time.Time) {
 	s.sweep++
 	s.horizon = s.covered() //mutant:skip coverage-lost
-	s.after, s.readAt = journal.WakePosition{}, at
-	k.scanBy(at)
+	s.after = journal.WakePosition{}
+	k.sweep.ReadBy(s, at)
 }
 
-// scanBy makes sure that the shards are scanned at time t, or earlier.
-func (k *Keeper) scanBy(t time.Time) {
-	if k.scanAt.IsZero() || t.Before(k.scanAt) {
-		k.scanAt = t
-	}
-}
-
-// roomCheck is the delay between the departure of a wake-up from the memory and the scan of the
-// shards. It is not 0, because thousands of wake-ups may leave in a second.
-const roomCheck = 10 * time.Millisecond
-
-// madeRoom is called when a wake-up leaves the memory, or stops waiting for its time. Either may make
-// room for a shard that waits to be read.
-func (k *Keeper) madeRoom() {
-	if k.noRoom {
-		k.noRoom = false
-		k.scanBy(k.now.Add(roomCheck))
-	}
-}
-
-// scan looks for shards whose next read is due, and begins one read for as many of these shards
-// as one read may have.
+// scan begins one read of the shards whose next read is due and has room.
 func (k *Keeper) scan() {
-	if k.scanAt.IsZero() || k.now.Before(k.scanAt) || k.now.Before(k.readsAfter) || len(k.reads) >= k.cfg.Reads {
+	until, any, first := k.wall()+k.cfg.Ahead.Milliseconds(), false, true
+	number, shards := k.sweep.Begin(k.now, func(s *shard) due.Want {
+		switch {
+		case k.busy(s) || k.wakes+(k.sweep.Pending()+1)*k.cfg.Page > k.cfg.Wakes:
+			return due.Room
+		case first:
+			first, any = false, s.empty
+		case any != s.empty:
+			return due.Next // one read asks the same of all its shards
+		}
+		s.changed, s.changedWakes, s.ignored = map[key]struct{}{}, nil, map[sharding.Entity]struct{}{}
+		return due.Take
+	})
+	if len(shards) == 0 {
 		return
 	}
-	k.scanAt = time.Time{}
-	var r Read
-	rd := &reading{asked: k.now, until: k.wall() + k.cfg.Ahead.Milliseconds()}
-	for n := range k.shards {
-		s := k.shards[(k.scanFrom+n)%len(k.shards)]
-		if s.reading || s.readAt.IsZero() {
-			continue
-		}
-		if s.readAt.After(k.now) {
-			k.scanBy(s.readAt)
-			continue
-		}
-		if len(rd.shards) >= k.cfg.ReadShards || k.busy(s) || k.wakes+k.reserved+k.cfg.Page > k.cfg.Wakes {
-			k.noRoom = true
-			continue
-		}
-		if len(rd.shards) == 0 {
-			rd.any = s.empty
-		} else if rd.any != s.empty {
-			k.scanBy(k.now) // the next read has it
-			continue
-		}
-		s.reading, s.changed, s.changedWakes, s.ignored = true, map[key]struct{}{}, nil, map[sharding.Entity]struct{}{}
-		k.reserved += k.cfg.Page
-		rd.shards = append(rd.shards, s)
-		r.Shards = append(r.Shards, journal.ShardPosition{Shard: s.id, After: s.after})
-	}
-	if len(rd.shards) == 0 {
-		return
-	}
-	k.scanFrom = (k.scanFrom + len(rd.shards)) % len(k.shards)
-	k.lastRead++
-	r.Number, r.Until, r.Limit = k.lastRead, rd.until, k.cfg.Page
-	if rd.any {
-		r.Until, r.Limit = 0, 1
+	r := Read{Number: number, WakesRequest: journal.WakesRequest{Until: until, Limit: k.cfg.Page}}
+	if any {
+		until, r.Until, r.Limit = 0, 0, 1
 		//mutant:do any-purge r.Until = math.MaxInt64
 	}
-	k.reads[r.Number] = rd
+	for _, s := range shards {
+		s.until = until
+		r.Shards = append(r.Shards, journal.ShardPosition{Shard: s.ID, After: s.after})
+	}
 	k.out.Reads = append(k.out.Reads, r)
 }
 
@@ -109,56 +72,22 @@ func (k *Keeper) busy(s *shard) bool {
 
 // page handles the answer to a read.
 func (k *Keeper) page(in *Page) {
-	rd := k.reads[in.Number]
-	if rd == nil {
-		return
-	}
-	delete(k.reads, in.Number)
-	k.scanBy(k.now) // the next read may begin
-	if in.Err == nil {
-		k.failedReads = 0
-		if !in.Now.IsZero() { //mutant:true no-clock
-			k.clock.Read(rd.asked, k.now, in.Now)
-		}
-	} else {
-		k.stats.ReadsFailed++
-		k.failedReads++
-		k.readsAfter = k.now.Add(k.pause(k.failedReads))
-		k.scanBy(k.readsAfter)
-	}
-	wakes := in.Rows
-	for _, s := range rd.shards {
-		n := 0
-		for n < len(wakes) && wakes[n].Shard == s.id {
-			n++
-		}
-		k.reserved -= k.cfg.Page
-		switch {
-		case s.closed:
-		case in.Err != nil:
-			k.notRead(s, k.readsAfter)
-		case in.Unreadable(s.id):
-			k.notRead(s, k.now.Add(k.cfg.RetryMax))
-		case rd.any:
+	for _, p := range k.sweep.Page(k.now, in.Number, &in.WakesPage, in.Err) {
+		switch s := p.Shard; {
+		case p.Failed:
+			s.endRead()
+		case s.until == 0:
 			// A page without room for the wake-ups of a shard does not say that it has none.
-			k.anyOf(s, n > 0 || slices.Contains(in.More, s.id)) //mutant:false any-room slices.Contains(in.More, s.id)
+			k.anyOf(s, len(p.Rows) > 0 || p.More) //mutant:false any-room p.More
 		default:
-			k.pageOf(s, wakes[:n], rd.until, slices.Contains(in.More, s.id))
+			k.pageOf(s, p.Rows, s.until, p.More)
 		}
-		wakes = wakes[n:]
 	}
-}
-
-// notRead ends a failed read of a shard. The shard is read again at the time at.
-func (k *Keeper) notRead(s *shard, at time.Time) {
-	s.endRead()
-	s.readAt = at
-	k.scanBy(at)
 }
 
 // endRead notes that no read of the shard is in progress any more.
 func (s *shard) endRead() {
-	s.reading, s.outdated, s.changed, s.changedWakes, s.ignored = false, false, nil, nil, nil
+	s.Reading, s.outdated, s.changed, s.changedWakes, s.ignored = false, false, nil, nil, nil
 }
 
 // pageOf handles the wake-ups of one shard in a page. All of them are due before until. The flag more
@@ -210,8 +139,7 @@ func (k *Keeper) pageOf(s *shard, wakes []journal.WakeRow, until int64, more boo
 		s.sweepAgain = false
 		k.restartSweep(s)
 	case more:
-		s.readAt = k.now
-		k.scanBy(k.now)
+		k.sweep.ReadBy(s, k.now)
 	default:
 		at := k.now.Add(k.cfg.Refresh)
 		//mutant:do beyond-horizon at = k.now.Add(1000 * time.Hour)
@@ -248,49 +176,24 @@ func (k *Keeper) anyOf(s *shard, some bool) {
 		k.restartSweep(s)
 		return
 	}
-	if s.readAt = k.now.Add(k.cfg.Refresh); quiet {
-		s.readAt = time.Time{}
-		return
+	if s.ReadAt = (time.Time{}); !quiet {
+		k.sweep.ReadBy(s, k.now.Add(k.cfg.Refresh))
 	}
-	k.scanBy(s.readAt)
 }
 
 // NextAlarm returns the time at which the keeper has something to do, if no input comes
 // earlier. Zero means never.
 func (k *Keeper) NextAlarm() time.Time {
-	var t time.Time
-	by := func(at time.Time) {
-		if t.IsZero() || at.Before(t) {
-			t = at
-		}
-	}
-	if len(k.reads) < k.cfg.Reads && !k.scanAt.IsZero() {
-		if at := k.scanAt; at.Before(k.readsAfter) {
-			by(k.readsAfter)
-		} else {
-			by(at)
-		}
-	}
-	if len(k.retries) > 0 {
-		by(k.retries[0].retryAt)
-	}
-	if at := k.NextDue(); !at.IsZero() {
-		by(at)
-	}
-	return t
+	return due.Earliest(k.sweep.Alarm(), k.failing.Alarm(), k.NextDue())
 }
 
 // NextDue returns the time at which the first wake-up that the keeper knows of is due, of those that may
 // fire now. Zero means that it knows of none.
-func (k *Keeper) NextDue() time.Time {
-	var t time.Time
+func (k *Keeper) NextDue() (at time.Time) {
 	for _, q := range k.types {
-		if len(q.due) > 0 && q.firingsUnderWay < k.cfg.Firings && k.clock.Known() {
-			at := k.clock.When(time.UnixMilli(q.due[0].Due))
-			if t.IsZero() || at.Before(t) {
-				t = at
-			}
+		if len(q.due) > 0 && q.firingsUnderWay < k.cfg.Firings && k.sweep.Clock.Known() {
+			at = due.Earliest(at, k.sweep.Clock.When(time.UnixMilli(q.due[0].Due)))
 		}
 	}
-	return t
+	return at
 }

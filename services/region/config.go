@@ -251,7 +251,7 @@ func (c *Config) passivationOfCore(s passivation.Strategy) passivation.Strategy 
 
 // wakeupsOfCore is the part of Wakeups that a shard core has.
 func (c *Config) wakeupsOfCore(index int) wakeup.Config {
-	w := c.Wakeups
+	w := c.Wakeups.Derived()
 	w.FailingWakes = max(1, w.FailingWakes/c.ShardCores)
 	w.BlockedWakes = max(1, w.BlockedWakes/c.ShardCores)
 	w.Wakes = max(w.FailingWakes+w.BlockedWakes+w.Page, w.Wakes/c.ShardCores)

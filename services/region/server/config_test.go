@@ -31,7 +31,6 @@ func TestConditions(t *testing.T) {
 		"region.remember.strategy is \"some\", must be all or constant":              func(c *Config) { c.Core.Starts.Strategy = "some" },
 		"region.remember.backoff_max is 1s, must be at least region.remember.backof": func(c *Config) { c.Core.Starts.BackOffMax = time.Second },
 		"region.reminders.held is 1, must be at least":                               func(c *Config) { c.Core.Wakeups.Wakes = 1 },
-		"region.reminders.ahead is 1s, must be at least twice region.reminders.refr": func(c *Config) { c.Core.Wakeups.Ahead = time.Second },
 		"region.reminders.retry_max is 1ms, must be at least region.reminders.retry": func(c *Config) { c.Core.Wakeups.RetryMax = time.Millisecond },
 		"region.sends.retry_max is 1ms, must be at least region.sends.retry_min":     func(c *Config) { c.Core.Sends.RetryMax = time.Millisecond },
 		"region.routed.link_idle is 1m0s, must be 0 or above":                        func(c *Config) { c.Routed.LinkIdle = time.Minute },

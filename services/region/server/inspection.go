@@ -249,7 +249,7 @@ func subjectEntity(x *inspectionv1.Subject) sharding.Entity {
 func toFailing(f *wakeup.Failing) *inspectionv1.Failing {
 	return &inspectionv1.Failing{
 		Subject:     &inspectionv1.Subject{Type: string(f.Entity.Type), Id: string(f.Entity.ID), Name: []byte(f.Name)},
-		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.Next), Code: string(f.Code), Message: f.Message,
+		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.RetryAt), Code: string(f.Code), Message: f.Message,
 		Command: f.Command, DueUnixMs: unixMs(f.Due), PeriodMs: f.Period.Milliseconds(),
 	}
 }
@@ -259,7 +259,7 @@ func toFailingSend(f *outbox.Failing) *inspectionv1.Failing {
 		Subject: &inspectionv1.Subject{
 			Type: string(f.From.Type), Id: string(f.From.ID), Record: f.Seq, Place: uint32(f.Place), TargetType: string(f.To.Type), TargetId: string(f.To.ID),
 		},
-		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.Next), Code: string(f.Code), Message: f.Message,
+		SinceUnixMs: f.Since.UnixMilli(), Times: uint32(f.Times), NextUnixMs: unixMs(f.RetryAt), Code: string(f.Code), Message: f.Message,
 		Command: f.Command, SentUnixMs: unixMs(f.SentAt), ReplyTo: f.ReplyTo, Answer: f.Answer, Waiting: uint32(f.Waiting), UntilUnixMs: unixMs(f.Until),
 	}
 }
