@@ -121,8 +121,8 @@ func TestWhatFails(t *testing.T) {
 
 	cc := coordinatorserver.DefaultConfig()
 	cc.Listen, cc.Management, cc.Discovery, cc.LogLevel = addr, "127.0.0.1:0", "static://"+addr, slog.LevelError+1
-	cc.StableFor, cc.Interval = 100*time.Millisecond, 20*time.Millisecond
-	cc.Journal.URL, cc.Lease = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db"
+	cc.Bootstrap.StableMargin, cc.Bootstrap.QueryInterval = 100*time.Millisecond, 20*time.Millisecond
+	cc.Journal.URL, cc.LeaseURL = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db"
 	coordinator, _ := serve(t, "coordinator", &cc, func(n *node.Node) error { _, err := coordinatorserver.New(n, &cc); return err })
 
 	startRegion := func() (stop func()) {
