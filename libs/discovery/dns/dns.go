@@ -20,16 +20,21 @@
 package dns
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/miekg/dns"
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
@@ -49,6 +54,8 @@ const (
 	// ednsWait bounds the wait for an answer to a query with EDNS: some firewalls drop these. A resolver
 	// that needs longer gets the query again without it.
 	ednsWait = time.Second
+	// badVersion refuses a version of EDNS (RFC 6891, section 9).
+	badVersion = dnsmessage.RCode(16)
 )
 
 // Driver queries the records of one name.
@@ -56,7 +63,7 @@ type Driver struct {
 	resolvers      []string // empty: conf's
 	conf           string
 	name           string
-	types          []uint16
+	types          []dnsmessage.Type
 	port           int
 	role           string
 	minTTL, maxTTL time.Duration
@@ -64,12 +71,12 @@ type Driver struct {
 
 // Open returns a Driver; it sends no request yet. Errors wrap discovery.ErrConfig.
 func Open(u *backendurl.URL) (*Driver, error) {
-	d := &Driver{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
+	d := &Driver{conf: resolvConf, name: strings.TrimSuffix(u.Path, ".") + ".", port: u.Port("port"), role: u.Text("role", "")}
 	kind := "ip"
 	if strings.HasPrefix(u.Path, "_") {
 		kind = "srv"
 	}
-	kinds := map[string][]uint16{"ip": {dns.TypeA, dns.TypeAAAA}, "a": {dns.TypeA}, "aaaa": {dns.TypeAAAA}, "srv": {dns.TypeSRV}}
+	kinds := map[string][]dnsmessage.Type{"ip": {dnsmessage.TypeA, dnsmessage.TypeAAAA}, "a": {dnsmessage.TypeA}, "aaaa": {dnsmessage.TypeAAAA}, "srv": {dnsmessage.TypeSRV}}
 	kind = u.OneOf("type", kind, "ip", "a", "aaaa", "srv")
 	d.types = kinds[kind]
 	d.minTTL = u.Duration("min_ttl", time.Second, 100*time.Millisecond, time.Minute)
@@ -80,7 +87,7 @@ func Open(u *backendurl.URL) (*Driver, error) {
 	bad := func(format string, args ...any) (*Driver, error) {
 		return nil, fmt.Errorf("%w: dns: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
 	}
-	if _, ok := dns.IsDomainName(d.name); !ok || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
+	if _, err := d.request(0, d.types[0], true); err != nil || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
 		return bad("%.80q is no name; write for example dns:///roost.example.net?port=25521", u.Path)
 	}
 	switch {
@@ -164,11 +171,11 @@ func (d *Driver) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, e
 	for _, typ := range d.types {
 		res, err := d.ask(ctx, resolvers, typ)
 		if err != nil {
-			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], d.name, err)
+			return nil, 0, fmt.Errorf("dns %s %s: %w", typeName(typ), d.name, err)
 		}
 		found, holds, err := d.read(res, typ)
 		if err != nil {
-			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], d.name, err)
+			return nil, 0, fmt.Errorf("dns %s %s: %w", typeName(typ), d.name, err)
 		}
 		peers = append(peers, found...)
 		ttl = min(ttl, holds)
@@ -182,13 +189,20 @@ func (d *Driver) servers() ([]string, error) {
 	if len(d.resolvers) > 0 {
 		return d.resolvers, nil
 	}
-	conf, err := dns.ClientConfigFromFile(d.conf)
+	conf, err := os.Open(d.conf)
 	if err != nil {
 		return nil, fmt.Errorf("dns: resolver configuration: %w", err)
 	}
+	defer func() { _ = conf.Close() }()
 	var servers []string
-	for _, s := range conf.Servers {
-		servers = append(servers, net.JoinHostPort(s, conf.Port))
+	lines := bufio.NewScanner(conf)
+	for lines.Scan() {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "nameserver" {
+			servers = append(servers, net.JoinHostPort(words[1], "53"))
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("dns: resolver configuration: %w", err)
 	}
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("dns: %s names no resolver; write one into the URL: dns://host/name", d.conf)
@@ -197,7 +211,7 @@ func (d *Driver) servers() ([]string, error) {
 }
 
 // ask tries the resolvers in order until one answers; each gets its share of the time.
-func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
+func (d *Driver) ask(ctx context.Context, resolvers []string, typ dnsmessage.Type) (*dnsmessage.Message, error) {
 	var errs []error
 	for i, server := range resolvers {
 		share, cancel := ctx, context.CancelFunc(func() {})
@@ -220,7 +234,7 @@ func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.
 
 // exchange asks a resolver, and asks again without EDNS if it does not know EDNS or does not answer (RFC 6891,
 // section 6.2.2).
-func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
+func (d *Driver) exchange(ctx context.Context, server string, typ dnsmessage.Type) (*dnsmessage.Message, error) {
 	wait := ednsWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/2)
@@ -233,17 +247,17 @@ func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.
 		return nil, ctx.Err()
 	case err != nil && !timedOut(err):
 		return nil, err
-	case err != nil || res.Rcode == dns.RcodeFormatError || res.Rcode == dns.RcodeNotImplemented || res.Rcode == dns.RcodeBadVers:
+	case err != nil || res.RCode == dnsmessage.RCodeFormatError || res.RCode == dnsmessage.RCodeNotImplemented || res.RCode == badVersion:
 		if res, err = d.query(ctx, server, typ, false); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case res.Rcode == dns.RcodeRefused:
+	case res.RCode == dnsmessage.RCodeRefused:
 		return nil, fmt.Errorf("%w: it refused the query", discovery.ErrDenied)
-	case res.Rcode != dns.RcodeSuccess && res.Rcode != dns.RcodeNameError:
-		return nil, fmt.Errorf("it answers %s", dns.RcodeToString[res.Rcode])
-	case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, d.name) || res.Question[0].Qtype != typ:
+	case res.RCode != dnsmessage.RCodeSuccess && res.RCode != dnsmessage.RCodeNameError:
+		return nil, fmt.Errorf("it answers %s", strings.TrimPrefix(res.RCode.String(), "RCode"))
+	case len(res.Questions) != 1 || !strings.EqualFold(res.Questions[0].Name.String(), d.name) || res.Questions[0].Type != typ:
 		return nil, errors.New("its answer is to another question")
 	case res.Truncated:
 		return nil, errors.New("its answer is truncated")
@@ -251,79 +265,150 @@ func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.
 	return res, nil
 }
 
-// timedOut reports whether nothing has answered in time. The connection has the deadline of its context, and may say so
-// a moment before the context does.
+// timedOut reports whether nothing has answered in time.
 func timedOut(err error) bool {
 	var of net.Error
 	return errors.As(err, &of) && of.Timeout()
 }
 
-// query asks by UDP, and by TCP if the answer is too long for it.
-func (d *Driver) query(ctx context.Context, server string, typ uint16, edns bool) (*dns.Msg, error) {
-	req := new(dns.Msg)
-	req.SetQuestion(d.name, typ)
-	if edns {
-		req.SetEdns0(udpSize, false)
+// request returns a query, as bytes.
+func (d *Driver) request(id uint16, typ dnsmessage.Type, edns bool) ([]byte, error) {
+	name, err := dnsmessage.NewName(d.name)
+	if err != nil {
+		return nil, err
 	}
-	res, err := d.once(ctx, "udp", server, req)
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: name, Type: typ, Class: dnsmessage.ClassINET}},
+	}
+	if edns {
+		h := dnsmessage.ResourceHeader{}
+		if err := h.SetEDNS0(udpSize, dnsmessage.RCodeSuccess, false); err != nil {
+			return nil, err
+		}
+		m.Additionals = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.OPTResource{}}}
+	}
+	return m.Pack()
+}
+
+// query asks by UDP, and by TCP if the answer is too long for it.
+func (d *Driver) query(ctx context.Context, server string, typ dnsmessage.Type, edns bool) (*dnsmessage.Message, error) {
+	id := uint16(rand.Uint32()) // unpredictable, for those who cannot see the query
+	request, err := d.request(id, typ, edns)
+	if err != nil {
+		return nil, err
+	}
+	res, err := once(ctx, "udp", server, id, request)
 	if err == nil && res.Truncated {
-		return d.once(ctx, "tcp", server, req)
+		return once(ctx, "tcp", server, id, request)
 	}
 	return res, err
 }
 
-func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {
-	client := dns.Client{Net: network, UDPSize: udpSize, Timeout: time.Hour} // ctx bounds it
-	conn, err := client.DialContext(ctx, server)
+func once(ctx context.Context, network, server string, id uint16, request []byte) (*dnsmessage.Message, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	// The client respects only the deadline of ctx, not its cancellation.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	res, _, err := client.ExchangeWithConnContext(ctx, req, conn)
+	converse := byDatagram
+	if network == "tcp" {
+		converse = byStream
+	}
+	answer, err := converse(conn, id, request)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return res, err
+	if err != nil {
+		return nil, err
+	}
+	res := &dnsmessage.Message{}
+	if err := res.Unpack(answer); err != nil {
+		return nil, fmt.Errorf("its answer is damaged: %w", err)
+	}
+	if res.ID != id || !res.Response {
+		return nil, errors.New("its answer is to another query")
+	}
+	for _, rr := range res.Additionals {
+		if rr.Header.Type == dnsmessage.TypeOPT {
+			res.RCode = rr.Header.ExtendedRCode(res.RCode)
+		}
+	}
+	return res, nil
 }
 
+// byDatagram ignores answers to other queries: they are late, or of somebody else.
+func byDatagram(conn net.Conn, id uint16, request []byte) ([]byte, error) {
+	if _, err := conn.Write(request); err != nil {
+		return nil, err
+	}
+	answer := make([]byte, udpSize)
+	for {
+		n, err := conn.Read(answer)
+		if err != nil {
+			return nil, err
+		}
+		if n >= 2 && binary.BigEndian.Uint16(answer) == id {
+			return answer[:n], nil
+		}
+	}
+}
+
+// byStream writes and reads messages after their lengths (RFC 1035, section 4.2.2).
+func byStream(conn net.Conn, _ uint16, request []byte) ([]byte, error) {
+	framed := binary.BigEndian.AppendUint16(nil, uint16(len(request)))
+	if _, err := conn.Write(append(framed, request...)); err != nil {
+		return nil, err
+	}
+	var length [2]byte
+	if _, err := io.ReadFull(conn, length[:]); err != nil {
+		return nil, err
+	}
+	answer := make([]byte, binary.BigEndian.Uint16(length[:]))
+	_, err := io.ReadFull(conn, answer)
+	return answer, err
+}
+
+func typeName(typ dnsmessage.Type) string { return strings.TrimPrefix(typ.String(), "Type") }
+
 // read returns the peers in an answer, and its time to live.
-func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
+func (d *Driver) read(res *dnsmessage.Message, typ dnsmessage.Type) ([]discovery.Peer, time.Duration, error) {
 	holds := d.maxTTL
 	lives := func(seconds uint32) { holds = min(holds, time.Duration(seconds)*time.Second) }
-	names := aliases(res.Answer, d.name, lives)
+	names := aliases(res.Answers, d.name, lives)
 	var peers []discovery.Peer
-	for _, rr := range res.Answer {
-		h := rr.Header()
-		if h.Rrtype != typ || h.Class != dns.ClassINET || !slices.Contains(names, strings.ToLower(h.Name)) {
+	for _, rr := range res.Answers {
+		h := &rr.Header
+		if h.Type != typ || h.Class != dnsmessage.ClassINET || !slices.Contains(names, strings.ToLower(h.Name.String())) {
 			continue
 		}
-		lives(h.Ttl)
+		lives(h.TTL)
 		host, port := "", d.port
-		switch r := rr.(type) {
-		case *dns.A:
-			host = r.A.String()
-		case *dns.AAAA:
-			host = r.AAAA.String()
-		case *dns.SRV:
-			if r.Target == "." { // RFC 2782: the service is decidedly not available
+		switch r := rr.Body.(type) {
+		case *dnsmessage.AResource:
+			host = net.IP(r.A[:]).String()
+		case *dnsmessage.AAAAResource:
+			host = net.IP(r.AAAA[:]).String()
+		case *dnsmessage.SRVResource:
+			host, port = r.Target.String(), int(r.Port)
+			if host == "." { // RFC 2782: the service is decidedly not available
 				continue
 			}
-			host, port = strings.TrimSuffix(r.Target, "."), int(r.Port)
+			host = strings.TrimSuffix(host, ".")
 		}
 		p, err := discovery.ParsePeer(discovery.Peer{Addr: net.JoinHostPort(host, strconv.Itoa(port)), Role: d.role}.String())
 		if err != nil {
-			return nil, 0, fmt.Errorf("record %.200q: %w", rr.String(), err)
+			return nil, 0, fmt.Errorf("record %s of %.200q: %w", typeName(typ), h.Name.String(), err)
 		}
 		peers = append(peers, p)
 	}
 	if len(peers) == 0 {
 		// The time to live of a negative answer (RFC 2308, section 5).
-		for _, rr := range res.Ns {
-			if soa, ok := rr.(*dns.SOA); ok {
-				lives(min(soa.Hdr.Ttl, soa.Minttl))
+		for _, rr := range res.Authorities {
+			if soa, ok := rr.Body.(*dnsmessage.SOAResource); ok {
+				lives(min(rr.Header.TTL, soa.MinTTL))
 			}
 		}
 	}
@@ -331,14 +416,14 @@ func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration
 }
 
 // aliases returns the names that records may have: the queried name, and the targets of CNAME records.
-func aliases(answer []dns.RR, name string, lives func(uint32)) []string {
+func aliases(answer []dnsmessage.Resource, name string, lives func(uint32)) []string {
 	names := []string{strings.ToLower(name)}
 	for range maxAliases {
 		last := names[len(names)-1]
 		for _, rr := range answer {
-			if c, ok := rr.(*dns.CNAME); ok && strings.EqualFold(c.Hdr.Name, last) {
-				lives(c.Hdr.Ttl)
-				names = append(names, strings.ToLower(c.Target))
+			if c, ok := rr.Body.(*dnsmessage.CNAMEResource); ok && strings.EqualFold(rr.Header.Name.String(), last) {
+				lives(rr.Header.TTL)
+				names = append(names, strings.ToLower(c.CNAME.String()))
 				break
 			}
 		}

@@ -300,7 +300,16 @@ func TestResolversWithoutEDNS(t *testing.T) {
 		"NOTIMP": func(w dns.ResponseWriter, req *dns.Msg) {
 			_ = w.WriteMsg(new(dns.Msg).SetRcode(req, dns.RcodeNotImplemented))
 		},
+		"BADVERS": func(w dns.ResponseWriter, req *dns.Msg) {
+			_ = w.WriteMsg(new(dns.Msg).SetRcode(req, dns.RcodeBadVers).SetEdns0(1232, false))
+		},
 		"nothing": func(dns.ResponseWriter, *dns.Msg) {},
+		"an answer to another query, then its own": func(w dns.ResponseWriter, req *dns.Msg) {
+			other, own := new(dns.Msg).SetReply(req), new(dns.Msg).SetReply(req)
+			other.Id++
+			own.Answer = r.records
+			_, _ = w.WriteMsg(other), w.WriteMsg(own)
+		},
 	} {
 		r.set(t, func() { r.edns = refuse })
 		if got, err := b.Peers(t.Context()); err != nil || !slices.Equal(got, []discovery.Peer{{Addr: "10.0.0.1:1"}}) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
@@ -41,7 +42,15 @@ func TestTimeToLive(t *testing.T) {
 		if c.ns != "" {
 			res.Ns = append(res.Ns, parse(t, c.ns))
 		}
-		_, holds, err := b.read(res, dns.TypeA)
+		packed, err := res.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(packed); err != nil {
+			t.Fatal(err)
+		}
+		_, holds, err := b.read(&m, dnsmessage.TypeA)
 		if err != nil || b.within(holds) != c.want {
 			t.Errorf("%v, %q: %v, %v; want %v", c.answer, c.ns, b.within(holds), err, c.want)
 		}
