@@ -14,11 +14,11 @@ import (
 var alone = map[string][]string{
 	"vclock":     {},
 	"phi":        {},
-	"gossip":     {"github.com/cespare/xxhash/v2", "libs/pace", "libs/phi", "libs/sharding", "libs/vclock"},
-	"splitbrain": {"github.com/cespare/xxhash/v2", "libs/gossip", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock"},
+	"gossip":     {"github.com/cespare/xxhash/v2", "libs/pace", "libs/phi", "libs/sharding", "libs/sorted", "libs/vclock"},
+	"splitbrain": {"github.com/cespare/xxhash/v2", "libs/gossip", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/sorted", "libs/vclock"},
 	"gossip/agent": {
 		"github.com/cespare/xxhash/v2", "github.com/twitchtv/twirp", "google.golang.org/protobuf",
-		"libs/bounded", "libs/errornumber", "libs/foreign", "libs/gossip", "libs/loop", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock",
+		"libs/bounded", "libs/errornumber", "libs/foreign", "libs/gossip", "libs/loop", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/sorted", "libs/vclock",
 		"proto/roost/admin/v1/membership", "proto/roost/cluster/v1",
 	},
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 type phase uint8
@@ -112,7 +114,7 @@ func (m *Machine) discovered(peers []Peer) {
 		}
 		found = append(found, c)
 	}
-	slices.SortFunc(found, func(a, b contact) int { // of equal addresses, one that forms comes first
+	sorted.By(found, func(a, b contact) int { // of equal addresses, one that forms comes first
 		if a.forms != b.forms && a.addr == b.addr {
 			return cmp.Compare(b.rank(), a.rank())
 		}
@@ -335,9 +337,9 @@ func (m *Machine) Info() Info {
 			info.Observations = append(info.Observations, o)
 		}
 	}
-	slices.SortFunc(info.ContactPoints, ContactPoint.Compare)
+	sorted.By(info.ContactPoints, ContactPoint.Compare)
 	info.ContactPoints = slices.Compact(info.ContactPoints)
-	slices.SortStableFunc(info.Observations, func(a, b Observation) int { // of one node, the one with seeds comes first
+	sorted.StableBy(info.Observations, func(a, b Observation) int { // of one node, the one with seeds comes first
 		return cmp.Or(a.Point.Compare(b.Point), cmp.Compare(len(b.Seeds), len(a.Seeds)))
 	})
 	info.Observations = slices.CompactFunc(info.Observations, func(a, b Observation) bool { return a.Point == b.Point })

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // Peer is an address worth trying.
@@ -75,6 +76,6 @@ func badInHost(r rune) bool {
 
 // Normalize sorts peers and removes duplicates, in place.
 func Normalize(peers []Peer) []Peer {
-	slices.SortFunc(peers, Peer.Compare)
+	sorted.By(peers, Peer.Compare)
 	return slices.Compact(peers)
 }

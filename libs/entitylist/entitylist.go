@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // Position is a position in a list: after an entity, or, without an id, at the beginning of a shard.
@@ -39,7 +40,7 @@ func Merge[R any](pages []Page[R], limit int, at func(R) Position) (all Page[R])
 			all.Next = next
 		}
 	}
-	slices.SortStableFunc(all.Rows, func(a, b R) int { return at(a).Compare(at(b)) })
+	sorted.StableBy(all.Rows, func(a, b R) int { return at(a).Compare(at(b)) })
 	if all.Next != nil {
 		known, _ := slices.BinarySearchFunc(all.Rows, *all.Next, func(r R, next Position) int {
 			return cmp.Or(at(r).Compare(next), -1) // a row at that position is known

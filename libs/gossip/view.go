@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // View is the membership as one node sees it at one moment. It is a copy and
@@ -86,7 +87,7 @@ func (v View) OldestFirst(role string) []MemberView {
 			out = append(out, m)
 		}
 	}
-	slices.SortFunc(out, func(a, b MemberView) int { return a.byAge(&b.Member) })
+	sorted.By(out, func(a, b MemberView) int { return a.byAge(&b.Member) })
 	return out
 }
 
@@ -178,7 +179,7 @@ func (s *State) observations() []Observation {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Observation) int {
+	sorted.By(out, func(a, b Observation) int {
 		return cmp.Or(a.Observer.Compare(b.Observer), a.Subject.Compare(b.Subject))
 	})
 	return out

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // Config bounds a [Sketch].
@@ -303,7 +304,7 @@ func (s *Sketch) Top(now time.Time, n int, wanted func(sharding.Entity) bool) []
 			list = append(list, Entry{e.entity, u})
 		}
 	}
-	slices.SortFunc(list, func(a, b Entry) int {
+	sorted.By(list, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.Weight(), a.Weight()), cmp.Compare(a.Entity.Type, b.Entity.Type), cmp.Compare(a.Entity.ID, b.Entity.ID))
 	})
 	return list[:min(n, len(list))]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // Schema describes which commands a type takes, what it stores and what it can read, for package
@@ -97,8 +98,8 @@ func (t *Type) forms() (writes, reads []sharding.Form) {
 			reads = append(reads, old.Form())
 		}
 	}
-	slices.SortFunc(writes, sharding.Form.Compare)
-	slices.SortFunc(reads, sharding.Form.Compare)
+	sorted.By(writes, sharding.Form.Compare)
+	sorted.By(reads, sharding.Form.Compare)
 	return writes, slices.Compact(reads)
 }
 
@@ -135,11 +136,11 @@ func SchemaOf(of Definition) Schema {
 			s.Commands = append(s.Commands, b.schema())
 		}
 	}
-	slices.SortFunc(s.Commands, func(a, b CommandSchema) int { return cmp.Compare(a.Name, b.Name) })
+	sorted.By(s.Commands, func(a, b CommandSchema) int { return cmp.Compare(a.Name, b.Name) })
 	for _, e := range d.byType { // sorted below
 		s.Events = append(s.Events, EventSchema{Name: e.name, Aliases: e.sortedAliases(), StoredSchema: e.schema(), GoType: typeName(e.typ)})
 	}
-	slices.SortFunc(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
+	sorted.By(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
 	if d.SnapshotEvery > 0 {
 		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape, Only: d.Trims}
 		for _, step := range d.state.steps {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/passivation"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -192,7 +193,7 @@ func Describe(of Definition) turn.Type {
 			desc.Timeouts[name] = c.Options.Timeout
 		}
 	}
-	slices.SortFunc(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
+	sorted.By(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
 	desc.Desc.Writes, desc.Desc.Reads = t.forms()
 	return desc
 }

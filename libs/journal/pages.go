@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // Damaged names an entity, or the fence or the wake-ups and sends of a shard, whose stored data is damaged.
@@ -24,7 +25,7 @@ func JoinPages[R any](shards []sharding.ShardID, pages []Page[R], shard func(*R)
 	for i, s := range shards {
 		place[s] = i
 	}
-	slices.SortStableFunc(all.Rows, func(a, b R) int { return place[shard(&a)] - place[shard(&b)] })
+	sorted.StableBy(all.Rows, func(a, b R) int { return place[shard(&a)] - place[shard(&b)] })
 	return all
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/errornumber"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // connections bounds the connections of a listener. A connection above the limit closes those that have been idle
@@ -143,7 +144,7 @@ func (c *connections) makeRoom(now time.Time) {
 			idle = append(idle, candidate{key.(net.Conn), of, since})
 		}
 	}
-	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.since, b.since) })
+	sorted.By(idle, func(a, b candidate) int { return cmp.Compare(a.since, b.since) })
 	for _, i := range idle[:min(len(idle), int(c.limit/spare+1))] {
 		if c.evict(i.conn, i.of, i.since) {
 			c.refused.Add(1)

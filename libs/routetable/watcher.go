@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // WatchConfig sets the times of a [Watcher].
@@ -273,7 +274,7 @@ func (w *Watcher) addSuspect(now time.Time, p poll) {
 	}
 	w.clearSuspect(p.to)
 	w.suspects = append(w.suspects, suspect{p.to, now.Add(w.cfg.Timeout)})
-	slices.SortFunc(w.suspects, func(a, b suspect) int { return strings.Compare(a.addr, b.addr) })
+	sorted.By(w.suspects, func(a, b suspect) int { return strings.Compare(a.addr, b.addr) })
 }
 
 // clearSuspect makes a coordinator a candidate like any other again.

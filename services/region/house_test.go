@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/control", "libs/journal", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/heavyhitters", "libs/entitylist", "libs/wakeup", "libs/purge", "libs/replies", "libs/pace", "libs/setting", "libs/storeclock"},
+			".":          {"libs/sharding", "libs/control", "libs/journal", "libs/outbox", "libs/passivation", "libs/routetable", "libs/turn", "libs/heavyhitters", "libs/entitylist", "libs/wakeup", "libs/purge", "libs/replies", "libs/pace", "libs/setting", "libs/sorted", "libs/storeclock"},
 			"suspects":   {"libs/control", "libs/sharding"},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"libs/backends/all", "sdk/...", "services/region/server/..."},

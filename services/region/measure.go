@@ -8,6 +8,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -95,7 +96,7 @@ func (h *heaviest) add(s control.ShardLoad) {
 
 // sort keeps the heaviest.
 func (h *heaviest) sort() {
-	slices.SortFunc(h.shards, heavier)
+	sorted.By(h.shards, heavier)
 	if len(h.shards) > h.most {
 		for _, s := range h.shards[h.most:] {
 			h.rest = h.rest.Plus(s.Load)
@@ -107,7 +108,7 @@ func (h *heaviest) sort() {
 
 func (h *heaviest) end() ShardLoads {
 	h.sort()
-	slices.SortFunc(h.shards, func(a, b control.ShardLoad) int { return a.Shard.Compare(b.Shard) })
+	sorted.By(h.shards, func(a, b control.ShardLoad) int { return a.Shard.Compare(b.Shard) })
 	return ShardLoads{Shards: slices.Clip(h.shards), Rest: h.rest}
 }
 

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // factsSQL reads what is declared in one statement, which sees one moment, and
@@ -85,6 +85,6 @@ func readFacts(ctx context.Context, conn *pgx.Conn, query string) (journal.Facts
 		}
 		return nil
 	})
-	slices.SortFunc(f.Types, func(a, b journal.TypeFact) int { return cmp.Compare(a.Type, b.Type) })
+	sorted.By(f.Types, func(a, b journal.TypeFact) int { return cmp.Compare(a.Type, b.Type) })
 	return f, err
 }

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // loadSQL reads an entity in one statement, which sees one moment: its head
@@ -178,7 +178,7 @@ func (s *stored) decodeRecords(entity sharding.Entity, cut uint64) ([]sharding.R
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(s.records, func(a, b body) int { return cmp.Compare(a.seq, b.seq) })
+	sorted.By(s.records, func(a, b body) int { return cmp.Compare(a.seq, b.seq) })
 	next := after + 1
 	records := make([]sharding.Record, 0, len(s.records))
 	for _, r := range s.records {

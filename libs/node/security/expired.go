@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 const (
@@ -69,5 +71,5 @@ func (e *expiredPeers) recent() []Expired {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.list, func(_ string, x Expired) bool { return time.Since(x.At) >= keepExpired })
-	return slices.SortedFunc(maps.Values(e.list), func(a, b Expired) int { return strings.Compare(a.Name, b.Name) })
+	return sorted.By(slices.Collect(maps.Values(e.list)), func(a, b Expired) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/node/telemetry/slowest"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 const (
@@ -89,7 +90,7 @@ func (l *damageLog) list(now time.Time) (n int, newest []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)
-	all := slices.SortedFunc(maps.Values(l.found), func(a, b trouble) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.text, b.text)) })
+	all := sorted.By(slices.Collect(maps.Values(l.found)), func(a, b trouble) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.text, b.text)) })
 	for _, t := range all[:min(len(all), shownDamage)] {
 		newest = append(newest, slowest.ValidText(t.text))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 	"github.com/roost-cluster/roost/libs/turn"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -62,7 +63,7 @@ func (s *Runner) holdings(ctx context.Context, req *inspectionv1.ShardsRequest) 
 		out.Types = append(out.Types, x)
 	}
 	slices.SortFunc(out.Types, func(a, b *inspectionv1.HeldType) int { return cmp.Compare(a.Type, b.Type) })
-	slices.SortFunc(shards, func(a, b region.HeldShard) int { return a.Shard.Compare(b.Shard) })
+	sorted.By(shards, func(a, b region.HeldShard) int { return a.Shard.Compare(b.Shard) })
 	for i := range shards {
 		x := toHeldShard(&shards[i])
 		if room -= proto.Size(x); room < 0 || i == limit {

@@ -3,13 +3,13 @@ package server
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -46,10 +46,10 @@ func (s *Runner) hot(ctx context.Context, req *inspectionv1.HotRequest) (*inspec
 	for _, h := range cores {
 		all.shards, all.entities = append(all.shards, h.shards...), append(all.entities, h.entities...)
 	}
-	slices.SortFunc(all.shards, func(a, b control.ShardLoad) int {
+	sorted.By(all.shards, func(a, b control.ShardLoad) int {
 		return cmp.Or(cmp.Compare(b.Load.Weight(), a.Load.Weight()), a.Shard.Compare(b.Shard))
 	})
-	slices.SortFunc(all.entities, func(a, b region.HotEntity) int {
+	sorted.By(all.entities, func(a, b region.HotEntity) int {
 		return cmp.Or(cmp.Compare(b.Weight(), a.Weight()), a.Entity.Compare(b.Entity))
 	})
 	out, room := &inspectionv1.HotResponse{}, s.cfg.InspectBytes

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 const (
@@ -110,7 +111,7 @@ func (l *Log) roll(now time.Time) {
 	if now.UnixNano() < l.end.Load() {
 		return
 	}
-	slices.SortFunc(l.current, func(a, b Entry) int { return a.At.Compare(b.At) })
+	sorted.By(l.current, func(a, b Entry) int { return a.At.Compare(b.At) })
 	for i := range l.current {
 		l.bytes += l.current[i].size()
 	}
@@ -131,6 +132,6 @@ func (l *Log) List(n int) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := append(slices.Clone(l.kept), l.current...)
-	slices.SortStableFunc(all, func(a, b Entry) int { return b.At.Compare(a.At) })
+	sorted.StableBy(all, func(a, b Entry) int { return b.At.Compare(a.At) })
 	return all[:min(n, len(all))]
 }

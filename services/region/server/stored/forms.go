@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // A coordinator gives a shard only to a region that reads every form in which something may
@@ -131,7 +132,7 @@ func (c *checker) compareForms(noted map[sharding.EntityType]*notedForms) {
 			}
 		}
 	}
-	slices.SortStableFunc(c.report.Forms, func(a, b UnreadForm) int { // the types are in order, and the forms of each
+	sorted.StableBy(c.report.Forms, func(a, b UnreadForm) int { // the types are in order, and the forms of each
 		switch {
 		case a.Shards > 0 && b.Shards == 0:
 			return -1

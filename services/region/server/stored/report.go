@@ -10,6 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/instance"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sorted"
 )
 
 // Report is the result of [Check].
@@ -220,7 +221,7 @@ func (f *findings) sorted() []Problem {
 	for _, p := range f.by {
 		all = append(all, *p)
 	}
-	slices.SortFunc(all, func(a, b Problem) int {
+	sorted.By(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(b.Entities, a.Entities), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Event, b.Event),
 			cmp.Compare(a.Version, b.Version), strings.Compare(a.What+a.Problem, b.What+b.Problem))
 	})
