@@ -339,7 +339,7 @@ func once(ctx context.Context, network, server string, id uint16, request []byte
 	return res, nil
 }
 
-// byDatagram ignores answers to other queries: they are late, or of somebody else.
+// byDatagram ignores answers to other queries: they are late or forged.
 func byDatagram(conn net.Conn, id uint16, request []byte) ([]byte, error) {
 	if _, err := conn.Write(request); err != nil {
 		return nil, err

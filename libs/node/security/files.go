@@ -37,14 +37,14 @@ type ManagementTLS struct {
 	Deny       string
 }
 
-// Public configures a service listener whose clients are no peers, such as that of a gateway. So it can
+// Public configures a service listener whose clients are no peers, such as a gateway's. So it can
 // have another certificate, and other authorities, than the connections to peers.
 type Public struct {
 	Plain bool `key:"plain" help:"whether clients reach the gateway over plain TCP although tls.cert is set. For gateways behind a proxy on a private network"`
 	PublicTLS
 }
 
-// Own reports whether the listener is plain or has files of its own. Otherwise it has those of peers.
+// Own reports whether the listener is plain or has files of its own. Otherwise it has the files of tls.
 func (p *Public) Own() bool { return p.Plain || p.files() }
 
 func (p *Public) files() bool { return p.Cert != "" || p.Key != "" || p.CA != "" }

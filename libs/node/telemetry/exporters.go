@@ -34,7 +34,7 @@ func Batch(process *resource.Resource, exporter sdktrace.SpanExporter, err error
 	return sdktrace.NewTracerProvider(sdktrace.WithResource(process), sdktrace.WithBatcher(exporter)), nil
 }
 
-// Push returns a reader that pushes metrics, those of a producer too, to an exporter, unless that has an error. It reads
+// Push returns a reader that pushes metrics and what a producer adds to an exporter, unless that has an error. It reads
 // OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT itself. As [Batch], it is for packages of exporters.
 func Push(more sdkmetric.Producer, exporter sdkmetric.Exporter, err error) (sdkmetric.Reader, error) {
 	if err != nil {
