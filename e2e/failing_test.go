@@ -120,14 +120,14 @@ func TestWhatFails(t *testing.T) {
 	_ = listener.Close()
 
 	cc := coordinatorserver.DefaultConfig()
-	cc.Listen, cc.Management, cc.Discovery, cc.LogLevel = addr, "127.0.0.1:0", "static://"+addr, slog.LevelError+1
-	cc.StableFor, cc.Interval = 100*time.Millisecond, 20*time.Millisecond
-	cc.Journal.URL, cc.Lease = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db"
+	cc.Listen, cc.Management.Listen, cc.Discovery.URL, cc.LogLevel = addr, "127.0.0.1:0", "static://"+addr, slog.LevelError+1
+	cc.Bootstrap.StableMargin, cc.Bootstrap.QueryInterval = 100*time.Millisecond, 20*time.Millisecond
+	cc.Journal.URL, cc.LeaseURL = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db"
 	coordinator, _ := serve(t, "coordinator", &cc, func(n *node.Node) error { _, err := coordinatorserver.New(n, &cc); return err })
 
 	startRegion := func() (stop func()) {
 		rc := regionserver.DefaultConfig()
-		rc.Listen, rc.Management, rc.Advertise, rc.LogLevel = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1", slog.LevelError+1
+		rc.Listen, rc.Management.Listen, rc.Advertise, rc.LogLevel = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1", slog.LevelError+1
 		rc.Journal.URL, rc.Seeds, rc.Name = cc.Journal.URL, []string{addr}, "region-1"
 		_, stop = serve(t, "region", &rc, func(n *node.Node) error { _, err := regionserver.New(n, &rc, shops()); return err })
 		return stop
@@ -135,7 +135,7 @@ func TestWhatFails(t *testing.T) {
 	stopRegion := startRegion()
 
 	gc := gatewayserver.DefaultConfig()
-	gc.Listen, gc.Management, gc.Discovery, gc.LogLevel = "127.0.0.1:0", "127.0.0.1:0", "static://"+addr, slog.LevelError+1
+	gc.Listen, gc.Management.Listen, gc.Discovery.URL, gc.LogLevel = "127.0.0.1:0", "127.0.0.1:0", "static://"+addr, slog.LevelError+1
 	gateway, _ := serve(t, "gateway", &gc, func(n *node.Node) error { _, err := gatewayserver.New(n, &gc); return err })
 
 	client := &http.Client{Transport: &http.Transport{}}

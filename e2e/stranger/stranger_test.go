@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,7 @@ func TestStranger(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=mod "+os.Getenv("GOFLAGS")) // go mod tidy would also load tests of others
 	shell(t, shop, said("go test ./..."))
 	shell(t, shop, said("CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/ ./..."))
+	checkSize(t, shop)
 	checkImage(t, shop)
 
 	gateway := start(t, bin, filepath.Join(shop, "bin/shop-region"))
@@ -83,6 +85,23 @@ func TestStranger(t *testing.T) {
 		if got := shell(t, shop, command); got != call.prints {
 			t.Errorf("%s prints %q, not %q", command, got, call.prints)
 		}
+	}
+}
+
+// checkSize holds the region to its budgets, because each user builds, scans and copies it. To list its largest parts:
+// go tool nm -size -sort size, of a build without -s -w.
+func checkSize(t *testing.T, dir string) {
+	t.Helper()
+	const mostPackages, mostBytes = 450, 28_000_000
+	if n := len(strings.Fields(shell(t, dir, "CGO_ENABLED=0 go list -deps ./cmd/shop-region"))); n > mostPackages {
+		t.Errorf("the region is made of %d packages, at most %d are allowed", n, mostPackages)
+	}
+	region, err := os.Stat(filepath.Join(dir, "bin/shop-region"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOARCH == "amd64" && region.Size() > mostBytes { // other machines have longer or shorter code
+		t.Errorf("the region has %d bytes, at most %d are allowed", region.Size(), mostBytes)
 	}
 }
 

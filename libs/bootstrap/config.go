@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/setting"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -26,38 +27,39 @@ type Config struct {
 
 	// Required is the number of contact points that must have answered before a cluster is formed.
 	// Default 1; set it to the number of nodes that start together.
-	Required int
+	Required int `key:"required_contacts" unit:"coordinators" range:"1.." help:"number of coordinators that must have answered before a cluster is formed. Set it to the number of coordinators that start together"`
 	// StableMargin is the time that discovery must have listed the same contact points. It must be
 	// longer than discovery may show different lists to different nodes, and longer than a message
 	// to a process that has ended can be on its way. Default 5 s.
-	StableMargin time.Duration
+	StableMargin time.Duration `key:"stable_for" range:"0.." help:"time for which discovery must have listed the same coordinators before a cluster is formed" expert:"true"`
 	// ContactAll requires an answer of every listed contact point before a cluster
 	// is formed. Default true.
-	ContactAll bool
+	ContactAll bool `key:"contact_all" help:"true: a cluster is formed only when every listed coordinator has answered" expert:"true"`
 	// NewCluster allows this node to form a cluster. Default true; without the
 	// FormingRole a node never does.
-	NewCluster bool
-	// Decider makes the decision. Default: [LowestAddress] of the fields above.
+	NewCluster bool `key:"form_new_cluster" help:"true: this process may form a cluster; false: the process waits for a cluster that it can join" expert:"true"`
+	// Decider decides which members to join and which node forms a cluster. It has no key: the main of
+	// your own binary sets it. Default: [LowestAddress] of the fields above.
 	Decider JoinDecider
 
 	// QueryInterval is the time between two queries of one contact point. Default
-	// 1 s.
-	QueryInterval time.Duration
+	// 1 s. Its range keeps a mistake in the unit from causing load.
+	QueryInterval time.Duration `key:"interval" range:"10ms.." help:"time between two lookups, and between two requests to one contact point" expert:"true"`
 	// QueryJitter is the fraction, from 0 to 1, that every interval may be lengthened by, at
 	// random. Default 0.2.
-	QueryJitter float64
+	QueryJitter float64 `range:"0..1"`
 	// QueryTimeout bounds the wait for an answer, and the age of an answer, counted
 	// from its query. Default 3 s.
-	QueryTimeout time.Duration
+	QueryTimeout time.Duration `key:"timeout" range:">0..1m" help:"time that a lookup, or the answer of a contact point, may take. An answer that is older than this time does not count" expert:"true"`
 	// GiveUp is the time that a node looks for a cluster before it gives up. Default 0: it never
 	// does.
-	GiveUp time.Duration
+	GiveUp time.Duration `key:"give_up" range:"0.." help:"if the process is in no cluster after this time, the process exits. 0: the process never exits for this reason" expert:"true"`
 	// MaxContacts bounds the contact points, and so the queries per interval.
 	// Default 100: a cluster is formed by a few nodes.
-	MaxContacts int
+	MaxContacts int `range:"1.."`
 	// Port, if not 0, selects the contact point of a host with several; see
 	// [OnPort].
-	Port uint16
+	Port uint16 `key:"port" help:"if discovery lists a host with several ports, this process uses only this port. 0: all listed ports" expert:"true"`
 	// Seed seeds the jitter.
 	Seed uint64
 }
@@ -70,30 +72,33 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every invalid field, and how to fix it.
+// Validate returns an error that names every setting and field with an unusable value. It does not look at Self and
+// Cluster, which a process knows later than its settings; [New] does.
 func (c *Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, ok := ParseContactPoint(c.Self.Addr); !ok || c.Self.UID == 0 {
-		bad("Self: %q with UID %d is no node; give host:port and a UID", c.Self.Addr, c.Self.UID)
+	errs := []error{setting.Ranges(c)}
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
 	}
-	if c.Cluster == "" || c.FormingRole == "" {
-		bad("Cluster %q and FormingRole %q: name the cluster and the role that forms it", c.Cluster, c.FormingRole)
-	}
-	if c.Required < 1 || c.Required > c.MaxContacts {
-		bad("Required is %d: choose from 1 to MaxContacts %d", c.Required, c.MaxContacts)
-	}
-	if c.StableMargin < 0 || c.GiveUp < 0 {
-		bad("StableMargin %v and GiveUp %v: choose 0 or more", c.StableMargin, c.GiveUp)
+	if c.Required > c.MaxContacts {
+		bad("required_contacts", "is %d, must be at most %d", c.Required, c.MaxContacts)
 	}
 	if c.GiveUp > 0 && c.GiveUp <= c.StableMargin {
-		bad("GiveUp %v is over before StableMargin %v: choose more, or 0 for never", c.GiveUp, c.StableMargin)
+		bad("give_up", "is %s, must be above %s (%s), or 0 for never", c.GiveUp, setting.Key("stable_for"), c.StableMargin)
 	}
-	if c.QueryInterval <= 0 || c.QueryTimeout < c.QueryInterval {
-		bad("QueryInterval %v must be above 0 and at most QueryTimeout %v, else no answer is ever fresh", c.QueryInterval, c.QueryTimeout)
+	if c.QueryTimeout < c.QueryInterval {
+		bad("timeout", "is %s, must not be below %s (%s), or no answer is ever fresh", c.QueryTimeout, setting.Key("interval"), c.QueryInterval)
 	}
-	if !(c.QueryJitter >= 0 && c.QueryJitter <= 1) {
-		bad("QueryJitter is %v: choose from 0 to 1", c.QueryJitter)
+	return errors.Join(errs...)
+}
+
+// check is [Config.Validate] with the fields that are no settings.
+func (c *Config) check() error {
+	errs := []error{c.Validate()}
+	if _, ok := ParseContactPoint(c.Self.Addr); !ok || c.Self.UID == 0 {
+		errs = append(errs, fmt.Errorf("Self: %q with UID %d is no node; give host:port and a UID", c.Self.Addr, c.Self.UID))
+	}
+	if c.Cluster == "" || c.FormingRole == "" {
+		errs = append(errs, fmt.Errorf("Cluster %q and FormingRole %q: name the cluster and the role that forms it", c.Cluster, c.FormingRole))
 	}
 	return errors.Join(errs...)
 }

@@ -57,10 +57,13 @@ type contact struct {
 }
 
 // New is a node that has not started yet. The configuration must be valid.
-func New(cfg Config) *Machine {
+func New(cfg Config) (*Machine, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
 	m := &Machine{cfg: cfg, decider: cfg.decider(), random: *rand.NewPCG(cfg.Seed, 0)}
 	m.self, _ = ParseContactPoint(cfg.Self.Addr)
-	return m
+	return m, nil
 }
 
 // Step applies one input at time now, and appends to out what the driver must

@@ -29,10 +29,11 @@ func config(change func(*bootstrap.Config)) bootstrap.Config {
 
 func newNode(t *testing.T, change func(*bootstrap.Config)) *node {
 	c := config(change)
-	if err := c.Validate(); err != nil {
+	m, err := bootstrap.New(c)
+	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, m: bootstrap.New(c), now: time.Unix(1_000_000, 0)}
+	n := &node{t: t, m: m, now: time.Unix(1_000_000, 0)}
 	n.step(bootstrap.Start{})
 	return n
 }
@@ -360,14 +361,22 @@ func TestClonesAreIndependent(t *testing.T) {
 }
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
-	err := (&bootstrap.Config{StableMargin: -1, QueryJitter: 2}).Validate()
-	for _, field := range []string{"Self", "Cluster", "FormingRole", "Required", "StableMargin", "QueryInterval", "QueryJitter"} {
+	_, err := bootstrap.New(bootstrap.Config{StableMargin: -1, QueryJitter: 2})
+	for _, field := range []string{"Self", "Cluster", "FormingRole", "required_contacts", "stable_for", "interval", "timeout", "QueryJitter", "MaxContacts"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("error does not name %s: %v", field, err)
 		}
 	}
-	c := config(func(c *bootstrap.Config) { c.GiveUp = time.Second })
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "GiveUp") {
-		t.Errorf("got %v", err)
+	for want, change := range map[string]func(*bootstrap.Config){
+		"give_up is 1s, must be above stable_for (5s)":     func(c *bootstrap.Config) { c.GiveUp = time.Second },
+		"required_contacts is 101, must be at most 100":    func(c *bootstrap.Config) { c.Required = 101 },
+		"timeout is 999ms, must not be below interval (1s": func(c *bootstrap.Config) { c.QueryTimeout = 999 * time.Millisecond },
+		"timeout is 1m1s, must be above 0 and at most 1m":  func(c *bootstrap.Config) { c.QueryTimeout = 61 * time.Second },
+		"interval is 9ms, must be at least 10ms":           func(c *bootstrap.Config) { c.QueryInterval = 9 * time.Millisecond },
+	} {
+		c := config(change)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }

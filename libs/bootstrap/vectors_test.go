@@ -326,7 +326,11 @@ func playThree(t *testing.T, unreachable int) (formed, joined []string) {
 		cfg.Self = sharding.NodeID{Addr: fmt.Sprintf("10.0.0.%d:25521", i+1), UID: sharding.NodeUID(i + 1)}
 		cfg.Roles, cfg.Cluster, cfg.Required = []string{"coordinator"}, "c", 3
 		peers = append(peers, Peer{Addr: cfg.Self.Addr})
-		nodes = append(nodes, New(cfg))
+		node, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, node)
 	}
 	seeds := map[string][]SeedNode{}
 	var perform func(m *Machine, outs []Output, reachable bool)

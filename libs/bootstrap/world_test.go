@@ -110,7 +110,11 @@ func (w *world) start(p *proc) {
 // adopt gives a new incarnation of the membership its bootstrap.
 func (w *world) adopt(p *proc) {
 	p.cfg.Self = p.node.ID
-	p.m, p.paused, p.held, p.finished = bootstrap.New(p.cfg), false, nil, false
+	m, err := bootstrap.New(p.cfg)
+	if err != nil {
+		panic(err)
+	}
+	p.m, p.paused, p.held, p.finished = m, false, nil, false
 	p.nextTick, p.nextAsk = w.net.Now, w.net.Now
 	w.step(p, bootstrap.Start{})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	layer := []string{"libs/sharding", "libs/discovery/...", "libs/backendurl", "libs/kubeapi"}
+	layer := []string{"libs/setting", "libs/sharding", "libs/discovery/...", "libs/backendurl", "libs/kubeapi"}
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"...":    layer,

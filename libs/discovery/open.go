@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 const packages = "github.com/roost-cluster/roost/libs/discovery/"
@@ -26,6 +27,22 @@ var Backends = backendurl.NewRegistry[Backend](ErrConfig, map[string]string{
 	"static": packages + "static", "file": packages + "file", "dns": packages + "dns",
 	"etcd": packages + "etcd", "consul": packages + "consul", "kubernetes": packages + "kubernetes",
 })
+
+// At is the setting of each process that looks for the coordinators.
+type At struct {
+	URL string `key:"url" secret:"url" help:"where this process finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. A coordinator lists itself, too. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
+}
+
+// DefaultAt returns the address of a coordinator on the same machine.
+func DefaultAt() At { return At{URL: "static://127.0.0.1:25521"} }
+
+// Validate returns an error if there is no URL.
+func (a *At) Validate() error {
+	if a.URL == "" {
+		return setting.Errorf("url", "is empty; give the coordinators, such as static://127.0.0.1:25521")
+	}
+	return nil
+}
 
 // Backend opens the driver of a URL for the peers of one cluster. Errors wrap ErrConfig.
 type Backend func(rawURL, cluster string) (Driver, error)

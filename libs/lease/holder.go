@@ -58,7 +58,7 @@ type attempt struct {
 
 // NewHolder makes a Holder, or refuses the config.
 func NewHolder(c Config) (*Holder, error) {
-	if err := c.Validate(); err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	return &Holder{cfg: c, rank: min(c.Rank, MaxRank)}, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -572,7 +573,27 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%s gives %v", name, err)
 		}
 	}
-	if err := config(1).Validate(); err != nil {
-		t.Error(err)
+	for name, of := range map[string]func(*Config){
+		"ttl is 700ms, must be above 700ms":                               func(c *Config) { c.TTL = 700 * time.Millisecond },
+		"ttl is 20.001s, must be at most 20s":                             func(c *Config) { c.TTL = 20001 * time.Millisecond },
+		"renew is 1.3s, must be shorter than ttl (2s) by more than 700ms": func(c *Config) { c.RenewEvery = 1300 * time.Millisecond },
+	} {
+		c := config(1)
+		of(&c)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+	for name, of := range map[string]func(*Config){
+		"defaults":     func(*Config) {},
+		"longest":      func(c *Config) { c.TTL = 20 * time.Second },
+		"slow renewal": func(c *Config) { c.RenewEvery = 1299 * time.Millisecond },
+		"no Self yet":  func(c *Config) { c.Self = sharding.NodeID{} },
+	} {
+		c := config(1)
+		of(&c)
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

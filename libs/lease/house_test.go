@@ -7,7 +7,7 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	layer := []string{"libs/sharding", "libs/backendurl", "libs/conn", "libs/kubeapi", "libs/journal/postgres/pgsession", "libs/lease/..."}
+	layer := []string{"libs/setting", "libs/sharding", "libs/backendurl", "libs/conn", "libs/kubeapi", "libs/journal/postgres/pgsession", "libs/lease/..."}
 	archtest.Check(t, archtest.Rules{
 		May:    map[string][]string{"...": layer},
 		Never:  []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

@@ -358,7 +358,7 @@ func TestConnections(t *testing.T) {
 // are closed first, and requests that are no probes are refused only if all have one.
 func TestProbesHavePlaces(t *testing.T) {
 	hold, held := make(chan struct{}), atomic.Int64{}
-	n := serve(t, func(c *serviceConfig) { c.Managing = 8 }, func(n *Node) {
+	n := serve(t, func(c *serviceConfig) { c.Management.Connections = 8 }, func(n *Node) {
 		n.HandleManagementOpen("/hold", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held.Add(1); <-hold }))
 	})
 	clients := &n.management.clients

@@ -248,7 +248,7 @@ func TestListenerForPeers(t *testing.T) {
 	gateway := func(listen string, files security.TLS) *Node {
 		return serve(t, func(c *serviceConfig) {
 			c.ClusterName, c.Roles, c.TLS, c.PublicClients, c.PeerListen = "shop", "require", files, true, listen
-			c.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: security.TLS{ClientAuth: "none"}} // clients come by plain TCP
+			c.Public = &security.Public{Plain: true} // clients come by plain TCP
 			if files.Cert == "" {
 				c.Roles = "accept"
 			}

@@ -86,7 +86,7 @@ func (n *Node) Management() http.Handler { return n.management.mux }
 
 // ManagementScheme is https if the management listener has a certificate, otherwise http.
 func (n *Node) ManagementScheme() string {
-	if n.config.ManagementCert != "" {
+	if n.config.Management.Cert != "" {
 		return "https"
 	}
 	return "http"
@@ -115,7 +115,7 @@ func (n *Node) handleManagement(pattern string, need func(*http.Request) access,
 
 // operatorOf returns who sends a request, or an error if the request must not be served.
 func (n *Node) operatorOf(r *http.Request, need access) (who security.Operator, err error) {
-	if n.operators == nil || need == unprotected || need == read && n.config.TokenFor != config.TokenForAll {
+	if n.operators == nil || need == unprotected || need == read && n.config.Management.TokenFor != config.TokenForAll {
 		return who, nil
 	}
 	found, err := n.operators.Find(r)
@@ -150,7 +150,7 @@ func (n *Node) managementHosts() []string {
 
 // protectManagement sets up tokens, the audit and TLS of the management listener.
 func (n *Node) protectManagement(badFile func(error)) (err error) {
-	c := n.config
+	c := &n.config.Management
 	if n.operators, err = security.OpenOperators("management.tokens", c.Tokens, badFile); err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ func (n *Node) protectManagement(badFile func(error)) (err error) {
 		return err
 	}
 	n.management.guard.Hosts, n.management.guard.AnyAddress = n.managementHosts(), true
-	if c.ManagementCert != "" {
-		files, err := security.LoadFiles("management", c.ManagementTLS(), badFile)
+	if c.Cert != "" {
+		files, err := security.LoadFiles("management", security.TLS(c.ManagementTLS), badFile)
 		if err != nil {
 			return err
 		}

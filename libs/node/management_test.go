@@ -31,7 +31,7 @@ func managed(t *testing.T, change func(*serviceConfig)) (n *Node, tokens, writer
 	reader, readLine, _ := security.NewAPIKey("prometheus")
 	tokens = fileOf(t, line+"\n"+readLine+" read\n")
 	n = serve(t, func(c *serviceConfig) {
-		c.Tokens = tokens
+		c.Management.Tokens = tokens
 		change(c)
 	}, func(n *Node) {
 		ran := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ran") })
@@ -88,7 +88,7 @@ func TestManagementTokens(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		n, tokens, writer, reader := managed(t, func(c *serviceConfig) {
 			if all {
-				c.TokenFor = "all"
+				c.Management.TokenFor = "all"
 			}
 		})
 		readStatus := map[bool]int{false: 200, true: 401}[all]
@@ -130,7 +130,7 @@ func TestManagementTokens(t *testing.T) {
 // written is not done.
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
-	n, _, writer, _ := managed(t, func(c *serviceConfig) { c.Audit, c.Name = path, "r1" })
+	n, _, writer, _ := managed(t, func(c *serviceConfig) { c.Management.Audit, c.Name = path, "r1" })
 	lines := func() (all []security.AuditLine) {
 		t.Helper()
 		text, err := os.ReadFile(path)
@@ -176,7 +176,7 @@ func TestAudit(t *testing.T) {
 	}
 	// It cannot be written: a directory is in its place.
 	path = filepath.Join(t.TempDir(), "audit")
-	n, _, writer, _ = managed(t, func(c *serviceConfig) { c.Audit = path })
+	n, _, writer, _ = managed(t, func(c *serviceConfig) { c.Management.Audit = path })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestManagementHosts(t *testing.T) {
 func TestManagementTLS(t *testing.T) {
 	a := securitytest.NewAuthority(t)
 	files := a.IssueFor("", time.Now().AddDate(1, 0, 0))
-	n := serve(t, func(c *serviceConfig) { c.ManagementCert, c.ManagementKey = files.Cert, files.Key }, echo)
+	n := serve(t, func(c *serviceConfig) { c.Management.Cert, c.Management.Key = files.Cert, files.Key }, echo)
 	_, status := peerOf(t, files, nil)
 	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
 		t.Errorf("with a certificate: %d", got)
@@ -235,7 +235,7 @@ func TestManagementTLS(t *testing.T) {
 		}
 	}
 	n = serve(t, func(c *serviceConfig) {
-		c.ManagementCert, c.ManagementKey, c.ManagementCA = files.Cert, files.Key, files.CA
+		c.Management.Cert, c.Management.Key, c.Management.CA = files.Cert, files.Key, files.CA
 	}, echo)
 	if got := status(n.ManagementAddr(), "/livez"); got != 200 {
 		t.Errorf("with a client's certificate: %d", got)

@@ -190,7 +190,7 @@ func open(ctx context.Context, service string, config *config.Config, log *slog.
 	if n.service, err = bind(ctx, "service.listen", config.Listen, config.Connections, config, n.log); err != nil {
 		return nil, err
 	}
-	if n.management, err = bind(ctx, "management.listen", config.Management, config.Managing, config, n.log); err != nil {
+	if n.management, err = bind(ctx, "management.listen", config.Management.Listen, config.Management.Connections, config, n.log); err != nil {
 		n.service.close()
 		return nil, err
 	}
@@ -232,9 +232,9 @@ func open(ctx context.Context, service string, config *config.Config, log *slog.
 // secureService adds TLS to the service listener, if it is configured.
 func (n *Node) secureService(badTLS func(error)) (err error) {
 	files, cfg := n.peers.Files, n.config
-	switch own := cfg.ServiceTLS; {
-	case own != nil:
-		files, err = security.LoadFiles(own.Section, own.TLS, badTLS)
+	switch public := cfg.Public; {
+	case public != nil:
+		files, err = security.LoadFiles("public", security.TLS(public.PublicTLS), badTLS)
 	case cfg.PublicClients && files != nil: // clients have the certificates of peers, but are none
 		files, err = security.LoadFiles("tls", cfg.TLS, badTLS)
 	case files != nil && cfg.TLS.CA != "" && cfg.Roles != config.RequireRoles:
@@ -333,7 +333,7 @@ func (n *Node) serveManagement() {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(n.version)
 	}))
-	if n.config.Pprof { // profiles cost time, and show what is in memory
+	if n.config.Management.Pprof { // profiles cost time, and show what is in memory
 		for path, handler := range map[string]http.HandlerFunc{ // order-free: each has its own path
 			"": pprof.Index, "cmdline": serveCommandLine, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 		} {

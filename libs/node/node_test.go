@@ -44,7 +44,7 @@ func newService() *serviceConfig { return &serviceConfig{Config: config.Default(
 
 func testConfig() *serviceConfig {
 	c := newService()
-	c.Management = "127.0.0.1:0"
+	c.Management.Listen = "127.0.0.1:0"
 	c.LogLevel = slog.LevelError + 1
 	return c
 }
@@ -293,7 +293,7 @@ func TestRunErrors(t *testing.T) {
 	}
 	defer taken.Close()
 	config := testConfig()
-	config.Management = taken.Addr().String()
+	config.Management.Listen = taken.Addr().String()
 	if err := Run(t.Context(), "region", config, nil); err == nil || !strings.Contains(err.Error(), "management.listen") {
 		t.Errorf("address in use: %v", err)
 	}

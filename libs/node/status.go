@@ -38,8 +38,8 @@ type Status struct {
 func (n *Node) Status() Status {
 	c := n.config
 	s := Status{
-		TLS: n.peers.Files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementTLS: c.ManagementCert != "", ManagementGuarded: c.Tokens != "" || c.ManagementCA != "",
-		Local: loopback(n.service.Addr()), ManagementLocal: loopback(n.management.Addr()), Pprof: c.Pprof,
+		TLS: n.peers.Files != nil, Verifies: c.TLS.CA != "" && c.TLS.ClientAuth != "none", ServiceTLS: n.service.files != nil, ManagementTLS: c.Management.Cert != "", ManagementGuarded: c.Management.Tokens != "" || c.Management.CA != "",
+		Local: loopback(n.service.Addr()), ManagementLocal: loopback(n.management.Addr()), Pprof: c.Management.Pprof,
 		Connections: int(n.service.clients.open.Load()), MostConnections: int(n.service.clients.limit), Host: machine(),
 	}
 	if n.peers.Files != nil {

@@ -9,7 +9,7 @@ import (
 
 // TestStatus: a process says how it is set up.
 func TestStatus(t *testing.T) {
-	got := serve(t, func(c *serviceConfig) { c.Pprof = true }, func(*Node) {}).Status()
+	got := serve(t, func(c *serviceConfig) { c.Management.Pprof = true }, func(*Node) {}).Status()
 	if got.TLS || got.Verifies || got.ServiceTLS || !got.Expires.IsZero() || !got.Local || !got.ManagementLocal || !got.Pprof ||
 		got.MemoryUsed == 0 || got.MostConnections == 0 || got.Host == "" {
 		t.Errorf("without TLS: %+v", got)

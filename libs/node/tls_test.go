@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/rpc"
 	"github.com/roost-cluster/roost/libs/node/security"
 	"github.com/roost-cluster/roost/libs/node/security/securitytest"
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // serveTLS runs a node with TLS files until the test ends, and returns the
@@ -139,10 +140,10 @@ func TestServiceTLS(t *testing.T) {
 	files := peers.Issue(2)
 	config := testConfig()
 	config.TLS = files
-	config.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: public.Issue(3)}
-	config.ServiceTLS.ClientAuth = "request"
+	config.Public = &security.Public{PublicTLS: security.PublicTLS(public.Issue(3))}
+	config.Public.ClientAuth = "request"
 	addr := serveNode(t, config)
-	outside := security.TLS{CA: config.ServiceTLS.CA}
+	outside := security.TLS{CA: config.Public.CA}
 	for name, c := range map[string]struct {
 		files security.TLS
 		want  string // empty: refused
@@ -175,13 +176,16 @@ func TestServiceTLS(t *testing.T) {
 	}
 
 	config = testConfig()
-	config.TLS, config.ServiceTLS = files, &security.ServiceTLS{Section: "public", TLS: security.TLS{ClientAuth: "none"}}
+	config.TLS, config.Public = files, &security.Public{Plain: true}
 	if status, body := get(t, http.DefaultClient, "http://"+serveNode(t, config)+"/who"); status != 200 || body != "plain" {
 		t.Errorf("a plain listener answers %d %q", status, body)
 	}
-	config.ServiceTLS.Cert, config.ServiceTLS.ClientAuth = "cert.pem", "perhaps"
-	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "public.cert and public.key") || !strings.Contains(err.Error(), "public.client_auth") {
-		t.Errorf("a wrong section: %v", err)
+	config.Public.Cert, config.Public.ClientAuth = "cert.pem", "perhaps"
+	err = setting.Prefix("public", config.Public.Validate())
+	for _, want := range []string{"public.cert and public.key come together", "public.client_auth is", "public.plain is set"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a wrong section: %v, want %s", err, want)
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 
 // query sends a request to one contact point and puts the answer into the inbox.
 func (j *Joiner) query(ctx context.Context, addr string) {
-	asking, cancel := context.WithTimeout(ctx, j.cfg.Timeout)
+	asking, cancel := context.WithTimeout(ctx, j.cfg.Bootstrap.QueryTimeout)
 	defer cancel()
 	var in bootstrap.Input
 	if a, err := j.ask(asking, addr); err != nil {

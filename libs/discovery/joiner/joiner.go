@@ -41,25 +41,26 @@ func New(cfg Config) (*Joiner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	core := cfg.core()
-	if err := core.Validate(); err != nil {
-		return nil, fmt.Errorf("bootstrap: %w", err)
+	cfg.Bootstrap.Self, cfg.Bootstrap.Roles, cfg.Bootstrap.Cluster = cfg.Self, cfg.Roles, cfg.Cluster
+	cfg.Bootstrap.Seed = uint64(cfg.Self.UID)
+	core, err := bootstrap.New(cfg.Bootstrap)
+	if err != nil {
+		return nil, err
 	}
 	j := &Joiner{
-		cfg: cfg, url: backendurl.Redact(bootstrap.Expand(cfg.URL, cfg.Cluster)), core: bootstrap.New(core),
+		cfg: cfg, url: backendurl.Redact(bootstrap.Expand(cfg.URL, cfg.Cluster)), core: core,
 		// Each contact point has at most one request in flight.
-		inbox: make(chan bootstrap.Input, 2*core.MaxContacts),
+		inbox: make(chan bootstrap.Input, 2*cfg.Bootstrap.MaxContacts),
 	}
 	j.keepStatus()
 	if len(cfg.Seeds) > 0 {
 		return j, nil
 	}
-	var err error
 	if j.driver, err = discovery.Open(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	c := discovery.DefaultConfig()
-	c.Interval, c.Timeout, c.Enough = cfg.Interval, cfg.Timeout, cfg.Required
+	c.Interval, c.Timeout, c.Enough = cfg.Bootstrap.QueryInterval, cfg.Bootstrap.QueryTimeout, cfg.Bootstrap.Required
 	c.MaxBackoff = max(c.MaxBackoff, c.Interval)
 	if j.watch, err = discovery.NewWatch(j.driver, c, cfg.Log.With("discovery.url", j.url)); err != nil {
 		return nil, errors.Join(err, j.driver.Close())
@@ -112,7 +113,7 @@ func (j *Joiner) Run(ctx context.Context) (err error) {
 			}
 		})
 	})
-	ticker := time.NewTicker(min(max(j.cfg.Interval/4, minInterval/2), 100*time.Millisecond))
+	ticker := time.NewTicker(min(max(j.cfg.Bootstrap.QueryInterval/4, 5*time.Millisecond), 100*time.Millisecond))
 	defer ticker.Stop()
 	j.step(ctx, m, bootstrap.Start{})
 	for j.err == nil && !j.done {
@@ -195,7 +196,7 @@ func (j *Joiner) step(ctx context.Context, m Membership, in bootstrap.Input) {
 		case bootstrap.Warning:
 			log.Warn("bootstrap contact point answers wrongly", "problem", o.Problem, "discovery.url", j.url)
 		case bootstrap.GaveUp:
-			j.err = fmt.Errorf("not in a cluster after %v (discovery.give_up), with discovery.url %s: %s", j.cfg.GiveUp, j.url, o.Why)
+			j.err = fmt.Errorf("not in a cluster after %v (discovery.give_up), with discovery.url %s: %s", j.cfg.Bootstrap.GiveUp, j.url, o.Why)
 		case bootstrap.Finished:
 			log.Info("joined the cluster")
 			j.done = true

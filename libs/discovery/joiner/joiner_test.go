@@ -106,7 +106,8 @@ func (p *process) begin(url string, change func(*Config)) <-chan error {
 		Self:   sharding.NodeID{Addr: p.addr(), UID: sharding.NodeUID(len(p.addr())) + sharding.NodeUID(time.Now().UnixNano())},
 		Client: p.client, PeerURL: func(addr string) string { return "http://" + addr }, Log: slog.New(slog.NewTextHandler(p.log, nil)),
 	}
-	c.StableFor, c.Interval, c.Timeout = 100*time.Millisecond, 20*time.Millisecond, 5*time.Second
+	b := &c.Bootstrap
+	b.StableMargin, b.QueryInterval, b.QueryTimeout = 100*time.Millisecond, 20*time.Millisecond, 5*time.Second
 	if change != nil {
 		change(&c)
 	}
@@ -168,7 +169,7 @@ func TestThreeFormOneCluster(t *testing.T) {
 	for range 3 {
 		p := newProcess(t)
 		all, list = append(all, p), list+p.addr()+"\n"
-		p.begin("file:"+file, func(c *Config) { c.Required = 3 })
+		p.begin("file:"+file, func(c *Config) { c.Bootstrap.Required = 3 })
 	}
 	await(t, "the missing file is named", func() bool { return strings.Contains(all[0].status().Waiting, "discovery.url file:"+file) })
 	write(t, file, "this is no address\n")
@@ -236,7 +237,7 @@ func TestBadContactPoints(t *testing.T) {
 			defer bad.Close()
 			p := newProcess(t)
 			addr := bad.Listener.Addr().String()
-			p.begin("static:"+p.addr()+","+addr, func(c *Config) { c.Required = 2 })
+			p.begin("static:"+p.addr()+","+addr, func(c *Config) { c.Bootstrap.Required = 2 })
 			await(t, "the problem is named", func() bool {
 				s := p.status()
 				for _, contact := range s.ContactPoints {
@@ -304,7 +305,7 @@ func TestConfiguredSeedsWin(t *testing.T) {
 
 func TestGivesUpWithTheReason(t *testing.T) {
 	p := newProcess(t)
-	done := p.begin("static:"+p.addr(), func(c *Config) { c.Required, c.GiveUp = 2, 300*time.Millisecond })
+	done := p.begin("static:"+p.addr(), func(c *Config) { c.Bootstrap.Required, c.Bootstrap.GiveUp = 2, 300*time.Millisecond })
 	err := <-done
 	if err == nil || !strings.Contains(err.Error(), "discovery.give_up") || !strings.Contains(err.Error(), "2 are required") {
 		t.Errorf("it ended with %v", err)
@@ -331,9 +332,11 @@ func TestOnlyOnePortCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.begin("static:"+p.addr()+",127.0.0.1:1,127.0.0.1:2", func(c *Config) {
-		if c.Port, err = strconv.Atoi(port); err != nil {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
 			t.Fatal(err)
 		}
+		c.Bootstrap.Port = uint16(n)
 	})
 	await(t, "it forms a cluster", func() bool { return p.Members().InCluster })
 	if got := p.status().ContactPoints; len(got) != 1 || got[0].Addr != p.addr() {
@@ -342,9 +345,9 @@ func TestOnlyOnePortCounts(t *testing.T) {
 }
 
 func TestSettingsNameWhatIsWrong(t *testing.T) {
-	s := Settings{Seeds: []string{"x"}, StableFor: -1, Port: -1, ContactPort: 70000}
+	s := Settings{Seeds: []string{"x"}, Bootstrap: bootstrap.Config{StableMargin: -1}}
 	err := s.Validate()
-	for _, key := range []string{"cluster.seeds", "discovery.required_contacts", "discovery.stable_for", "discovery.interval", "discovery.port", "discovery.contact_port"} {
+	for _, key := range []string{"cluster.seeds", "discovery.required_contacts", "discovery.stable_for", "discovery.interval"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("error does not name %s: %v", key, err)
 		}

@@ -36,15 +36,7 @@ type Config struct {
 	DialTimeout   time.Duration `key:"peer.dial_timeout" range:">0" help:"time that this node has to connect to a peer, including the TLS handshake" expert:"true"`
 	MaxAnswer     setting.Bytes `key:"peer.max_answer" range:">0" help:"the longest answer of a peer. If an answer is longer, the request has failed" expert:"true"`
 
-	Management     string `key:"management.listen" help:"host:port of the management listener, for health, metrics and administration"`
-	Tokens         string `key:"management.tokens" help:"file with the names of management tokens and the SHA-256 hashes of the tokens, one pair in each line. roost auth key new writes such a line. A line that ends with the word read is for a token that changes nothing. Operators send the token in the header Authorization: Bearer. The file is read again when it changes. Empty: nobody is authenticated at the management listener"`
-	TokenFor       string `key:"management.token_for" help:"requests that need a management token. writes: requests that may change something, and /debug/pprof. all: every request except /livez, /readyz and /version"`
-	Audit          string `key:"management.audit" help:"file to which a line is added, and written to disk, before an operator's request that may change something is carried out, and one with its outcome. If the line cannot be written, nothing is done. A file that was renamed is made anew. Empty: these lines are in the log"`
-	ManagementCert string `key:"management.cert" help:"file with the certificate chain of the management listener. Empty: plain TCP"`
-	ManagementKey  string `key:"management.key" help:"file with the private key of the certificate of management.cert"`
-	ManagementCA   string `key:"management.ca" help:"file with the authorities one of which must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
-	Pprof          bool   `key:"management.pprof" help:"whether the management listener serves /debug/pprof" expert:"true"`
-	Managing       int    `key:"management.connections" range:"1.." unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them" expert:"true"`
+	Management Management `key:"management"`
 
 	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener. Requests from pages of other origins are refused"`
 	TrustedProxies []string `key:"http.trusted_proxies" help:"addresses and networks of proxies in front of the listeners, such as 10.1.0.0/16. A request from one of them counts as one from the last address in X-Forwarded-For that is not one of them: for gateway.principal_rate, the slow list, the audit and the log. Empty: X-Forwarded-For is ignored"`
@@ -60,9 +52,9 @@ type Config struct {
 	// PeerListen is the address of a node with PublicClients for peers, by TLS with their certificates: host:port, or
 	// :port with the host of service.listen. It has no key: the service sets it. Empty: peers are not served.
 	PeerListen string
-	// ServiceTLS are the files of the service listener of a service whose clients are no peers, such as
-	// a gateway. It has no key: the service sets it. nil: TLS.
-	ServiceTLS *security.ServiceTLS
+	// Public configures the service listener of a service whose clients are no peers, such as
+	// a gateway, which sets and validates it. nil: TLS.
+	Public *security.Public
 
 	LogLevel  slog.Level `key:"log.level" help:"lowest level of log lines that are written: debug, info, warn or error"`
 	LogFormat string     `key:"log.format" help:"format of log lines: text or json"`
@@ -75,6 +67,17 @@ type Config struct {
 
 	ShutdownDelay   time.Duration `key:"shutdown.delay" range:"0.." help:"time between the moment when /readyz turns 503 and the moment when the first stage stops. In this time, load balancers notice the shutdown"`
 	ShutdownTimeout time.Duration `key:"shutdown.timeout" range:">0" help:"time that all stages together have to stop. Give the supervisor of the process a limit that is 5 s longer"`
+}
+
+// Management configures the management listener.
+type Management struct {
+	Listen   string `key:"listen" help:"host:port of the management listener, for health, metrics and administration"`
+	Tokens   string `key:"tokens" help:"file with the names of management tokens and the SHA-256 hashes of the tokens, one pair in each line. roost auth key new writes such a line. A line that ends with the word read is for a token that changes nothing. Operators send the token in the header Authorization: Bearer. The file is read again when it changes. Empty: nobody is authenticated at the management listener"`
+	TokenFor string `key:"token_for" help:"requests that need a management token. writes: requests that may change something, and /debug/pprof. all: every request except /livez, /readyz and /version"`
+	Audit    string `key:"audit" help:"file to which a line is added, and written to disk, before an operator's request that may change something is carried out, and one with its outcome. If the line cannot be written, nothing is done. A file that was renamed is made anew. Empty: these lines are in the log"`
+	security.ManagementTLS
+	Pprof       bool `key:"pprof" help:"whether the management listener serves /debug/pprof" expert:"true"`
+	Connections int  `key:"connections" range:"1.." unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them" expert:"true"`
 }
 
 // TokenForAll is the value of management.token_for that requires a token for every request.
@@ -106,15 +109,18 @@ func Default(listen string) Config {
 		Connections: 10_000,
 		// Twice the most that a gateway has in flight.
 		BodyBytes: 128 << 20,
-		Managing:  256,
 		// A peer in the same network that takes longer is not usable.
 		DialTimeout: 2 * time.Second,
 		// Four times the route table with the largest possible number of shards.
 		MaxAnswer: 64 << 20,
-		// Loopback, because clients are not authenticated without management.tokens.
-		Management: "127.0.0.1:8558",
-		// Prometheus and those who only look need none, unless the operator wants it.
-		TokenFor: "writes",
+		Management: Management{
+			// Loopback, because clients are not authenticated without management.tokens.
+			Listen: "127.0.0.1:8558",
+			// Prometheus and those who only look need none, unless the operator wants it.
+			TokenFor:      "writes",
+			ManagementTLS: security.ManagementTLS{ClientAuth: "require"},
+			Connections:   256,
+		},
 		// A busy process with little live data then collects garbage a few times a
 		// second instead of dozens of times.
 		CollectFrom: 64 << 20,
@@ -134,22 +140,32 @@ func Default(listen string) Config {
 // and has a Validate method is a [Configured].
 func (c *Config) Common() *Config { return c }
 
-// ManagementTLS are the files of the management listener.
-func (c *Config) ManagementTLS() security.TLS {
-	return security.TLS{Cert: c.ManagementCert, Key: c.ManagementKey, CA: c.ManagementCA, ClientAuth: "require"}
+// Validate returns an error that names every key with an unusable value.
+func (m *Management) Validate() error {
+	errs := []error{setting.Ranges(m), checkAddress("listen", m.Listen), m.ManagementTLS.Validate()}
+	if m.TokenFor != "writes" && m.TokenFor != TokenForAll {
+		errs = append(errs, setting.Errorf("token_for", "is %q: write writes or all", m.TokenFor))
+	}
+	if m.TokenFor == TokenForAll && m.Tokens == "" {
+		errs = append(errs, setting.Errorf("token_for", "is all, but %s is empty; name the file with the tokens", setting.Key("tokens")))
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddress refuses the value of a setting that is not an address to listen at.
+func checkAddress(key setting.Key, addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return setting.Errorf(key, "is %q, which is not an address: write host:port or :port", addr)
+	}
+	return nil
 }
 
 // Validate returns every error in the common part.
 func (c *Config) Validate() error {
-	problems := []error{setting.Ranges(c)}
+	problems := []error{setting.Ranges(c), checkAddress("service.listen", c.Listen)}
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if err := sharding.CheckCluster("cluster.name", c.ClusterName); err != nil {
 		problems = append(problems, err)
-	}
-	for _, listener := range []struct{ key, addr string }{{"service.listen", c.Listen}, {"management.listen", c.Management}} {
-		if _, _, err := net.SplitHostPort(listener.addr); err != nil {
-			bad("%s %q is not an address: write host:port or :port", listener.key, listener.addr)
-		}
 	}
 	if c.BodyBytes < c.MaxBody {
 		bad("service.body_bytes %s must not be below service.max_body %s, or there would never be room for the longest request", c.BodyBytes, c.MaxBody)
@@ -160,15 +176,6 @@ func (c *Config) Validate() error {
 	if _, err := security.ParseProxies(c.TrustedProxies); err != nil {
 		problems = append(problems, err)
 	}
-	problems = append(problems, c.TLS.Check("tls", "require", "none")...)
-	if c.TokenFor != "writes" && c.TokenFor != TokenForAll {
-		bad("management.token_for %q: write writes or all", c.TokenFor)
-	}
-	if c.TokenFor == TokenForAll && c.Tokens == "" {
-		bad("management.token_for is all, but management.tokens is empty; name the file with the tokens")
-	}
-	managementTLS := c.ManagementTLS()
-	problems = append(problems, managementTLS.Check("management", "require")...)
 	if c.Roles != RequireRoles && c.Roles != "accept" {
 		bad("tls.roles %q: write require or accept", c.Roles)
 	}
@@ -177,9 +184,6 @@ func (c *Config) Validate() error {
 	}
 	if err := security.CheckIdentity(c.Identity); err != nil {
 		bad("tls.identity: %w", err)
-	}
-	if c.ServiceTLS != nil {
-		problems = append(problems, c.ServiceTLS.Check(c.ServiceTLS.Section, "require", "request", "none")...)
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("log.format %q: write text or json", c.LogFormat)

@@ -158,13 +158,20 @@ func Load(config Configured, args, environ []string) (*Sources, error) {
 	return s, s.explain(err)
 }
 
+// keyWords matches whole keys, so that an error that names region.mailbox_share does not name region.mailbox, too.
+var keyWords = regexp.MustCompile(`[a-z0-9_./]+`)
+
 // explain adds the sources of the values that a validation error names.
 func (s *Sources) explain(err error) error {
 	if err == nil {
 		return nil
 	}
+	named := map[string]bool{}
+	for _, word := range keyWords.FindAllString(err.Error(), -1) {
+		named[strings.TrimRight(word, ".")] = true // a full stop may follow
+	}
 	for _, f := range s.fields {
-		if f.source != "default" && strings.Contains(err.Error(), f.Key) {
+		if f.source != "default" && named[f.Key] {
 			err = fmt.Errorf("%w\n%s is set by %s", err, f.Key, f.source)
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -22,6 +23,7 @@ type exampleConfig struct {
 		Mailbox        int               `key:"mailbox" help:"commands waiting per entity" unit:"commands" range:"1.."`
 		Small          uint8             `key:"small" help:"for experts" expert:"true"`
 		Share          float64           `key:"share"`
+		MailboxShare   float64           `key:"mailbox_share" range:"0..1"`
 		Buffer         setting.Bytes     `key:"buffer"`
 		Seeds          []string          `key:"seeds"`
 		Labels         map[string]string `key:"labels"`
@@ -69,6 +71,37 @@ func TestPrecedence(t *testing.T) {
 	} {
 		if got := s.field(key).source; got != want {
 			t.Errorf("%s is from %q, want %q", key, got, want)
+		}
+	}
+}
+
+// TestSourceOfKeyInError: an error names the sources of the keys in it, not of those that are only parts of its words.
+func TestSourceOfKeyInError(t *testing.T) {
+	_, err := Load(newExample(), []string{"--region.mailbox-share", "2", "--region.mailbox", "3"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "region.mailbox_share is set by --region.mailbox-share") || strings.Contains(err.Error(), "region.mailbox is set by") {
+		t.Error(err)
+	}
+	fields, err := fieldsOf(newExample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		f.source = f.flag()
+	}
+	s := &Sources{fields: fields}
+	for text, want := range map[string]string{
+		"see region.mailbox.":             "region.mailbox is set by --region.mailbox",
+		"region.mailbox: no":              "region.mailbox is set by --region.mailbox",
+		`"region.mailbox" is too small`:   "region.mailbox is set by --region.mailbox",
+		"the file /etc/region.mailbox":    "",
+		"old.region.mailbox is not known": "",
+		"region.mailbox.size":             "",
+	} {
+		if want != "" {
+			want = "\n" + want
+		}
+		if got := s.explain(errors.New(text)).Error(); got != text+want {
+			t.Errorf("got %q, want %q", got, text+want)
 		}
 	}
 }

@@ -71,9 +71,9 @@ func Join(n *node.Node, o Options) (*Member, error) {
 		return nil, err
 	}
 	peers := n.Peers().Of(rpc.Members)
-	m := &Member{node: n, options: o, url: bootstrap.Expand(o.Settings.Discovery, o.Cluster)}
+	m := &Member{node: n, options: o, url: bootstrap.Expand(o.Settings.Discovery.URL, o.Cluster)}
 	if m.Joiner, err = joiner.New(joiner.Config{
-		Settings: o.Settings.Settings, URL: o.Settings.Discovery, Cluster: o.Cluster, Self: g.Self, Roles: g.Roles,
+		Settings: o.Settings.Settings, URL: o.Settings.Discovery.URL, Cluster: o.Cluster, Self: g.Self, Roles: g.Roles,
 		Client: peers.Client(), PeerURL: peers.URL, Log: n.Log(), Changed: o.Changed,
 	}); err != nil {
 		return nil, err

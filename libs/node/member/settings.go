@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 
+	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
@@ -14,10 +15,10 @@ import (
 // them in its own.
 type Settings struct {
 	agent.Joining
-	Discovery       string `key:"discovery.url" secret:"url" help:"where this node finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. A coordinator lists itself, too. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
-	joiner.Settings `expert:"discovery.stable_for,discovery.contact_all,discovery.form_new_cluster,discovery.give_up,discovery.interval,discovery.timeout,discovery.port,discovery.contact_port"`
-	FastWatch       bool   `key:"gossip.fast" help:"true: this node sends heartbeats every 200 ms and suspects a silent member after about 800 ms; false: every 1 s and after about 3 s" expert:"true"`
-	Detector        string `key:"gossip.detector" help:"rule by which this node suspects a silent member. phi: judges the silence by how regular the member's heartbeats were. cloud: like phi, but with more patience, for machines that share hosts. deadline: suspects after a fixed time" expert:"true"`
+	Discovery discovery.At `key:"discovery"`
+	joiner.Settings
+	FastWatch bool   `key:"gossip.fast" help:"true: this node sends heartbeats every 200 ms and suspects a silent member after about 800 ms; false: every 1 s and after about 3 s" expert:"true"`
+	Detector  string `key:"gossip.detector" help:"rule by which this node suspects a silent member. phi: judges the silence by how regular the member's heartbeats were. cloud: like phi, but with more patience, for machines that share hosts. deadline: suspects after a fixed time" expert:"true"`
 	// Downing is the same in all services: the coordinators see the lease.
 	Downing splitbrain.Config `key:"gossip"`
 }
@@ -26,7 +27,7 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Joining:   agent.DefaultJoining(),
-		Discovery: "static://127.0.0.1:25521",
+		Discovery: discovery.DefaultAt(),
 		Settings:  joiner.DefaultSettings(),
 		FastWatch: true,
 		Detector:  "phi",
@@ -37,9 +38,6 @@ func DefaultSettings() Settings {
 // Validate returns an error that names every key with an unusable value, and the fix.
 func (s *Settings) Validate() error {
 	errs := []error{setting.Ranges(s)}
-	if s.Discovery == "" {
-		errs = append(errs, setting.Errorf("discovery.url", "is empty; give the coordinators, such as static://127.0.0.1:25521"))
-	}
 	if _, err := gossip.ProfileOf(s.FastWatch, s.Detector); err != nil {
 		errs = append(errs, setting.Errorf("gossip.detector", "has an unusable value: %w", err))
 	}

@@ -1,9 +1,11 @@
 package security
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
+
+	"github.com/roost-cluster/roost/libs/setting"
 )
 
 // TLS names the files that secure the service listener and the connections to
@@ -16,27 +18,68 @@ type TLS struct {
 	Deny       string `key:"deny" help:"file with certificates that are refused although an authority in tls.ca has signed them. Each line has the URI of a certificate, or serial: or sha256: and hexadecimal digits. The file is read again when it changes, and open connections with such certificates are closed. Empty: none" expert:"true"`
 }
 
-// ServiceTLS names the files that secure a service listener whose clients are no peers.
-type ServiceTLS struct {
-	// Section is the name of the section in the configuration, for errors.
-	Section string
-	TLS
+// PublicTLS is [TLS] for a listener whose clients are no peers.
+type PublicTLS struct {
+	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: that of tls.cert, and then clients must present certificates as tls.client_auth says"`
+	Key        string `key:"key" help:"file with the private key of the certificate of {.cert}"`
+	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of clients"`
+	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: each client must, if {.ca} is set. request: a client may, so that others can use tokens. none: clients are not asked"`
+	Deny       string `key:"deny" help:"file with certificates of clients that are refused, as for tls.deny" expert:"true"`
 }
 
-// check returns every error in the files of a section.
-func (c *TLS) Check(section string, choices ...string) (problems []error) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+// ManagementTLS is [TLS] for a management listener. With an authority, each client needs a certificate, so ClientAuth
+// is always require and has no key. Deny has none either.
+type ManagementTLS struct {
+	Cert       string `key:"cert" help:"file with the certificate chain of the management listener. Empty: plain TCP"`
+	Key        string `key:"key" help:"file with the private key of the certificate of {.cert}"`
+	CA         string `key:"ca" help:"file with the authorities one of which must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
+	ClientAuth string
+	Deny       string
+}
+
+// Public configures a service listener whose clients are no peers, such as a gateway's. So it can
+// have another certificate, and other authorities, than the connections to peers.
+type Public struct {
+	Plain bool `key:"plain" help:"whether clients reach the gateway over plain TCP although tls.cert is set. For gateways behind a proxy on a private network"`
+	PublicTLS
+}
+
+// Own reports whether the listener is plain or has files of its own. Otherwise it has the files of tls.
+func (p *Public) Own() bool { return p.Plain || p.files() }
+
+func (p *Public) files() bool { return p.Cert != "" || p.Key != "" || p.CA != "" }
+
+// Validate returns an error that names every key with an unusable value.
+func (c *TLS) Validate() error { return c.check("require", "none") }
+
+// Validate returns an error that names every key with an unusable value.
+func (c *ManagementTLS) Validate() error { return (*TLS)(c).check("require") }
+
+// Validate returns an error that names every key with an unusable value.
+func (p *Public) Validate() error {
+	err := (*TLS)(&p.PublicTLS).check("require", "request", "none")
+	if p.Plain && p.files() {
+		err = errors.Join(err, setting.Errorf("plain", "is set, and so are %s, %s or %s; set either", setting.Key("cert"), setting.Key("key"), setting.Key("ca")))
+	}
+	return err
+}
+
+func (c *TLS) check(choices ...string) error {
+	var errs []error
+	bad := func(key setting.Key, format string, args ...any) {
+		errs = append(errs, setting.Errorf(key, format, args...))
+	}
 	if (c.Cert == "") != (c.Key == "") {
-		bad("%s.cert and %s.key come together: set both or neither", section, section)
+		bad("cert", "and %s come together: set both or neither", setting.Key("key"))
 	}
 	if c.CA != "" && c.Cert == "" {
-		bad("%s.ca without %s.cert: peers could not trust this node; set %s.cert and %s.key too", section, section, section, section)
+		bad("ca", "without %s: peers could not trust this node; set %s and %s too", setting.Key("cert"), setting.Key("cert"), setting.Key("key"))
 	}
 	if c.Deny != "" && c.CA == "" {
-		bad("%s.deny is set, but nobody verifies certificates: set %s.ca too", section, section)
+		bad("deny", "is set, but no certificates are verified: set %s too", setting.Key("ca"))
 	}
 	if !slices.Contains(choices, c.ClientAuth) {
-		bad("%s.client_auth %q: write %s", section, c.ClientAuth, strings.Join(choices, " or "))
+		bad("client_auth", "is %q: write %s", c.ClientAuth, strings.Join(choices, " or "))
 	}
-	return problems
+	return errors.Join(errs...)
 }

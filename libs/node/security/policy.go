@@ -30,6 +30,11 @@ type Rule struct {
 	IDs []string `yaml:"ids"`
 }
 
+// PolicySettings is the setting of gateways and regions that names the policy file.
+type PolicySettings struct {
+	Policy string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/running/security.md. Gateways refuse what it does not allow, and regions check each command from a gateway again. The file is read again when it changes. Empty: a gateway lets every principal send every command, and a region leaves the decision to the gateways"`
+}
+
 // Policy is the content of a policy file.
 type Policy struct {
 	// Allow are the rules. What none of them allows is refused.

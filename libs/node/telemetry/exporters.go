@@ -7,14 +7,40 @@ import (
 	"os"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // An Exporter makes the exporters of one kind. OTLP exporters read the rest of the standard OTEL_EXPORTER_OTLP_* variables
 // themselves.
 type Exporter struct {
-	Spans   func(context.Context) (sdktrace.SpanExporter, error)
-	Metrics func(context.Context) (sdkmetric.Exporter, error)
+	Spans   func(context.Context, *resource.Resource) (Tracing, error)
+	Metrics func(context.Context, sdkmetric.Producer) (sdkmetric.Reader, error)
+}
+
+// Tracing is a provider of tracers that exports their spans.
+type Tracing interface {
+	trace.TracerProvider
+	Shutdown(context.Context) error
+}
+
+// Batch returns the Tracing of a process that sends batches to an exporter, unless that has an error. Only packages of
+// exporters call it: a program without them does not link the SDK of traces.
+func Batch(process *resource.Resource, exporter sdktrace.SpanExporter, err error) (Tracing, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sdktrace.NewTracerProvider(sdktrace.WithResource(process), sdktrace.WithBatcher(exporter)), nil
+}
+
+// Push returns a reader that pushes metrics and what a producer adds to an exporter, unless that has an error. It reads
+// OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT itself. As [Batch], it is for packages of exporters.
+func Push(more sdkmetric.Producer, exporter sdkmetric.Exporter, err error) (sdkmetric.Reader, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(more)), nil
 }
 
 // Exporters have many dependencies, so a program links only those that it imports.
@@ -49,23 +75,19 @@ func exporterOf(signal string) (Exporter, error) {
 	return e, nil
 }
 
-func newSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+func newTracing(ctx context.Context, process *resource.Resource) (Tracing, error) {
 	e, err := exporterOf("TRACES")
 	if err != nil {
 		return nil, err
 	}
-	return e.Spans(ctx)
+	return e.Spans(ctx, process)
 }
 
-// newPushed returns the reader that pushes metrics. It reads OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT itself.
+// newPushed returns the reader that pushes metrics.
 func (t *Providers) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
 	e, err := exporterOf("METRICS")
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := e.Metrics(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(&t.Histograms)), nil
+	return e.Metrics(ctx, &t.Histograms)
 }

@@ -21,7 +21,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -84,10 +83,9 @@ func New(ctx context.Context, p Process, log *slog.Logger) (*Providers, error) {
 	}
 	t := &Providers{Tracers: noop.NewTracerProvider()}
 	if exports("TRACES") {
-		if exporter, err := newSpanExporter(ctx); err != nil {
+		if provider, err := newTracing(ctx, identity); err != nil {
 			notExported(log, "traces", err)
 		} else {
-			provider := sdktrace.NewTracerProvider(sdktrace.WithResource(identity), sdktrace.WithBatcher(exporter))
 			t.Tracers = provider
 			t.shutdowns = append(t.shutdowns, provider.Shutdown)
 		}

@@ -27,9 +27,8 @@ type Config struct {
 	// Journal is the address of the journal. Coordinators declare no types.
 	Journal journalopen.At `key:"journal" omit:"types"`
 
-	Lease      string        `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db. The lease can also be at postgres://, etcd://, consul:// or kubernetes: addresses. A lease in SQLite needs a file of its own"`
-	LeaseTTL   time.Duration `key:"lease.ttl" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
-	LeaseRenew time.Duration `key:"lease.renew" range:">0" help:"time between two renewals of the lease" expert:"true"`
+	LeaseURL string       `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db. The lease can also be at postgres://, etcd://, consul:// or kubernetes: addresses. A lease in SQLite needs a file of its own"`
+	Lease    lease.Config `key:"lease"`
 	// Allocation holds the default strategy and the limits of all strategies.
 	Allocation   allocation.Config `key:"allocation"`
 	Types        map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/running/placement.md"`
@@ -45,27 +44,11 @@ func DefaultConfig() Config {
 		Config:       config.Default(":25521"),
 		Settings:     member.DefaultSettings(),
 		Core:         coordinator.DefaultConfig(),
-		LeaseTTL:     2 * time.Second,
-		LeaseRenew:   500 * time.Millisecond,
+		Lease:        lease.DefaultConfig(),
 		Allocation:   allocation.DefaultConfig(),
 		QueryTimeout: 500 * time.Millisecond,
 		DecisionsMiB: coordinator.DefaultExplanationLimits().MaxBytes >> 20,
 	}
-}
-
-// checkLease returns an error if the lease would refuse its configuration. The error names the keys.
-func (c *Config) checkLease() error {
-	l := lease.DefaultConfig()
-	longest := min(100*l.Margin, time.Hour) // a clock may drift by a hundredth
-	switch room := l.OpTimeout + l.Margin; {
-	case c.LeaseTTL <= room || c.LeaseTTL > longest:
-		return setting.Errorf("lease.ttl", "is %s; choose a time above %s and at most %s", c.LeaseTTL, room, longest)
-	case c.LeaseRenew*2 >= c.LeaseTTL:
-		return setting.Errorf("lease.renew", "is %s, must be below half of %s (%s)", c.LeaseRenew, setting.Key("lease.ttl"), c.LeaseTTL)
-	case c.LeaseRenew+room >= c.LeaseTTL:
-		return setting.Errorf("lease.renew", "is %s, must be shorter than %s (%s) by more than %s, or one lost reply loses the lease", c.LeaseRenew, setting.Key("lease.ttl"), c.LeaseTTL, room)
-	}
-	return nil
 }
 
 // core returns the configuration of the core with the values that are computed from several settings.
@@ -81,24 +64,27 @@ func (c *Config) core() (coordinator.Config, error) {
 	}
 	core.LoadCooldown = c.Allocation.LoadCooldown
 	core.GatewayForgotten = max(core.GatewayForgotten, 2*core.BrakeWindow)
-	core.LeaseEnd = min(core.LeaseEnd, c.LeaseTTL/4) // lease.renew is below half of it
-	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
+	core.LeaseEnd = min(core.LeaseEnd, c.Lease.TTL/4) // lease.renew is below half of lease.ttl
+	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.Lease.TTL)
 	return core, core.Validate()
 }
 
 // Validate returns an error that names every key with an unusable value.
 func (c *Config) Validate() error {
-	errs := []error{setting.Ranges(c), c.checkLease()}
+	errs := []error{setting.Ranges(c)}
 	bad := func(key setting.Key, format string, args ...any) {
 		errs = append(errs, setting.Errorf(key, format, args...))
 	}
 	if c.Journal.URL == "" {
 		bad("journal.url", "is empty; give one, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost")
 	}
-	if c.Lease == "" {
+	if c.Lease.RenewEvery >= c.Lease.TTL/2 { // or a healthy lease would be in the time that core names LeaseEnd
+		bad("lease.renew", "is %s, must be below half of %s (%s)", c.Lease.RenewEvery, setting.Key("lease.ttl"), c.Lease.TTL)
+	}
+	if c.LeaseURL == "" {
 		bad("lease.url", "is empty; give one, such as sqlite:/var/lib/roost/lease.db or etcd://127.0.0.1:2379/roost")
 	}
-	if c.Journal.URL == c.Lease && strings.HasPrefix(c.Lease, "sqlite:") {
+	if c.Journal.URL == c.LeaseURL && strings.HasPrefix(c.LeaseURL, "sqlite:") {
 		bad("lease.url", "is the journal's; the lease needs a file of its own, so that a writer paused inside a transaction cannot stop it")
 	}
 	_, err := c.strategies()

@@ -20,14 +20,15 @@ func TestCheckLease(t *testing.T) {
 	}{
 		{2 * time.Second, 500 * time.Millisecond, ""},
 		{20 * time.Second, time.Second, ""},
-		{21 * time.Second, time.Second, "lease.ttl"},
-		{1000 * time.Hour, time.Second, "lease.ttl"},
-		{10 * time.Millisecond, time.Millisecond, "lease.ttl"},
+		{21 * time.Second, time.Second, "lease.ttl is 21s"},
+		{1000 * time.Hour, time.Second, "lease.ttl is 1000h"},
+		{10 * time.Millisecond, time.Millisecond, "lease.ttl is 10ms"},
 		{time.Second, 450 * time.Millisecond, "lease.renew is 450ms, must be shorter than lease.ttl (1s)"},
 		{2 * time.Second, time.Second, "below half of lease.ttl"},
 	} {
-		c := Config{LeaseTTL: test.ttl, LeaseRenew: test.renew}
-		err := c.checkLease()
+		c := DefaultConfig()
+		c.Journal.URL, c.LeaseURL, c.Lease.TTL, c.Lease.RenewEvery = "memory:", "memory:x", test.ttl, test.renew
+		err := c.Validate()
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("ttl %s, renew %s: %v, want %q", test.ttl, test.renew, err, test.want)
 		}
@@ -40,7 +41,7 @@ func TestLeaseEnd(t *testing.T) {
 		800 * time.Millisecond: 200 * time.Millisecond, 2 * time.Second: 500 * time.Millisecond, 20 * time.Second: 500 * time.Millisecond,
 	} {
 		c := DefaultConfig()
-		c.LeaseTTL = ttl
+		c.Lease.TTL = ttl
 		if got, err := c.core(); err != nil || got.LeaseEnd != want {
 			t.Errorf("of a lease of %s: %s, %v, want %s", ttl, got.LeaseEnd, err, want)
 		}
@@ -50,7 +51,7 @@ func TestLeaseEnd(t *testing.T) {
 // TestStrategy: the key chooses what the core asks, and a wrong one is refused by name.
 func TestStrategy(t *testing.T) {
 	c := DefaultConfig()
-	c.Journal.URL, c.Lease = "memory:", "memory:x"
+	c.Journal.URL, c.LeaseURL = "memory:", "memory:x"
 	c.Allocation.Strategy = "most-shards"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `allocation.strategy is "most-shards"`) {
 		t.Errorf("an unknown strategy: %v", err)
@@ -119,7 +120,7 @@ func TestGatewayForgotten(t *testing.T) {
 func TestSettings(t *testing.T) {
 	settingtest.Run(t, func() settingtest.Config {
 		c := DefaultConfig()
-		c.Journal.URL, c.Lease = "memory:", "memory:x"
+		c.Journal.URL, c.LeaseURL = "memory:", "memory:x"
 		return &c
 	})
 }

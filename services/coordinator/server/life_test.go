@@ -34,7 +34,7 @@ func TestLifeOfACoordinator(t *testing.T) {
 	first, second := freeAddr(t), freeAddr(t)
 	// On a busy machine the second one must not take over before it is its turn. Nobody
 	// competes with it.
-	c1 := start(t, dir, first, "static://"+first, func(c *Config) { c.LeaseTTL = 20 * time.Second })
+	c1 := start(t, dir, first, "static://"+first, func(c *Config) { c.Lease.TTL = 20 * time.Second })
 	await(t, "the first one is active", c1.acts)
 	c2 := start(t, dir, second, "static://"+first+","+second, nil)
 	region := newRegion(t, []string{first, second}, sharding.TypeDesc{Type: "T", Shards: 4096, Commands: []sharding.CommandDesc{{Name: "Add"}}})

@@ -284,7 +284,7 @@ func (s *Server) reviewMembers() {
 
 // setRank tells the lease our place in line.
 func (s *Server) setRank(v gossip.View) {
-	s.keeper.SetRank(splitbrain.LeaseRank(v, "coordinator", s.self, s.known.Node, lease.DefaultConfig().RankDelay))
+	s.keeper.SetRank(splitbrain.LeaseRank(v, "coordinator", s.self, s.known.Node, s.cfg.Lease.RankDelay))
 }
 
 // brakeLog says for the log what the brake does now.

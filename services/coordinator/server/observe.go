@@ -35,7 +35,7 @@ func (s *Server) describe() *inspectionv1.Process {
 	}
 	p.ShowPayloads, p.TryCommands = s.cfg.ShowPayloads, s.cfg.TryCommands
 	diagnosis.DescribeJournal(p, s.cfg.Journal.URL, warning, node.Disk)
-	diagnosis.DescribeLease(p, s.cfg.Lease, unusable)
+	diagnosis.DescribeLease(p, s.cfg.LeaseURL, unusable)
 	return p
 }
 

@@ -24,7 +24,7 @@ func (p *patient) Decide(bootstrap.Info) bootstrap.Decision {
 func TestOwnDecider(t *testing.T) {
 	noneLeft(t)
 	addr, rule := freeAddr(t), &patient{}
-	r := launch(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.Decider = rule })
+	r := launch(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.Bootstrap.Decider = rule })
 	await(t, "it waits as it was told", func() bool {
 		return strings.Contains(r.get("/readyz?verbose"), "waits for the right time") && strings.Contains(r.get("/bootstrap/status"), "waits for the right time")
 	})
@@ -49,7 +49,7 @@ func TestOwnDecider(t *testing.T) {
 func TestUnusableArbiter(t *testing.T) {
 	noneLeft(t)
 	addr := freeAddr(t)
-	r := launch(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.Lease = "consul://127.0.0.1:1/roost/{cluster}" })
+	r := launch(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.LeaseURL = "consul://127.0.0.1:1/roost/{cluster}" })
 	await(t, "readiness names the store", func() bool {
 		got := r.get("/readyz?verbose")
 		return strings.Contains(got, "[-] lease") && strings.Contains(got, "consul 127.0.0.1:1") && strings.Contains(got, "roost/dev/coordinator.dev")

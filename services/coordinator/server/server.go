@@ -266,12 +266,12 @@ func (s *Server) openStores(ctx context.Context) error {
 		return err
 	}
 	s.node.Waits(nil)
-	if s.store, err = lease.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
+	if s.store, err = lease.Open(ctx, bootstrap.Expand(s.cfg.LeaseURL, s.cfg.ClusterName)); err != nil {
 		err = fmt.Errorf("lease.url: %w", err)
 		return errors.Join(err, s.journal.Close())
 	}
-	lc := lease.DefaultConfig()
-	lc.Self, lc.TTL, lc.RenewEvery, lc.Rank = s.self, s.cfg.LeaseTTL, s.cfg.LeaseRenew, -1
+	lc := s.cfg.Lease
+	lc.Self, lc.Rank = s.self, -1
 	s.keeper, err = lease.NewKeeper(s.store, "coordinator."+s.cfg.ClusterName, lc, s.log)
 	if err != nil {
 		return errors.Join(err, s.journal.Close(), s.store.Close())

@@ -97,9 +97,9 @@ func start(t *testing.T, dir, addr, discovery string, change func(*Config)) *run
 func launch(t *testing.T, dir, addr, discovery string, change func(*Config)) *running {
 	t.Helper()
 	cfg := DefaultConfig()
-	cfg.Listen, cfg.Management, cfg.Discovery = addr, "127.0.0.1:0", discovery
-	cfg.StableFor, cfg.Interval = 100*time.Millisecond, 20*time.Millisecond
-	cfg.Journal.URL, cfg.Lease, cfg.LogLevel = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db", slog.LevelError+1
+	cfg.Listen, cfg.Management.Listen, cfg.Discovery.URL = addr, "127.0.0.1:0", discovery
+	cfg.Bootstrap.StableMargin, cfg.Bootstrap.QueryInterval = 100*time.Millisecond, 20*time.Millisecond
+	cfg.Journal.URL, cfg.LeaseURL, cfg.LogLevel = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db", slog.LevelError+1
 	if change != nil {
 		change(&cfg)
 	}

@@ -180,8 +180,8 @@ type running struct {
 func (f *fake) start(change func(*Config)) *running {
 	f.t.Helper()
 	cfg := DefaultConfig()
-	cfg.ClusterName, cfg.Listen, cfg.Management, cfg.LogLevel = "test", "127.0.0.1:0", "127.0.0.1:0", slog.LevelError+1
-	cfg.Discovery = "static:" + strings.TrimPrefix(f.coordinator.URL, "http://")
+	cfg.ClusterName, cfg.Listen, cfg.Management.Listen, cfg.LogLevel = "test", "127.0.0.1:0", "127.0.0.1:0", slog.LevelError+1
+	cfg.Discovery.URL = "static:" + strings.TrimPrefix(f.coordinator.URL, "http://")
 	if change != nil {
 		change(&cfg)
 	}

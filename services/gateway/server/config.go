@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/security"
@@ -19,10 +20,10 @@ type Config struct {
 	config.Config
 	// Core limits the commands in progress.
 	Core       router.Config `key:"gateway" omit:"link_idle"`
-	Discovery  string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
+	Discovery  discovery.At  `key:"discovery"`
 	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: that of service.listen. Port 0: any free port. Empty: none; then the gateway can be asked only at its management listener, if that is plain and asks for no token"`
-	// Public are the files of the public listener, which serves clients.
-	Public Public `key:"public"`
+	// Public configures the public listener, which serves clients.
+	Public security.Public `key:"public"`
 	// Auth configures the authentication of the senders of commands, and their permissions.
 	Auth       auth.Config   `key:"auth"`
 	MaxPayload setting.Bytes `key:"gateway.max_body" range:">0..1MiB" why:"it is the longest payload that regions take" help:"the longest payload of a command, at most 1MiB. The gateway answers a longer payload with 413"`
@@ -38,22 +39,11 @@ type Config struct {
 	Lanes          int      `key:"gateway.lanes" unit:"connections" range:"1.." help:"number of connections to each region. The default is a quarter of the processors, at least 1 and at most 4. More than one connection helps only on machines with many processors" expert:"true"`
 }
 
-// Public names the files that secure the public listener of a gateway. Its clients are no peers, so it can
-// have another certificate, and other authorities, than the connections to coordinators and regions.
-type Public struct {
-	Plain      bool   `key:"plain" help:"whether clients reach the gateway over plain TCP although tls.cert is set. For gateways behind a proxy on a private network"`
-	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: that of tls.cert, and then clients must present certificates as tls.client_auth says"`
-	Key        string `key:"key" help:"file with the private key of the certificate of public.cert"`
-	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of clients"`
-	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: each client must, if public.ca is set. request: a client may, so that others can use tokens. none: clients are not asked"`
-	Deny       string `key:"deny" help:"file with certificates of clients that are refused, as for tls.deny" expert:"true"`
-}
-
 // Common returns the configuration that every service has.
 func (c *Config) Common() *config.Config {
 	c.PublicClients, c.Config.PeerListen = true, c.PeerListen
-	if p := &c.Public; p.Plain || p.Cert != "" || p.Key != "" || p.CA != "" {
-		c.ServiceTLS = &security.ServiceTLS{Section: "public", TLS: security.TLS{Cert: p.Cert, Key: p.Key, CA: p.CA, ClientAuth: p.ClientAuth, Deny: p.Deny}}
+	if c.Public.Own() {
+		c.Config.Public = &c.Public
 	}
 	return &c.Config
 }
@@ -63,9 +53,9 @@ func DefaultConfig() Config {
 	c := Config{
 		Core:       router.DefaultConfig(),
 		Config:     config.Default(":8080"),
-		Discovery:  "static://127.0.0.1:25521",
+		Discovery:  discovery.DefaultAt(),
 		PeerListen: ":0", // several gateways of one host do not get into each other's way
-		Public:     Public{ClientAuth: "none"},
+		Public:     security.Public{PublicTLS: security.PublicTLS{ClientAuth: "none"}},
 		Auth:       auth.DefaultConfig(),
 		MaxPayload: sharding.MaxPayload,
 		MaxItems:   1000,
@@ -100,14 +90,8 @@ func (c *Config) Validate() error {
 	bad := func(key setting.Key, format string, args ...any) {
 		errs = append(errs, setting.Errorf(key, format, args...))
 	}
-	if c.Discovery == "" {
-		bad("discovery.url", "is empty; give the coordinators, such as static://127.0.0.1:25521")
-	}
 	if _, _, err := net.SplitHostPort(c.PeerListen); err != nil && c.PeerListen != "" {
 		bad("gateway.peer_listen", "is %q, which is not an address: write host:port or :port", c.PeerListen)
-	}
-	if c.Public.Plain && (c.Public.Cert != "" || c.Public.Key != "" || c.Public.CA != "") {
-		bad("public.plain", "is set, and so are files of public; set either")
 	}
 	if c.Auth.ClientCertificates && !c.verifies() {
 		bad("auth.client_certificates", "needs public.cert and public.ca with public.client_auth request or require, or tls.cert and tls.ca: nobody verifies certificates otherwise")

@@ -27,7 +27,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 		"static:" + strings.TrimPrefix(other.URL, "http://"): "this is cluster prod, not test",
 		"static:": "discovery lists nobody",
 	} {
-		g := f.start(func(c *Config) { c.Discovery = url })
+		g := f.start(func(c *Config) { c.Discovery.URL = url })
 		eventually(t, "said: "+want, func() bool {
 			res, err := http.Get(g.management + "/readyz?verbose")
 			if err != nil {
@@ -55,7 +55,7 @@ func TestComplaintsAreForgotten(t *testing.T) {
 		}
 	}
 	list("127.0.0.1:1")
-	g := f.start(func(c *Config) { c.Discovery = "file:" + peers })
+	g := f.start(func(c *Config) { c.Discovery.URL = "file:" + peers })
 	says := func(want, not string) func() bool {
 		return func() bool {
 			res, err := http.Get(g.management + "/readyz?verbose")

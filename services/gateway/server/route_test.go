@@ -171,7 +171,7 @@ func TestFallback(t *testing.T) {
 	}
 	f.mu.Unlock()
 	f.coordinator.Close()
-	g := f.startReady(func(c *Config) { c.Discovery += ",region@" + f.owner.Addr })
+	g := f.startReady(func(c *Config) { c.Discovery.URL += ",region@" + f.owner.Addr })
 	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
 		t.Errorf("%+v", got)
 	}
@@ -283,7 +283,7 @@ func TestConfig(t *testing.T) {
 		t.Fatal(c.Validate())
 	}
 	for key, spoil := range map[string]func(*Config){
-		"discovery.url": func(c *Config) { c.Discovery = "" }, "gateway.timeout": func(c *Config) { c.Core.DefaultTimeout = 0 },
+		"discovery.url": func(c *Config) { c.Discovery.URL = "" }, "gateway.timeout": func(c *Config) { c.Core.DefaultTimeout = 0 },
 		"gateway.max_timeout": func(c *Config) { c.Core.MaxTimeout = time.Second }, "gateway.max_body": func(c *Config) { c.MaxPayload = 0 },
 		"gateway.max_items": func(c *Config) { c.MaxItems = 0 }, "gateway.inbox": func(c *Config) { c.Inbox = 0 },
 		"gateway.commands": func(c *Config) { c.Core.MaxTotal = 1 }, "gateway.command_bytes": func(c *Config) { c.Core.MaxTotalBytes = 1 },

@@ -127,7 +127,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
-	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
+	url := bootstrap.Expand(cfg.Discovery.URL, cfg.ClusterName)
 	if s.discovery, err = discovery.Open(url, cfg.ClusterName); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/node/config"
 	"github.com/roost-cluster/roost/libs/node/member"
+	"github.com/roost-cluster/roost/libs/node/security"
 	"github.com/roost-cluster/roost/libs/outbox"
 	"github.com/roost-cluster/roost/libs/router"
 	"github.com/roost-cluster/roost/libs/setting"
@@ -31,12 +32,13 @@ type Config struct {
 	// Journal is the address of the journal; Stored limits what it keeps of commands.
 	Journal journalopen.At `key:"journal"`
 	Stored  journal.Config `key:"region"`
+	// Auth names the policy file of the gateways.
+	Auth security.PolicySettings `key:"auth"`
 
 	AppVersion   string            `key:"app.version" help:"version of your entities' code, which roost cluster status shows. Empty: the version that the binary was built with or, if there is none, the version of its main module"`
 	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts. Empty: all types of the binary. With this key, regions that run the same binary can host different types"`
 	Passivation  map[string]string `key:"region.passivation" help:"by entity type, the strategy that decides which entities the region stops to free memory, such as Cart=lru limit=10000 idle=10m,Order=idle=5m. A strategy given here replaces the strategy in the code of the type. A limit in a strategy holds for this region. A change of the configuration file takes effect without a restart. See docs/using/memory.md"`
 	HeapShare    float64           `key:"region.heap_share" range:"0..1" help:"share (0 to 1) of the memory limit that the live heap may use. The memory limit is GOMEMLIMIT, or 90% of the container's memory limit. If the live heap is larger, the region stops entities to free memory, even if their strategies would keep them. The region never stops entities of a type with the strategy none. 0: the live heap is not limited; without a memory limit, it is not limited either. See docs/using/memory.md"`
-	Policy       string            `key:"auth.policy" help:"file that says which principals may send which commands to which entities, as the gateways have it. The region checks each command from a gateway again. The file is read again when it changes. Empty: the gateways alone decide. See docs/running/security.md"`
 	Labels       map[string]string `key:"region.labels" help:"labels that tell operators and placement about this region, such as disk=ssd. roost cluster status -o json shows the labels"`
 	Inbox        int               `key:"region.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the region's shard cores. Each shard core has an equal part of this limit. While the part of a core is full, the region reads no more commands for that core from its connections" expert:"true"`
 	ShowPayloads bool              `key:"region.show_payloads" help:"whether operators may see the state of entities (roost entity show --state). coordinator.show_payloads must be set too. See docs/running/operating.md"`

@@ -23,7 +23,7 @@ allow:
 		t.Fatal(err)
 	}
 	f := newFake(t)
-	r := start(t, f, "memory:", func(c *Config) { c.Policy = path })
+	r := start(t, f, "memory:", func(c *Config) { c.Auth.Policy = path })
 	e := r.host(1)
 	g := r.dial()
 	denied := func(a link.Answer, who string) {

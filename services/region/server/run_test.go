@@ -13,7 +13,7 @@ func TestRun(t *testing.T) {
 	if err := Run(t.Context(), cfg, counters()); err == nil {
 		t.Fatal("a configuration without a journal is accepted")
 	}
-	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
+	cfg.Listen, cfg.Management.Listen, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
 	cfg.Journal.URL, cfg.Seeds, cfg.LogLevel = "memory:", []string{f.addr}, slog.LevelError+1
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -140,7 +140,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	routes := cfg.Routed
 	routes.Seed = rand.Uint64() // regions do not send again at the same moments
-	policy, err := security.OpenPolicy(cfg.Policy, func(err error) {
+	policy, err := security.OpenPolicy(cfg.Auth.Policy, func(err error) {
 		s.log.Error("new policy is unusable, keeping the old", "error", err)
 	})
 	if err != nil {

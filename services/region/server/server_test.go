@@ -291,7 +291,7 @@ func launchWith(t *testing.T, f *fake, journal string, change func(*Config), typ
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Core.ShardCores = 3 // tests of the runner alone have one, too
-	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
+	cfg.Listen, cfg.Management.Listen, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
 	cfg.Journal.URL, cfg.Seeds, cfg.LogLevel = journal, []string{f.addr}, slog.LevelError+1
 	if change != nil {
 		change(&cfg)

@@ -10,14 +10,20 @@ import (
 	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/roost-cluster/roost/libs/node/telemetry"
 )
 
 func init() {
 	telemetry.Register("console", telemetry.Exporter{
-		Spans:   func(context.Context) (sdktrace.SpanExporter, error) { return stdouttrace.New() },
-		Metrics: func(context.Context) (sdkmetric.Exporter, error) { return stdoutmetric.New() },
+		Spans: func(_ context.Context, process *resource.Resource) (telemetry.Tracing, error) {
+			exporter, err := stdouttrace.New()
+			return telemetry.Batch(process, exporter, err)
+		},
+		Metrics: func(_ context.Context, more sdkmetric.Producer) (sdkmetric.Reader, error) {
+			exporter, err := stdoutmetric.New()
+			return telemetry.Push(more, exporter, err)
+		},
 	})
 }

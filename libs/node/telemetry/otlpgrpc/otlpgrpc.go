@@ -9,14 +9,20 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/roost-cluster/roost/libs/node/telemetry"
 )
 
 func init() {
 	telemetry.Register("grpc", telemetry.Exporter{
-		Spans:   func(ctx context.Context) (sdktrace.SpanExporter, error) { return otlptracegrpc.New(ctx) },
-		Metrics: func(ctx context.Context) (sdkmetric.Exporter, error) { return otlpmetricgrpc.New(ctx) },
+		Spans: func(ctx context.Context, process *resource.Resource) (telemetry.Tracing, error) {
+			exporter, err := otlptracegrpc.New(ctx)
+			return telemetry.Batch(process, exporter, err)
+		},
+		Metrics: func(ctx context.Context, more sdkmetric.Producer) (sdkmetric.Reader, error) {
+			exporter, err := otlpmetricgrpc.New(ctx)
+			return telemetry.Push(more, exporter, err)
+		},
 	})
 }

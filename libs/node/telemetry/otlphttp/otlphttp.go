@@ -9,14 +9,20 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/roost-cluster/roost/libs/node/telemetry"
 )
 
 func init() {
 	telemetry.Register("http/protobuf", telemetry.Exporter{
-		Spans:   func(ctx context.Context) (sdktrace.SpanExporter, error) { return otlptracehttp.New(ctx) },
-		Metrics: func(ctx context.Context) (sdkmetric.Exporter, error) { return otlpmetrichttp.New(ctx) },
+		Spans: func(ctx context.Context, process *resource.Resource) (telemetry.Tracing, error) {
+			exporter, err := otlptracehttp.New(ctx)
+			return telemetry.Batch(process, exporter, err)
+		},
+		Metrics: func(ctx context.Context, more sdkmetric.Producer) (sdkmetric.Reader, error) {
+			exporter, err := otlpmetrichttp.New(ctx)
+			return telemetry.Push(more, exporter, err)
+		},
 	})
 }
