@@ -163,7 +163,7 @@ func impersonation(t *testing.T, r *rig) {
 	refused := func(what string, err error) {
 		t.Helper()
 		attacks++
-		if err == nil || !strings.Contains(err.Error(), "permission_denied") || !strings.Contains(err.Error(), "the certificate is for") && !strings.Contains(err.Error(), "is no message of") {
+		if err == nil || !strings.Contains(err.Error(), "permission_denied") || !strings.Contains(err.Error(), "the certificate is for") && !strings.Contains(err.Error(), "is not a message of") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -75,7 +75,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, ok := ParseContactPoint(c.Self.Addr); !ok || c.Self.UID == 0 {
-		bad("Self: %q with UID %d is no node; give host:port and a UID", c.Self.Addr, c.Self.UID)
+		bad("Self: %q with UID %d is not a node; give host:port and a UID", c.Self.Addr, c.Self.UID)
 	}
 	if c.Cluster == "" || c.FormingRole == "" {
 		bad("Cluster %q and FormingRole %q: name the cluster and the role that forms it", c.Cluster, c.FormingRole)

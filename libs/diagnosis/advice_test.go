@@ -117,10 +117,10 @@ var advised = []struct {
 	{"a standby cannot use the lease", func(e *Cluster) { e.Processes[1].LeaseError = "read-only" }, "lease-unusable warning", ""},
 	{"clocks", func(e *Cluster) {
 		e.Processes[1].Clock, e.Processes[4].Clock = -300*time.Millisecond, 300*time.Millisecond
-	}, "clocks-apart warning", "gateway-1 is at least 600ms ahead of that of coordinator-2"},
+	}, "clocks-apart warning", "gateway-1 is at least 600ms fast compared with coordinator-2"},
 	{"the store's clock", func(e *Cluster) {
 		e.Processes[2].NowUnixMs, e.Processes[2].StoreNowUnixMs, e.Processes[2].Clock = 10_000, 310_000, 100*time.Millisecond
-	}, "clocks-apart warning", "the clock of the journal's store (as region-1 reads it) is at least 5m0.1s ahead of that of coordinator-1"},
+	}, "clocks-apart warning", "the clock of the journal's store (as region-1 reads it) is at least 5m0.1s fast compared with coordinator-1"},
 	{"clocks are near", func(e *Cluster) {
 		e.Processes[1].Clock, e.Processes[4].Clock = -200*time.Millisecond, 300*time.Millisecond
 	}, "", ""},

@@ -113,7 +113,7 @@ func TestSilence(t *testing.T) {
 	}{
 		{deaf.Addr().String(), Silent, ""},
 		{gone.Addr().String(), Refused, ""},
-		{strings.TrimPrefix(stranger.URL, "http://"), Failed, "cannot be asked"},
+		{strings.TrimPrefix(stranger.URL, "http://"), Failed, "cannot be queried"},
 		{other, Failed, "another incarnation"},
 	} {
 		row := &inspectionv1.ObservedRow{Owner: c.addr, Uid: 11, Epoch: 5, Phase: "serving"}

@@ -246,7 +246,7 @@ func contradictions(fail fails) {
 		{rowEvent(formed), "row in record 13 (Cart/1): it names forms that its type does not have", []uint32{1}},
 		{rowEvent(outside), "row in record 13 (Cart/4): the type has 4 shards", nil},
 		{rowEvent(stray), "row in record 13 (Nobody/0): no fact declares its type", nil},
-		{typeFact(other, forms...), "type in record 13 (Cart): it says that the type has 8 shards, and the journal says 4", nil},
+		{typeFact(other, forms...), "type in record 13 (Cart): it declares 8 shards for the type, and the journal 4", nil},
 		{typeFact(ruled, forms...), "type in record 13 (Cart): it contradicts an earlier declaration", nil},
 		{typeFact(volatile, forms...), "type in record 13 (Cart): it contradicts an earlier declaration", nil},
 		{typeFact(sharding.TypeDesc{Type: "Cart"}), "type in record 13 (Cart): it makes no sense", nil},
@@ -292,7 +292,7 @@ func firstContradicts(fail fails) {
 	other.Shards = 8
 	s.Records[0].Events = slices.Insert(s.Records[0].Events, 0, typeFact(other, forms...))
 	x, out := repair(fail, s, options)
-	wantFindings(fail, x, "type in record 11 (Cart): it says that the type has 8 shards")
+	wantFindings(fail, x, "type in record 11 (Cart): it declares 8 shards for the type")
 	if x = again(fail, s, options, out); x.types["Cart"] == nil || len(x.types["Cart"].rows) != 3 {
 		fail("the type is %+v", x.types["Cart"])
 	}

@@ -151,7 +151,7 @@ func wrong(t *testing.T) string {
 		ev   sharding.Event
 		want string
 	}{
-		"no step":       {sharding.Event{Name: "item-added", Version: 1, Payload: []byte(`{"SKU":"a"}`)}, "from which there is no step: give V(3, …) an entity.From(1, …)"},
+		"no step":       {sharding.Event{Name: "item-added", Version: 1, Payload: []byte(`{"SKU":"a"}`)}, "no step leads from there: give V(3, …) an entity.From(1, …)"},
 		"renamed":       {sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"thing":"a","count":1}`)}, `with a field "thing" that this program does not know`},
 		"renamed once":  {sharding.Event{Name: "item-added", Version: 2, Payload: []byte(`{"item":"a","count":1}`)}, `with a field "item" that this program does not know`},
 		"later":         {sharding.Event{Name: "item-added", Version: 4, ReadableBy: 4, Payload: []byte(`{"item":"a"}`)}, "of version 4, and this program knows version 3"},

@@ -25,8 +25,8 @@ const writeErrors = "WRITE_ERRORS"
 
 const errorsIntro = `# Errors
 
-The numbers of the errors with which Roost itself answers. This page is written by ` + "`make errors`" + ` from
-` + "`libs/errornumber`" + `, from which the services take the numbers, and a test compares it with them.
+The numbers of Roost's own errors. This page is written by ` + "`make errors`" + ` from
+` + "`libs/errornumber`" + `, which the services use, and a test compares it with them.
 ` + "`roost errors NUMBER`" + ` prints the same.
 
 An error is ` + "`{\"code\",\"msg\",\"meta\"}`" + ` ([HTTP](http.md#errors)). The number is in ` + "`meta.error`" + `. In an AskMany it is
@@ -34,7 +34,7 @@ in the field ` + "`number`" + ` of an item's error. The message says more than t
 An error without a number is the entity's own answer, or comes from something else than Roost, such as a proxy, if it has no
 ` + "`meta.executed`" + ` either.
 
-| ` + "`meta.executed`" + ` | what is known of the command's effects |
+| ` + "`meta.executed`" + ` | whether the command had its effects |
 |---|---|
 `
 
@@ -235,8 +235,8 @@ what to do  See roost entity quarantine, find the cause, and release the entity 
 		{"errors ROOST-1019", 0, quarantined},
 		{"errors roost-1019", 0, quarantined},
 		{"errors 1999", app.ExitNotFound, "roost: there is no " + errornumber.Prefix + "1999 in this release; there are " + ranges + "\n"},
-		{"errors ROOST-", app.ExitUsage, `roost: "ROOST-" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
-		{"errors 101", app.ExitUsage, `roost: "101" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
+		{"errors ROOST-", app.ExitUsage, `roost: "ROOST-" is not the number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
+		{"errors 101", app.ExitUsage, `roost: "101" is not the number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
 		{"errors 1103 -o json", 0, `{"number":"ROOST-1103","answers":[{"code":"aborted","status":409}],"executed":"unknown","repeat":"no",`},
 		{"errors 1102 -o json", 0, `{"number":"ROOST-1102","answers":[],"executed":"unknown","repeat":"with its key",`},
 		{"errors -o json", 0, `{"errors":[{"number":"ROOST-1001",`},

@@ -102,15 +102,15 @@ func TestJournalCheck(t *testing.T) {
 	}
 	contains(problems.String(), "there is no such file")
 	for what, args := range map[string][]string{
-		"cannot be run":   {"--region", filepath.Join(bin, "nothing")},
-		"no such file":    {"--journal.url", "sqlite:none.db"},
-		"has no type":     {"--type", "Nothing"},
-		"is not known":    {"--journal.url", "mysql://db/x"},
-		"unknown flag":    {"--nothing"},
-		"not a flag":      {"--region", filepath.Join(bin, "gateway")},
-		"it is no region": {"--region", "/bin/true"},
-		"--sample is -1":  {"--sample", "-1"},
-		"must be 1 to":    {"--sample", "2000000"},
+		"cannot be run":      {"--region", filepath.Join(bin, "nothing")},
+		"no such file":       {"--journal.url", "sqlite:none.db"},
+		"has no type":        {"--type", "Nothing"},
+		"is not known":       {"--journal.url", "mysql://db/x"},
+		"unknown flag":       {"--nothing"},
+		"not a flag":         {"--region", filepath.Join(bin, "gateway")},
+		"it is not a region": {"--region", "/bin/true"},
+		"--sample is -1":     {"--sample", "-1"},
+		"must be 1 to":       {"--sample", "2000000"},
 	} {
 		_, errOut := run(app.ExitUnchecked, args...)
 		contains(errOut, what)

@@ -222,7 +222,7 @@ active coordinator: coordinator-1, term 3
 1.4      target        4       1  region-2
 1.3      -            12       0  region-1,region-3
 1.3 does not read what 1.4 stores: Airport landed v2
-Airport: 1 shard unreadable (7): region-1 (version 1.3) does not read landed v3, which may be stored. Start a region of 1.5, or of another version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
+Airport: 1 shard unreadable (7): region-1 (version 1.3) does not read landed v3, which may be stored. Start a region of 1.5, or of another version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out the stored forms
 the rollout stands still: 12 shards are not with 1.4, and shards are balanced over all versions. No region of 1.4 reads 5 of them
 `},
 		{"rollout target 1.3", 0, `the target is 1.3 (it was 1.4); it runs in region-1
@@ -249,7 +249,7 @@ Airport: 2 of 1024 shards allocated, 1 moving
 		{"shard ls --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
 Cart      3  -       unreadable  unreadable   3.13  -
 Cart: 1 of 16 shards allocated, 0 moving
-Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
+Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out the stored forms
 `},
 		{"call Airport Get {}", app.ExitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport PHX Get {}", app.ExitUsage, "roost: an entity such as Airport/PHX, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},

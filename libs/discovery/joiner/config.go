@@ -19,7 +19,7 @@ import (
 type Settings struct {
 	Seeds      []string      `key:"cluster.seeds" help:"coordinators through which this node joins, as host:port, instead of the coordinators that discovery.url lists. If there is no cluster, the first seed forms one"`
 	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"number of coordinators that must have answered before a cluster is formed. Set it to the number of coordinators that start together"`
-	StableFor  time.Duration `key:"discovery.stable_for" help:"time for which discovery must have listed the same coordinators before a cluster is formed"`
+	StableFor  time.Duration `key:"discovery.stable_for" help:"minimum time that discovery must list the same coordinators before a cluster is formed"`
 	ContactAll bool          `key:"discovery.contact_all" help:"true: a cluster is formed only when every listed coordinator has answered"`
 	FormNew    bool          `key:"discovery.form_new_cluster" help:"true: this process may form a cluster; false: the process waits for a cluster that it can join"`
 	GiveUp     time.Duration `key:"discovery.give_up" help:"if the process is in no cluster after this time, the process exits. 0: the process never exits for this reason"`
@@ -49,7 +49,7 @@ func (s *Settings) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, seed := range s.Seeds {
 		if _, ok := bootstrap.ParseContactPoint(seed); !ok {
-			bad("cluster.seeds names %.80q, which is no host:port", seed)
+			bad("cluster.seeds names %.80q, which is not host:port", seed)
 		}
 	}
 	if most := bootstrap.DefaultConfig().MaxContacts; s.Required < 1 || s.Required > most {

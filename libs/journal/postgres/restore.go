@@ -33,7 +33,7 @@ var errDry = errors.New("dry run")
 // [backup.Reader].
 func Restore(ctx context.Context, connection string, r *backup.Reader, cfg journal.Config, o backup.Options) (restored backup.Restored, err error) {
 	if r.Header().Store != backup.Postgres {
-		return restored, fmt.Errorf("%w: the backup is of a journal in %s, and can be restored to such a one only", journal.ErrIdentity, r.Header().Store)
+		return restored, fmt.Errorf("%w: the backup has a journal in %s, and can be restored to the same kind only", journal.ErrIdentity, r.Header().Store)
 	}
 	err = alone(ctx, connection, cfg, func(conn *pgx.Conn) error {
 		return transact(ctx, conn, func(tx pgx.Tx) (err error) {

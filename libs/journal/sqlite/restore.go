@@ -44,7 +44,7 @@ func Restore(ctx context.Context, path string, r *backup.Reader, cfg journal.Con
 
 func restore(ctx context.Context, path string, r *backup.Reader, cfg journal.Config, o backup.Options) (backup.Restored, error) {
 	if r.Header().Store != backup.SQLite {
-		return backup.Restored{}, fmt.Errorf("%w: the backup is of a journal in %s, and can be restored to such a one only", journal.ErrIdentity, r.Header().Store)
+		return backup.Restored{}, fmt.Errorf("%w: the backup has a journal in %s, and can be restored to the same kind only", journal.ErrIdentity, r.Header().Store)
 	}
 	if err := RegisterVFS(); err != nil {
 		return backup.Restored{}, err

@@ -17,7 +17,7 @@ type Settings struct {
 	Discovery       string `key:"discovery.url" secret:"url" help:"where this node finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. A coordinator lists itself, too. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
 	joiner.Settings `expert:"discovery.stable_for,discovery.contact_all,discovery.form_new_cluster,discovery.give_up,discovery.interval,discovery.timeout,discovery.port,discovery.contact_port"`
 	FastWatch       bool   `key:"gossip.fast" help:"true: this node sends heartbeats every 200 ms and suspects a silent member after about 800 ms; false: every 1 s and after about 3 s" expert:"true"`
-	Detector        string `key:"gossip.detector" help:"rule by which this node suspects a silent member. phi: judges the silence by how regular the member's heartbeats were. cloud: like phi, but with more patience, for machines that share hosts. deadline: suspects after a fixed time" expert:"true"`
+	Detector        string `key:"gossip.detector" help:"how this node suspects a silent member. phi: judges the silence by how regular the member's heartbeats were. cloud: like phi, but with more patience, for machines that share hosts. deadline: suspects after a fixed time" expert:"true"`
 	// Downing is the same in all services: the coordinators see the lease.
 	Downing splitbrain.Config `key:"gossip"`
 }

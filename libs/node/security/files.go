@@ -33,7 +33,7 @@ func (c *TLS) Check(section string, choices ...string) (problems []error) {
 		bad("%s.ca without %s.cert: peers could not trust this node; set %s.cert and %s.key too", section, section, section, section)
 	}
 	if c.Deny != "" && c.CA == "" {
-		bad("%s.deny is set, but nobody verifies certificates: set %s.ca too", section, section)
+		bad("%s.deny is set, but certificates are not verified: set %s.ca too", section, section)
 	}
 	if !slices.Contains(choices, c.ClientAuth) {
 		bad("%s.client_auth %q: write %s", section, c.ClientAuth, strings.Join(choices, " or "))

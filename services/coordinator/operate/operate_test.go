@@ -93,7 +93,7 @@ var cases = []struct {
 	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, operate.NotFound{Err: errAway}, operate.CallerGone{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
 	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
-		[]string{"find true", "rejected unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost rollout status"}},
+		[]string{"find true", "rejected unavailable not applied: no running region reads the stored data of shard T/1; start one of a version that reads it, see roost rollout status"}},
 	{"a target that nobody declares", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) {
 		f.Target, f.Types = sharding.Entity{Type: "Zoo", ID: "z"}, []sharding.EntityType{"T", "U"}
 	})},

@@ -27,7 +27,7 @@ func TestActiveEntities(t *testing.T) {
 	}
 	f.serveT(t, r.addr, admin)
 	res, err := admin.Entities(t.Context(), &adminv1.EntitiesRequest{})
-	if err != nil || res.Regions != 0 || len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be asked") {
+	if err != nil || res.Regions != 0 || len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be queried") {
 		t.Errorf("of a region of an earlier release: %v, %v", res, err)
 	}
 

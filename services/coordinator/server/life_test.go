@@ -132,8 +132,8 @@ func checkStandby(t *testing.T, c *running, active, management string, region *f
 	}{
 		{call(other, control.WatchTable{}), `not "other"`}, {call(other, control.Register{}), `not "other"`},
 		{call(other, control.GracefulShutdown{}), `not "other"`}, {send(other, homes(1)...), `not "other"`},
-		{send(other, control.ShardStarted{}), `not "other"`}, {send(region.api, control.HostShard{}), "HostShard is no one-way message for a coordinator"},
-		{send(region.api, control.ShardStarted{}, control.Register{}), "Register is no one-way message"},
+		{send(other, control.ShardStarted{}), `not "other"`}, {send(region.api, control.HostShard{}), "HostShard is not a one-way message for a coordinator"},
+		{send(region.api, control.ShardStarted{}, control.Register{}), "Register is not a one-way message"},
 		{call(region.api, control.ShardStarted{}), "ShardStarted is no call"}, {call(region.api, control.TableChanged{}), "TableChanged is no call"},
 		{call(region.api, nil), "unknown kind"},
 		{region.api.Send(t.Context(), sharding.NodeID{Addr: c.addr, UID: 1}, homes(1)), "another incarnation"},

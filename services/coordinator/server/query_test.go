@@ -147,7 +147,7 @@ func TestFailing(t *testing.T) {
 	}
 	for _, only := range []bool{false, true} {
 		rem, err := admin.Reminders(ctx, &adminv1.RemindersRequest{Failing: only})
-		if err != nil || !silent(rem.Silent, "a release of Roost that cannot be asked") || len(rem.Reminders) == 10 == only {
+		if err != nil || !silent(rem.Silent, "a release of Roost that cannot be queried") || len(rem.Reminders) == 10 == only {
 			t.Errorf("of an old region: %v, %v", rem, err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestFailing(t *testing.T) {
 		return f != nil && f.Times == 3 && f.NextUnixMs == 2000 && f.Code == "unavailable" && f.Message == "away" && f.Region == "region-1" && f.SinceUnixMs > 0
 	}
 
-	if res, err := admin.RetrySends(ctx, &adminv1.RetrySendsRequest{}); err != nil || res.Retried != 0 || !silent(res.Silent, "a release of Roost that cannot be asked") {
+	if res, err := admin.RetrySends(ctx, &adminv1.RetrySendsRequest{}); err != nil || res.Retried != 0 || !silent(res.Silent, "a release of Roost that cannot be queried") {
 		t.Errorf("sends of a region of an earlier release are retried: %v, %v", res, err)
 	}
 	region.retry = func(req *inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error) {

@@ -54,7 +54,7 @@ func TestSlow(t *testing.T) {
 	if err != nil || res.Gateways != 1 || len(res.Silent) != 1 || res.Silent[0].Region != "10.0.0.2:8080" || !strings.Contains(res.Silent[0].Reason, "another one was meant") || len(res.Commands) != 2 {
 		t.Fatal(res, err)
 	}
-	if res.Regions != 0 || len(res.SilentRegions) != 1 || res.SilentRegions[0].Region != "region-1" || !strings.Contains(res.SilentRegions[0].Reason, "cannot be asked") {
+	if res.Regions != 0 || len(res.SilentRegions) != 1 || res.SilentRegions[0].Region != "region-1" || !strings.Contains(res.SilentRegions[0].Reason, "cannot be queried") {
 		t.Errorf("a region of an earlier release: %d have answered, silent are %v", res.Regions, res.SilentRegions)
 	}
 	if x := res.Commands[1]; res.Commands[0].Id != "b" || x.Id != "a" || x.RouteUs != 300 || x.Gateway != "10.0.0.1:8080" || x.Region != "10.0.0.9:1" || x.Attempts != 2 || x.Code != "unavailable" || res.Commands[0].From != "10.0.0.7" || x.From != "" {

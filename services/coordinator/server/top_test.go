@@ -25,7 +25,7 @@ func TestTop(t *testing.T) {
 	f.mux.Handle(inspectionv1.InspectionPathPrefix, inspectionv1.NewInspectionServer(region))
 	f.serveT(t, r.addr, admin)
 	res, err := admin.Top(ctx, &adminv1.TopRequest{})
-	if err != nil || res.Regions != 0 || len(res.Shards)+len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be asked") {
+	if err != nil || res.Regions != 0 || len(res.Shards)+len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be queried") {
 		t.Errorf("of a region of an earlier release: %v, %v", res, err)
 	}
 	region.mu.Lock()

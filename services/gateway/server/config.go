@@ -20,7 +20,7 @@ type Config struct {
 	// Core limits the commands in progress.
 	Core       router.Config `key:"gateway" omit:"link_idle"`
 	Discovery  string        `key:"discovery.url" secret:"url" help:"where the gateway finds the coordinators, such as static://host:port,host:port or file:/etc/roost/peers. The list may also name regions, as region@host:port, so that a gateway can start while no coordinator runs. For dns, etcd, consul and kubernetes, see docs/running/discovery.md"`
-	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: that of service.listen. Port 0: any free port. Empty: none; then the gateway can be asked only at its management listener, if that is plain and asks for no token"`
+	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: the host of service.listen. Port 0: any free port. Empty: none; then the gateway answers them only at its management listener, if that is plain and requires no token"`
 	// Public are the files of the public listener, which serves clients.
 	Public Public `key:"public"`
 	// Auth configures the authentication of the senders of commands, and their permissions.
@@ -30,7 +30,7 @@ type Config struct {
 	Inbox      int           `key:"gateway.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted" expert:"true"`
 	Refusals   int           `key:"gateway.refusals" unit:"entities" range:"0.." help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none" expert:"true"`
 	// What one principal may send.
-	PrincipalRate  float64  `key:"gateway.principal_rate" unit:"commands per second" range:"0..100000000" help:"the most commands that one principal may send to this gateway per second. The gateway refuses further commands as resource_exhausted, and says when to send them again. Senders without a principal are counted by their address. 0: no limit"`
+	PrincipalRate  float64  `key:"gateway.principal_rate" unit:"commands per second" range:"0..100000000" help:"the most commands that one principal may send to this gateway per second. The gateway refuses further commands as resource_exhausted, with Retry-After. Senders without a principal are counted by their address. 0: no limit"`
 	PrincipalBurst int      `key:"gateway.principal_burst" unit:"commands" range:"0.." help:"the most commands that a principal may send at once, if it has sent few for a while. 0: as many as in a second" expert:"true"`
 	Principals     int      `key:"gateway.principals" unit:"principals" range:"1.." help:"the most principals whose commands are counted for gateway.principal_rate. If there are more, those that have sent nothing for longest begin anew" expert:"true"`
 	TellRegion     bool     `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network" expert:"true"`
@@ -42,7 +42,7 @@ type Config struct {
 // have another certificate, and other authorities, than the connections to coordinators and regions.
 type Public struct {
 	Plain      bool   `key:"plain" help:"whether clients reach the gateway over plain TCP although tls.cert is set. For gateways behind a proxy on a private network"`
-	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: that of tls.cert, and then clients must present certificates as tls.client_auth says"`
+	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: the chain of tls.cert, and then tls.client_auth determines whether clients must present certificates"`
 	Key        string `key:"key" help:"file with the private key of the certificate of public.cert"`
 	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of clients"`
 	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: each client must, if public.ca is set. request: a client may, so that others can use tokens. none: clients are not asked"`
@@ -110,7 +110,7 @@ func (c *Config) Validate() error {
 		bad("public.plain", "is set, and so are files of public; set either")
 	}
 	if c.Auth.ClientCertificates && !c.verifies() {
-		bad("auth.client_certificates", "needs public.cert and public.ca with public.client_auth request or require, or tls.cert and tls.ca: nobody verifies certificates otherwise")
+		bad("auth.client_certificates", "needs public.cert and public.ca with public.client_auth request or require, or tls.cert and tls.ca: otherwise certificates are not verified")
 	}
 	for _, name := range c.Required {
 		errs = append(errs, sharding.CheckEntityType("a name in gateway.required_types", sharding.EntityType(name)))

@@ -238,11 +238,11 @@ func TestWhatIsRefused(t *testing.T) {
 		{r.send("dev", 1, host), "another incarnation"},
 		{r.send("dev", 0, host), "must name the incarnation"},
 		{r.send("other", uid, host), `not "other"`},
-		{r.send("dev", uid, host, control.ShardStopped{}), "ShardStopped is no one-way message for a region"},
-		{r.send("dev", uid, control.WatchTable{}), "WatchTable is no one-way message for a region"},
+		{r.send("dev", uid, host, control.ShardStopped{}), "ShardStopped is not a one-way message for a region"},
+		{r.send("dev", uid, control.WatchTable{}), "WatchTable is not a one-way message for a region"},
 		{watch("other", control.WatchTable{}), `not "other"`},
-		{watch("dev", control.Register{}), "Register is no call that a region answers"},
-		{watch("dev", host), "HostShard is no call that a region answers"},
+		{watch("dev", control.Register{}), "Register is not a call that a region answers"},
+		{watch("dev", host), "HostShard is not a call that a region answers"},
 		{watch("dev", nil), "unknown kind"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {

@@ -19,9 +19,9 @@ type Config struct {
 	JWTMaxAge   time.Duration `key:"jwt_max_age" help:"time after which keys from the URL in {.jwt_keys} are no longer used, if the URL has not answered since. Half of this time after an answer, the keys are requested again" expert:"true"`
 	APIKeys     string        `key:"api_keys" help:"file with the names of API keys and the SHA-256 hashes of the keys, one pair in each line. roost auth key new writes such a line. Clients send the key in the header Authorization: Bearer. The file is read again when it changes. Empty: no API keys are accepted"`
 	// ClientCertificates needs a TLS listener that asks for certificates.
-	ClientCertificates bool   `key:"client_certificates" help:"whether the certificate that a client presents says who it is. Needs public.ca with public.client_auth, or tls.ca"`
+	ClientCertificates bool   `key:"client_certificates" help:"whether a client's certificate names its principal. Needs public.ca with public.client_auth, or tls.ca"`
 	Anonymous          bool   `key:"anonymous" help:"whether requests without token, API key and certificate are accepted. Their principal is empty, and {.policy} calls it anonymous"`
-	Policy             string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/running/security.md. What it does not allow is refused. The file is read again when it changes. Empty: every principal may send every command"`
+	Policy             string `key:"policy" help:"file with the commands and entities that each principal may use; see docs/running/security.md. What it does not allow is refused. The file is read again when it changes. Empty: every principal may send every command"`
 }
 
 // DefaultConfig returns the configuration before file, environment and flags: no authentication.
@@ -62,7 +62,7 @@ func (c *Config) Validate() error {
 		bad("anonymous", "is set, but no way to authenticate is: set %s, %s or %s, or leave it out", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
 	}
 	if c.Policy != "" && !c.Enabled() {
-		bad("policy", "is set, but nobody is asked who they are: set %s, %s or %s", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
+		bad("policy", "is set, but no client is authenticated: set %s, %s or %s", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
 	}
 	return errors.Join(errs...)
 }
