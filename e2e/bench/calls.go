@@ -158,7 +158,7 @@ func (r *run) callsAcross(l *local, s *testCluster, callers int) error {
 			return measure.Callers(callers, length, func(c int) error {
 				return mux.Ask(c, ids[next.Add(1)%uint64(len(ids))], ins[c], &outs[c])
 			})
-		}}, across("ask-across-mux-", ", beside the mux", report.Target{}))
+		}}, across("ask-across-mux-", ", compared with the mux", report.Target{}))
 }
 
 // numbered returns ids of entities.

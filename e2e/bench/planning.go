@@ -72,7 +72,7 @@ func (r *run) planningUnderLoad() error {
 	}
 	r.add(report.Row{Section: placing, Unit: "ms", Value: ms(longest), Target: report.Target{AtMost: 10_000},
 		Measure: what + fmt.Sprintf("%d plans without a tenth of the regions, one after the other: longest", plans)})
-	return p.report(what + "beside these plans: ")
+	return p.report(what + "during these plans: ")
 }
 
 // planningRun is a coordinator process with simulated regions.

@@ -299,5 +299,5 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// TestSchema: what is stored stays readable.
+// TestSchema: stored data stays readable.
 func TestSchema(t *testing.T) { entitytest.Schema(t, bank.Accounts) }

@@ -56,5 +56,5 @@ func TestStock(t *testing.T) {
 	}
 }
 
-// TestSchema: what is stored stays readable.
+// TestSchema: stored data stays readable.
 func TestSchema(t *testing.T) { entitytest.Schema(t, shop.Carts, shop.Stocks) }
