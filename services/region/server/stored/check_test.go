@@ -17,7 +17,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Box is what the tests store: first by version 1 of its program.
+// Box is the stored type of the tests: first by version 1 of its program.
 type Box struct{ Sum int64 }
 
 type (
@@ -126,7 +126,7 @@ func (s *store) damage(id sharding.EntityID, seq uint64) {
 	s.Inspect(func(l *memory.Ledger) { l.Damage(sharding.Entity{Type: "Box", ID: id}, seq) })
 }
 
-// form is that of the snapshots of a type.
+// form returns the form of a type's snapshots.
 func form(t *testing.T, typ entity.Definition) sharding.SnapshotForm {
 	t.Helper()
 	inst, err := instance.New(typ, "x")
@@ -446,7 +446,7 @@ func TestCheckOfASilentStore(t *testing.T) {
 	})
 }
 
-// TestCheckTrimmed: what is left of an entity is checked, and that there was more is said.
+// TestCheckTrimmed: the rest of an entity is checked, and the trimmed part is reported.
 func TestCheckTrimmed(t *testing.T) {
 	s := newStore(t)
 	s.trimmed("a", form(t, v1()))
