@@ -165,7 +165,7 @@ func TestOthersWait(t *testing.T) {
 	alone.waits("discovery lists no other node that may")
 }
 
-// TestAnswersAreJudged: who answers, and when, counts; not what it is listed as.
+// TestAnswersAreJudged: who answers, and when, counts; not the name in the list.
 func TestAnswersAreJudged(t *testing.T) {
 	foreign, region, impostor, twin := good("b:1"), good("b:1"), good("a:1"), good("b:1")
 	leaving := good("b:1")
@@ -269,7 +269,7 @@ func TestDiscoveryGarbage(t *testing.T) {
 	if got := len(n.m.Status().ContactPoints); got != 2 {
 		t.Errorf("%d contact points", got)
 	}
-	n.step(bootstrap.Answered{Addr: "b:1", Answer: good("b:1", "b:1")}) // nobody asked
+	n.step(bootstrap.Answered{Addr: "b:1", Answer: good("b:1", "b:1")}) // no peer queried
 	n.step(bootstrap.QueryFailed{Addr: "nobody:1"})
 	n.pass(time.Second, map[string]bootstrap.Answer{"b:1": good("b:1", "no address", "b:1", "", "c:1")})
 	if got := n.m.Status().Joining; fmt.Sprint(got) != "[b:1 c:1]" {
@@ -277,8 +277,8 @@ func TestDiscoveryGarbage(t *testing.T) {
 	}
 }
 
-// TestOthersComeAndGo: of those that do not form clusters there may be many, and
-// they hold nobody up.
+// TestOthersComeAndGo: there may be many nodes that do not form clusters, and they
+// hold up no other node.
 func TestOthersComeAndGo(t *testing.T) {
 	n := newNode(t, nil)
 	formed := false
@@ -312,7 +312,7 @@ func TestExplicitJoinWins(t *testing.T) {
 		t.Errorf("got %v", outs)
 	}
 	if outs := n.step(bootstrap.ExplicitJoin{Seeds: []string{"y:1"}}); len(outs) > 0 {
-		t.Errorf("a member is told to join: %v", outs)
+		t.Errorf("a member receives an order to join: %v", outs)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// sound is a cluster of which nothing is to be said.
+// sound is a cluster without findings.
 func sound() *Cluster {
 	e := &Cluster{Active: "coordinator-1"}
 	for _, name := range []string{"coordinator-1", "coordinator-2", "region-1", "region-2", "gateway-1", "gateway-2"} {
@@ -44,7 +44,7 @@ func hot(e *Cluster, shard, all float64) {
 var advised = []struct {
 	name   string
 	change func(*Cluster)
-	want   string // name and severity of what is said, in this order
+	want   string // name and severity of the findings, in this order
 	text   string
 }{
 	{"sound", func(*Cluster) {}, "", ""},
@@ -184,7 +184,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamineNothing: nobody has told anything.
+// TestExamineNothing: no process has answered.
 func TestExamineNothing(t *testing.T) {
 	if list := Examine(&Cluster{}); len(list) == 0 {
 		t.Error("a cluster without regions is sound")

@@ -207,7 +207,7 @@ func lostRecord(fail fails) {
 	}
 }
 
-// TestUnreadableFacts: a fact is lost alone, and what that costs depends on what it is about.
+// TestUnreadableFacts: a fact is lost alone, and its cost depends on its subject.
 func TestUnreadableFacts(t *testing.T) {
 	for name, anew := range map[string]int{wire.RowFactName: 4, wire.TypeFactName: 4, wire.CordonFactName: 0, wire.PinFactName: 0, wire.MoveFactName: 0, wire.QuarantineFactName: 0, wire.DrainFactName: 0, wire.FreezeFactName: 0, wire.TargetFactName: 0, RepairedName: 0} {
 		s := intactStream()
@@ -272,7 +272,7 @@ func contradictions(fail fails) {
 			}
 		}
 	}
-	// Forms that do not continue: those of both declarations are kept, and everything may be stored in any of them.
+	// Forms that do not continue: the forms of both declarations are kept, and everything may be stored in any of them.
 	s := intactStream()
 	s.Records[2].Events = append(s.Records[2].Events, typeFact(cart, forms[2]))
 	x, out := repair(fail, s, options)
@@ -298,7 +298,7 @@ func firstContradicts(fail fails) {
 	}
 }
 
-// TestLostType: a type of which nothing but its number of shards is known is dropped only if it is named. So is one
+// TestLostType: a type that is known only by its number of shards is dropped only if it is named. So is one
 // whose facts and the journal contradict each other.
 func TestLostType(t *testing.T) { lostType(t.Errorf) }
 

@@ -81,7 +81,7 @@ func TestIdentity(t *testing.T) {
 			check("alone", CheckAlone(ctx, f.all[0].NewHandle()))
 		}
 		if strings.HasPrefix(name, "an empty") || strings.HasPrefix(name, "a new one") || err == nil {
-			continue // what only reads says that there is no such journal
+			continue // a reader reports that there is no such journal
 		}
 		r, err := f.reader(ctx)
 		if check("a reader", err); err == nil {
@@ -158,7 +158,7 @@ func TestRepairsOfAll(t *testing.T) {
 	}
 }
 
-// slow lets another process begin when it is asked what is stored.
+// slow lets another process begin while it lists the stored data.
 type slow struct {
 	journal.Driver
 	meanwhile func()
