@@ -14,7 +14,7 @@
 //	S8   smuggling: no bytes of one HTTP request are taken for another request
 //	S9   management: the admin API is only on its own listener, changes need a token, and the audit has them
 //	S11  ids: an id is only an id, whatever characters it has
-//	S12  rates: a client that sends too much is told to wait, and others do not notice
+//	S12  rates: a client that sends too much must wait, and others do not notice
 //	S13  collisions: a hundred thousand ids of one shard do not keep other entities from being served, and operators are
 //	     told which shard is hot
 //	S14  database roles: the role of services can neither change events nor write past the fence

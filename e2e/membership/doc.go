@@ -16,7 +16,7 @@
 //
 //   - A removed node never comes back.
 //   - The view of a node only moves forward.
-//   - Nobody acts on gossip that is too old.
+//   - No node acts on gossip that is too old.
 //   - A node that gets no processor time does not cause the removal of others.
 //   - After the faults end, the live nodes hold the same view.
 //

@@ -10,7 +10,7 @@ import (
 )
 
 // mutants are the guards that can be removed, each with its place. A guard
-// whose removal nobody notices is not proven to be needed, or the weather is
+// whose removal is not noticed is not proven to be needed, or the weather is
 // too mild.
 var mutants = []struct{ name, place string }{
 	{"epoch-check", "journal: an append is refused unless the shard's epoch is its own"},

@@ -86,8 +86,8 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// publish fills a proxy with the modules of the work tree. Their version has a hash of what
-// is in them, because a version that the go command has seen must never change.
+// publish fills a proxy with the modules of the work tree. Their version has a hash of their
+// content, because a version that the go command has seen must never change.
 func publish(t *testing.T, tool, proxy string) (version string) {
 	t.Helper()
 	first := t.TempDir()
@@ -145,7 +145,7 @@ func start(t *testing.T, bin, region string) (gateway string) {
 }
 
 // checkImage checks the Dockerfile: that an image of nothing but the binary works, and with
-// a Docker Engine that it is built and runs. No registry is asked.
+// a Docker Engine that it is built and runs. No registry is queried.
 func checkImage(t *testing.T, dir string) {
 	t.Helper()
 	var steps []string
