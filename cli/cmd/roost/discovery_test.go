@@ -102,7 +102,7 @@ func TestDiscoveryTest(t *testing.T) {
 		}
 	}
 	var out, errOut bytes.Buffer
-	// Nobody listens there.
+	// No process listens there.
 	code := run(t.Context(), []string{"cluster", "discovery", "--test", "-o", "json", "consul://127.0.0.1:1/roost"}, &out, &errOut)
 	var res struct {
 		OK     bool

@@ -19,7 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/errornumber"
 )
 
-// writeErrors is the environment variable with which [TestErrorsPage] writes the page instead of
+// writeErrors is the environment variable that makes [TestErrorsPage] write the page instead of
 // comparing it: make errors.
 const writeErrors = "WRITE_ERRORS"
 
@@ -204,7 +204,7 @@ func (w *numberWalk) refusal(call *ast.CallExpr) {
 	}
 }
 
-// selected is the name of an identifier, or of what is selected of a package.
+// selected is the name of an identifier, or the name selected from a package.
 func selected(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -31,7 +31,7 @@ func (f *fakeAdmin) Quarantines(_ context.Context, req *adminv1.QuarantinesReque
 	}}}, nil
 }
 
-// TestQuarantine: what is asked for reaches the coordinator, and is repeated until it is stored.
+// TestQuarantine: requests reach the coordinator, and are repeated until it is stored.
 func TestQuarantine(t *testing.T) {
 	f := &fakeAdmin{}
 	url := serve(t, f)

@@ -164,7 +164,7 @@ func (f *fakeAdmin) Command(ctx context.Context, req *adminv1.CommandRequest) (*
 		}
 		return &adminv1.CommandResponse{Outcome: "unknown", Code: "deadline_exceeded", Message: "the entity is busy: it may have been applied"}, nil
 	case req.Reason == "" || req.IdempotencyKey == "" || req.By == "":
-		return nil, twirp.NewError(twirp.InvalidArgument, "no reason, no key, or nobody")
+		return nil, twirp.NewError(twirp.InvalidArgument, "no reason, no key, or no name")
 	case req.Id == "absent":
 		return &adminv1.CommandResponse{Outcome: "rejected", Code: "not_found", Message: "nothing is stored of the entity"}, nil
 	case f.commands.Add(1) == 1:
@@ -267,7 +267,7 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 	}
 }
 
-// TestDrainSaysWhatStays: a drain that does not end says why.
+// TestDrainSaysWhatStays: a drain that does not end names the reason.
 func TestDrainSaysWhatStays(t *testing.T) {
 	why := "3 shards left; of type Cart, 2 shards cannot move (4, 7): region-1 (version 1.3) does not read added v2, which may be stored. Start a region of 1.4, or of another version that does; of type Stock, 1 shard cannot move (1): there is no other region that could be given them"
 	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "region", "drain", "region-9", "--timeout", "300ms")
@@ -321,8 +321,8 @@ func TestDrain(t *testing.T) {
 }
 
 // TestDrainIsOfOneProcess: what is repeated names the process that the first answer was about, and it is over
-// when that is stored, and no shard is left. When it is stored, the reason is not repeated: somebody else may have
-// given another one.
+// when that is stored, and no shard is left. When it is stored, the reason is not repeated: another operator may
+// have given another one.
 func TestDrainIsOfOneProcess(t *testing.T) {
 	var asked int
 	active := &fakeAdmin{}
@@ -471,7 +471,7 @@ func TestCall(t *testing.T) {
 	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", "http://127.0.0.1:1"); code != app.ExitUnreachable {
 		t.Errorf("no gateway: exit code %d, %s", code, errOut)
 	}
-	// A gateway that says that it had no answer in time, and one that says nothing.
+	// A gateway that reports no answer in time, and a silent one.
 	for _, entity := range []string{"Counter/slow", "Counter/silent"} {
 		code, out, errOut := roost(t, "call", entity, "Add", "--timeout", "50ms", "--gateway", gateway.URL)
 		if code != app.ExitTimedOut || !strings.HasPrefix(errOut, "roost: timed out after 50ms, see --timeout: deadline_exceeded: ") {

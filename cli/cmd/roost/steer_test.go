@@ -39,7 +39,7 @@ func (f *fakeAdmin) recorded() []proto.Message {
 // steered answers a request about placement: the first answer is that it is not stored yet.
 func (f *fakeAdmin) steered(by string, dryRun bool, res *adminv1.SteerResponse) (*adminv1.SteerResponse, error) {
 	if by == "" {
-		return nil, twirp.NewError(twirp.InvalidArgument, "nobody asks")
+		return nil, twirp.NewError(twirp.InvalidArgument, "no operator asks")
 	}
 	if !dryRun && f.remaining.Add(1)%2 == 0 {
 		return &adminv1.SteerResponse{Already: true, Stored: true, Region: res.Region, UntilUnixMs: res.UntilUnixMs}, nil
