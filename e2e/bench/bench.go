@@ -43,7 +43,7 @@ type Options struct {
 	// Rounds and Length are the fields of [measure.Plan]. Defaults 5 and 1 s.
 	Rounds int
 	Length time.Duration
-	// Sizes of what is measured.
+	// Sizes of the measured subjects.
 	Sizes Sizes
 	// Profiles, if set, is a directory for processor and allocation profiles of every
 	// process of Roost, one for each load on it.

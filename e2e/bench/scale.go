@@ -188,7 +188,7 @@ func (r *run) soak() error {
 	return nil
 }
 
-// holding is what the processes of a role hold of one thing, over time.
+// holding is the amount of one resource in the processes of a role, over time.
 type holding struct {
 	name, unit string
 	limit      float64 // of its growth, in percent

@@ -147,7 +147,7 @@ func (w *tenureWorld) askLease(i int, what string, request uint64, swap *lease.S
 		if swap != nil {
 			in = w.replace(*swap)
 		}
-		w.addMessage(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+		w.addMessage(fmt.Sprintf("%v receives: %T%+v", id, in, in), 1<<i, func() {
 			if w.processes[i].id == id {
 				w.lease(i, in)
 			}
@@ -180,7 +180,7 @@ func (w *tenureWorld) commit(i int, number uint64, o coordinator.Output, answer 
 
 // answer sends the answer of the journal.
 func (w *tenureWorld) answer(i int, id sharding.NodeID, number uint64, in coordinator.Input) {
-	w.addMessage(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+	w.addMessage(fmt.Sprintf("%v receives: %T%+v", id, in, in), 1<<i, func() {
 		if w.processes[i].id == id {
 			w.step(i, in)
 		}

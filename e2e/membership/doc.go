@@ -22,6 +22,6 @@
 //
 // # What this does not do
 //
-// The network here has no bandwidth and nodes have no load: seconds are those
-// of the protocol alone.
+// The network here has no bandwidth and nodes have no load: seconds count the
+// protocol alone.
 package membership

@@ -100,7 +100,7 @@ func (w *World) addAsk(asker *op, chain []sharding.Entity, to sharding.Entity, c
 	return f
 }
 
-// answerBy returns the time by which a turn that asks now must have the answer, or a failure.
+// answerBy returns the latest time for the answer, or a failure, of a turn that asks now.
 func (s *shardNode) answerBy(deadline time.Time) time.Time {
 	now := s.p.now()
 	if deadline.IsZero() {

@@ -93,8 +93,8 @@ func (w *World) startHang(h *hang, length int64) {
 	w.after(length, end)
 }
 
-// movedBy is the time after a region's loss of its journal by which all its
-// journaled shards must be served by others: the timeout of its core, and some round trips.
+// movedBy bounds the time from a region's loss of its journal until all its
+// journaled shards are served by others: the timeout of its core, and some round trips.
 const movedBy = 4500 * ms
 
 // deprive takes the journal from one region, and only from it: calls fail, or hang.

@@ -92,7 +92,7 @@ func (m *member) checkOwnPause(out []gossip.Output) {
 	m.lastTick = m.p.now()
 	for _, o := range out {
 		if r, ok := o.(gossip.ReachabilityChanged); ok && late && r.ByMe && !r.Reachable {
-			m.w.violate("my own pause is nobody's death", "%s suspects %v after it was paused itself", m.p.name, r.Node)
+			m.w.violate("my own pause suspects no other member", "%s suspects %v after it was paused itself", m.p.name, r.Node)
 		}
 	}
 }

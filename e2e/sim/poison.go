@@ -242,7 +242,7 @@ func (n *regionNode) openBox() (crash region.Crash) {
 		return region.Crash{}
 	}
 	c, at := suspects.Report(old.process, virtual(old.alive), suspects.Evidence{Runtime: old.cause}, old.turns)
-	w.mark("region: says how the process before it has ended")
+	w.mark("region: reports how its previous process ended")
 	return region.Crash{Crash: c, At: p.now().Add(-virtual(w.now).Sub(at))}
 }
 

@@ -87,7 +87,7 @@ const (
 var climates = []climate{classic, harsh}
 
 // harshWeather holds the faults of the harsh climate alone. Everything here is drawn from
-// dice of its own, so that classic seeds stay what they are.
+// its own dice, so that classic seeds keep their runs.
 type harshWeather struct {
 	StoreHang int64   // mean time between times in which calls to the journal are not answered
 	HangFor   int64   // longest of these

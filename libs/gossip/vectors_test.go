@@ -157,7 +157,7 @@ const (
 	noTimes  = "tombstones have no times"
 )
 
-// topics are the reasons for which deviations.md may excuse a vector.
+// topics are the reasons that deviations.md may give to excuse a vector.
 func topics(id, kind string, raw []byte) []string {
 	all := []string{id, kind}
 	text := string(raw)

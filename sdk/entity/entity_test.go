@@ -152,8 +152,8 @@ func run(i *instance.Instance, command, payload string, enc sharding.Encoding) t
 	return done
 }
 
-// TestVolatileFailures: changes of a volatile type's handler stay, and no caller is told
-// otherwise. If it returns, that is the answer, and it does not run again.
+// TestVolatileFailures: changes of a volatile type's handler stay, and no answer denies
+// that. If it returns, that is the answer, and it does not run again.
 func TestVolatileFailures(t *testing.T) {
 	boxes := entity.Define("Box", func(string) *counter { return &counter{} }, entity.On(add, (*counter).Add), entity.On(read, (*counter).Read), entity.With[counter](entity.Volatile()))
 	i, err := instance.New(boxes, "b1")

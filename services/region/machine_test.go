@@ -31,7 +31,7 @@ import (
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
 //	standby ADDR TERM | watch-failed      likewise
 //	registered TERM [refusal]             answers the last Register
-//	journal CLUSTER|unknown [term=N]      answers every ReadJournalHeartbeat from now on; TERM is that of the heartbeat
+//	journal CLUSTER|unknown [term=N]      answers every ReadJournalHeartbeat from now on; TERM is the heartbeat's
 //	host SHARD EPOCH [term=N] [kept=ADDR@EPOCH]  HostShard from c1; the term is the epoch's
 //	fetched [ID=STATE…]                   answers the oldest FetchKept
 //	give SHARD EPOCH STOPPED | sent       GiveKept from the owner of the epoch, and KeptSent

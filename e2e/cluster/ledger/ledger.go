@@ -2,8 +2,8 @@
 //
 // [Ledger.Add] takes the records of accounts, each account's in their order, as they are stored.
 // [Ledger.Balance] can be called whenever all records and all pending sends of one moment are
-// known: the balances, what pending sends have on the way, and what is in doubt, are what was
-// deposited. [Ledger.End] is called when nothing is on the way any more: each transfer has one
+// known: the balances, the amounts of pending sends, and the amounts in doubt, add up to the
+// deposits. [Ledger.End] is called when nothing is on the way any more: each transfer has one
 // debit, and one credit or its refund, and none is in doubt; the credits of one account to another come in the order of the
 // debits; what a client was told is what is stored.
 //

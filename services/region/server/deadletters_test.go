@@ -74,8 +74,8 @@ func clerksAt(t *testing.T, def entity.Definition) func(id sharding.EntityID, co
 	}
 }
 
-// TestDeadLetters: a region finds in its journal the dead letters that an operator resolves; what
-// is sent again arrives, and what is dropped does not.
+// TestDeadLetters: a region finds in its journal the dead letters that an operator resolves; a
+// repeated one arrives, and a dropped one does not.
 func TestDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := true // guarded by the bubble: it changes while nothing runs

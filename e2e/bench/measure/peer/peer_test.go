@@ -131,7 +131,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// TestLostTells: a rate of tells that did not arrive is none.
+// TestLostTells: a rate of tells that did not arrive does not count.
 func TestLostTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &fake{asked: map[int]int{}}
