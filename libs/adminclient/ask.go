@@ -79,7 +79,7 @@ func ask[T any](ctx context.Context, a *Client, call func(context.Context, admin
 		case <-pause.C:
 		case <-election.Done():
 			pause.Stop()
-			return nil, markUnsure(fmt.Errorf("%w: no coordinator is active; /readyz?verbose at the management address of each says why: %w", ErrUnreachable, last))
+			return nil, markUnsure(fmt.Errorf("%w: no coordinator is active; /readyz?verbose at the management address of each has the reason: %w", ErrUnreachable, last))
 		}
 	}
 }

@@ -26,7 +26,7 @@ type world struct {
 	damaged map[sharding.ShardID]bool
 	reads   int
 	readsOf map[sharding.ShardID]int
-	// more is how many purges of a shard leave records, early whether they say when it is due next.
+	// more is the number of purges of a shard that leave records, early whether they return the next due time.
 	more  map[sharding.ShardID]int
 	early bool
 	due   map[sharding.ShardID]int64
@@ -146,7 +146,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestLongLife: a life of which a purge leaves records is purged again at once, at the rate.
+// TestLongLife: a life whose purge leaves records is purged again at once, at the rate.
 func TestLongLife(t *testing.T) {
 	w := newWorld(t, func(*purge.Config) {})
 	w.open(0, 1)
@@ -300,7 +300,7 @@ func TestLatePage(t *testing.T) {
 		}
 		r, asked := out.Reads[0], now
 		if until := journal.PurgeFrom + now.UnixMilli(); r.Until != until {
-			t.Errorf("after the page before that, what is due by %d is read, want %d", r.Until, until)
+			t.Errorf("after the page before that, wake-ups due by %d are read, want %d", r.Until, until)
 		}
 		out = purge.Outputs{}
 		now = now.Add(page.took)

@@ -28,14 +28,14 @@ type Config struct {
 	Journal journalopen.At `key:"journal" omit:"types"`
 
 	Lease      string        `key:"lease.url" secret:"url" help:"URL of the lease, which decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db. The lease can also be at postgres://, etcd://, consul:// or kubernetes: addresses. A lease in SQLite needs a file of its own"`
-	LeaseTTL   time.Duration `key:"lease.ttl" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
+	LeaseTTL   time.Duration `key:"lease.ttl" help:"time that the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
 	LeaseRenew time.Duration `key:"lease.renew" range:">0" help:"time between two renewals of the lease" expert:"true"`
 	// Allocation holds the default strategy and the limits of all strategies.
 	Allocation   allocation.Config `key:"allocation"`
 	Types        map[string]string `key:"allocation.types" nested:"true" help:"by entity type, the strategy, and those limits that differ from the other allocation keys, such as Cart=threshold max_simultaneous=5,Order=least-shards. In the configuration file, each type can be a section, such as Cart: {strategy: threshold}. See docs/running/placement.md"`
 	QueryTimeout time.Duration     `key:"coordinator.query_timeout" range:">0..900ms" why:"the command line waits two seconds for an answer, and the coordinator reads the journal meanwhile" help:"time that regions have to answer a question of an operator, such as what keeps failing. The answer to the operator names the regions that did not answer in time" expert:"true"`
-	ShowPayloads bool              `key:"coordinator.show_payloads" help:"whether operators may see what entities store: the payloads of events, and the state of entities, for which region.show_payloads must be set too (roost entity show --payloads, --state). See docs/running/operating.md"`
-	TryCommands  bool              `key:"coordinator.try_commands" help:"whether operators may send any command to an entity through the coordinator, as the form of the dashboard does. Otherwise only built-in commands, such as that of roost entity delete. These commands have no subject, so regions with auth.policy refuse them. See docs/running/dashboard.md"`
+	ShowPayloads bool              `key:"coordinator.show_payloads" help:"whether operators may see stored data of entities: the payloads of events, and their state, which also needs region.show_payloads (roost entity show --payloads, --state). See docs/running/operating.md"`
+	TryCommands  bool              `key:"coordinator.try_commands" help:"whether operators may send any command to an entity through the coordinator, as the form of the dashboard does. Otherwise only built-in commands, for example of roost entity delete. These commands have no subject, so regions with auth.policy refuse them. See docs/running/dashboard.md"`
 	DecisionsMiB int               `key:"coordinator.decisions_mib" unit:"MiB" range:"1..256" why:"roost shard show reads all of them" help:"the largest size of the stored decisions of the coordinators, which roost shard show shows. Beyond this size, the coordinator removes the oldest decisions from the journal" expert:"true"`
 }
 

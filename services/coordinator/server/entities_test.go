@@ -16,7 +16,7 @@ import (
 )
 
 // TestActiveEntities: what is in memory is listed as its owners say it, page by page. A region that does
-// not answer is named, and one that speaks of what it does not own is not believed.
+// not answer is named, and reports of a region about shards of others are ignored.
 func TestActiveEntities(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -135,7 +135,7 @@ func TestActiveEntities(t *testing.T) {
 	}
 }
 
-// TestStoredEntities: what is stored is listed from the journal, whatever the regions say, each entity
+// TestStoredEntities: stored entities are listed from the journal, whatever the regions report, each entity
 // once and in the order of the ids.
 func TestStoredEntities(t *testing.T) {
 	r, f, admin := standing(t)

@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExamine: all members are asked how they are set up, and one that runs a release that cannot be queried is named.
+// TestExamine: all members are queried about their setup, and one that runs a release that cannot be queried is named.
 func TestExamine(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()

@@ -28,8 +28,8 @@ func (slowGateway) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*insp
 	}}, nil
 }
 
-// TestSlow: gateways and regions are asked, gateways at their management addresses. Those that do not answer are
-// named. A region is asked for as many as a gateway, and listed with where its commands came from.
+// TestSlow: gateways and regions are queried, gateways at their management addresses. Those that do not answer are
+// named. A region gets the same limit as a gateway, and is listed with where its commands came from.
 func TestSlow(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -69,7 +69,7 @@ func TestSlow(t *testing.T) {
 	region.mu.Lock()
 	region.slow = func(req *inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error) {
 		if req.Limit != 3 {
-			t.Errorf("a region is asked for %d", req.Limit)
+			t.Errorf("a region is queried for %d", req.Limit)
 		}
 		x := func(at int64) *inspectionv1.SlowCommand {
 			return &inspectionv1.SlowCommand{AtUnixMs: at, Type: "T", Id: "c", Command: "Take", Region: f.api.Self.Addr, TotalUs: 9, HandlerUs: 4, Origin: "send", From: "U/a"}

@@ -142,9 +142,9 @@ func TestRequestNames(t *testing.T) {
 	}
 }
 
-// TestAnswerWhenStored: the answer to a request comes when the request is stored, so nobody repeats it: two
+// TestAnswerWhenStored: the answer to a request comes when the request is stored, so no client repeats it: two
 // operators who want different things do not undo each other's requests. If the journal is silent, the answer
-// says that it is not stored yet.
+// reports that it is not stored yet.
 func TestAnswerWhenStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := drive(t, coordinator.DefaultConfig(), nil)
@@ -167,7 +167,7 @@ func TestAnswerWhenStored(t *testing.T) {
 		}
 		r.backend.recover()
 		synctest.Wait()
-		time.Sleep(time.Minute) // a silent journal is asked again after a pause
+		time.Sleep(time.Minute) // a silent journal is queried again after a pause
 		if res := freeze("ann"); !res.Stored || !res.Already {
 			t.Errorf("the journal answers again, and the answer is %v", res)
 		}
