@@ -114,7 +114,7 @@ func TestToken(t *testing.T) {
 func TestRefusedURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"consul://a:1":                            "path is missing",
-		"consul://a/x":                            "no host and port",
+		"consul://a/x":                            "is not host:port",
 		"consul://a:1,b:1/x":                      "give one",
 		"consul://a:1/x?service=y":                "unknown parameter",
 		"consul://a:1/x?token_file=/nonexistent/": "token_file",

@@ -199,7 +199,7 @@ func TestRefusedURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"etcd://":                           "members or the path",
 		"etcd://a:1":                        "members or the path",
-		"etcd://a/x":                        "no host and port",
+		"etcd://a/x":                        "is not host:port",
 		"etcd://a:1/x?ttl=5s":               "unknown parameter",
 		"etcd://a:1/x?user=me":              "belong together",
 		"etcd://a:1/x?ca=/nonexistent/file": "parameter ca",

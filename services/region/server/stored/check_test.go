@@ -221,7 +221,7 @@ func TestCheckFinds(t *testing.T) {
 		}, [3]string{"Box, event taken of version 1", "unknown event type taken", `if a later version of the program has stored it, run that version; otherwise declare the event taken again, or give the event that it has become an Alias("taken")`}, []string{"a 2"}, false},
 		{"a lost step", boxes(declare[counted]("put", entity.V(2))), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
-		}, [3]string{"Box, event put of version 1", "there is no step", "entity.From(1, …)"}, []string{"a 1"}, false},
+		}, [3]string{"Box, event put of version 1", "no step leads from there", "entity.From(1, …)"}, []string{"a 1"}, false},
 		{"a step that does not fit", boxes(declare[counted]("put", entity.V(2, entity.From(1, func(renamed) counted { return counted{} })))), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
 		}, [3]string{"Box, event put of version 1", `field "Count"`, "the step from version 1"}, []string{"a 1"}, false},
