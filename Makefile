@@ -163,7 +163,7 @@ e2e-alerts: ## Inject the cause of each alert into real processes, and have Prom
 	cd e2e/alerts && GOWORK=off E2E=$(or $(SET),full) go test -count=1 -timeout 30m $(if $(RUN),-run '$(call scenarios,TestAlerts)') -v .
 
 .PHONY: e2e-ui
-e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes those of docs/running/dashboard.md)
+e2e-ui: ## Use the dashboard in Chromium while a region is killed; skipped without Chromium (PICTURES=1 writes the pictures of docs/running/dashboard.md)
 	cd e2e/ui && GOWORK=off UI_PICTURES=$(if $(PICTURES),$(CURDIR)/docs/running/dashboard) go test -count=1 -timeout 10m -v .
 
 .PHONY: chart
@@ -191,12 +191,12 @@ fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=
 	if [ -z "$$any" ]; then echo "no fuzz target matches RUN=$(RUN): nothing was run"; exit 1; fi
 
 .PHONY: bench
-bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/inside/, or those of the suite)
+bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost and baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/inside/, or only the suite's)
 	@exec $(BIN)/bench -bin $(BIN) $(if $(RUN),-run "$(RUN)") $(if $(ROUNDS),-rounds "$(ROUNDS)") $(if $(LENGTH),-length "$(LENGTH)") \
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
 
 .PHONY: bench-faults
-bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/inside/, or those of the suite)
+bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure the effects of faults on clients (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/inside/, or only the suite's)
 	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(RUN),-run "$(RUN)") $(if $(KILLS),-kills "$(KILLS)") $(if $(TIMES),-times "$(TIMES)") \
 		$(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(OVERLOAD),-overload "$(OVERLOAD)") \
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
@@ -207,7 +207,7 @@ bench-scale: $(addprefix $(BIN)/,$(benchmark)) ## Measure ten million idle entit
 
 # The programs of peers are modules of their own outside the workspace, because of what they depend on.
 .PHONY: bench-peers
-bench-peers: $(addprefix $(BIN)/,$(benchmark)) $(addprefix $(BIN)/peers/,$(peers)) ## Measure Roost beside its peers, whose modules are downloaded (RUN=suite ROUNDS= LENGTH= ALSO=programs JSON=file; DOCS=1 rewrites the figures in docs/inside/, or those of the suite)
+bench-peers: $(addprefix $(BIN)/,$(benchmark)) $(addprefix $(BIN)/peers/,$(peers)) ## Measure Roost and its peers, whose modules are downloaded (RUN=suite ROUNDS= LENGTH= ALSO=programs JSON=file; DOCS=1 rewrites the figures in docs/inside/, or only the suite's)
 	@exec $(BIN)/bench -bin $(BIN) -peers "$(call commas,$(addprefix $(BIN)/peers/,$(peers)) $(ALSO))" -rounds "$(or $(ROUNDS),3)" $(if $(RUN),-run "$(RUN)") \
 		$(if $(LENGTH),-length "$(LENGTH)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs/inside)
 
@@ -232,7 +232,7 @@ size: ## Print the numbers of lines, words, settings and verbs, with the budget 
 # ---- words -----------------------------------------------------------------
 
 .PHONY: words
-words: ## Lower the numbers of tools/words.txt to those of now (FIND='phrase' prints where it is)
+words: ## Lower the numbers of tools/words.txt to the present ones (FIND='phrase' prints its lines)
 	@go run ./tools/cmd/words $(if $(FIND),-find "$(FIND)",-lower)
 
 # ---- checks ----------------------------------------------------------------
@@ -283,7 +283,7 @@ check-modules: ## Check that every go.mod is tidy, and build each service alone
 	@for dir in services/*/; do echo "== build of $$dir alone"; (cd "$$dir" && go build ./...); done
 
 .PHONY: check-generated
-check-generated: ## Check that the generated code is that of the .proto files (needs protoc)
+check-generated: ## Check that the generated code matches the .proto files (needs protoc)
 	@echo "== generated code"
 	@if [ "$$(protoc --version 2>/dev/null)" != "libprotoc $(PROTOC_VERSION)" ]; then \
 		echo "$(if $(filter true,$(CI)),missing,SKIPPED): no protoc $(PROTOC_VERSION) here (Debian 12: apt-get install protobuf-compiler)"; \
@@ -341,7 +341,7 @@ $(addprefix $(BIN)/,$(servers)): $(BIN)/%: tools/servers/%/go.mod tools/servers/
 released := coordinator region gateway roost
 
 .PHONY: sbom
-sbom: $(addprefix $(BIN)/,$(released)) ## Write of what the released binaries are made (CycloneDX, with licences), into bin/sbom (TO=)
+sbom: $(addprefix $(BIN)/,$(released)) ## Write an SBOM of the released binaries (CycloneDX, with licences) into bin/sbom (TO=)
 	@go run ./tools/cmd/sbom -to "$(or $(TO),$(BIN)/sbom)" $^
 	@echo "in $(or $(TO),$(BIN)/sbom)"
 

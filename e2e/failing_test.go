@@ -27,7 +27,7 @@ type shop struct{}
 
 type opened struct{}
 
-// stuck says that the shop called broken cannot be started.
+// stuck is true if the shop called broken cannot be started.
 var stuck atomic.Bool
 
 func (*shop) OnStart(ctx *entity.Ctx) error {

@@ -25,14 +25,14 @@ func TestHouse(t *testing.T) {
 			"cluster/cmd/...": {"libs/backends/all", "sdk/entity/...", "services/region/server", "e2e/cluster/history", "e2e/cluster/lists"},
 			"cluster/lists":   {"sdk/entity", "e2e/cluster/history"},
 			"attack/cmd/...":  {"libs/backends/all", "sdk/entity", "services/region/server"},
-			// What is measured is the real thing; what it is compared with knows
-			// nothing of it but a message.
+			// The subject is the real thing; its baseline knows nothing of it but
+			// a message.
 			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "services/coordinator", "cli/cluster", "e2e/bench/...", "e2e/cluster/history", "e2e/cluster/netns"},
 			"bench/cmd/...":  {"libs/backends/all", "libs/node", "libs/node/config", "services/region/server", "e2e/bench/..."},
 			"bench/entities": {"sdk/entity"},
 			"bench/baseline": {"proto/...", "e2e/bench/measure"},
 			"bench/report":   {},
-			// The clients and the judge use nothing of what they judge.
+			// The clients and the judge use nothing of their subject.
 			"cluster/load":    {"e2e/cluster/history"},
 			"cluster/history": {},
 			"cluster/ledger":  {"e2e/cluster/history"},

@@ -75,7 +75,7 @@ func Load(dir string) (*Authority, error) {
 	}
 	key, is := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !is || !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("%s is no authority that roost auth cert authority has made", dir)
+		return nil, fmt.Errorf("%s is not an authority made by roost auth cert authority", dir)
 	}
 	return &Authority{pair.Leaf, key}, nil
 }

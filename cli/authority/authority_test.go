@@ -54,7 +54,7 @@ func TestIssue(t *testing.T) {
 		t.Errorf("URIs %v, authority %t", c.URIs, c.IsCA)
 	}
 	if block, _ := pem.Decode(a.PEM()); block == nil || block.Type != "CERTIFICATE" {
-		t.Error("the authority is no PEM")
+		t.Error("the authority is not PEM")
 	}
 	other, _ := New("other", time.Hour)
 	if _, err := c.Verify(x509.VerifyOptions{Roots: other.Pool()}); err == nil {

@@ -104,7 +104,7 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// TestElsewhere: processes listen where they are told to, and are started by
+// TestElsewhere: processes listen at the given addresses, and are started by
 // a caller that knows how to start one there, and over restarts.
 func TestElsewhere(t *testing.T) {
 	var mu sync.Mutex
@@ -208,7 +208,7 @@ func TestLife(t *testing.T) {
 		t.Fatalf("after Stop region-1 is %+v", p)
 	}
 	if err := c.Ready(ctx); err != nil {
-		t.Fatalf("a stopped process is no obstacle: %v", err)
+		t.Fatalf("a stopped process is not an obstacle: %v", err)
 	}
 	if name, err := c.AddRegion(ctx); err != nil || name != "region-3" {
 		t.Fatalf("AddRegion: %s, %v", name, err)
@@ -226,7 +226,7 @@ func TestLife(t *testing.T) {
 	if args["--discovery.url"] != seeds || args["--region.mailbox"] != "7" || args["--node.exit_with_parent"] != "true" {
 		t.Fatalf("region-2 was started with %v", args)
 	}
-	// A process that comes back waits for the cluster to announce itself; those of the first start form it.
+	// A process that comes back waits for the cluster to announce itself; the processes of the first start form it.
 	first := arguments(t, get(t, c, "coordinator-1"))
 	if args["--discovery.stable_for"] != "500ms" || first["--discovery.stable_for"] != "0s" {
 		t.Errorf("stable_for is %s at a later start, %s at the first one", args["--discovery.stable_for"], first["--discovery.stable_for"])
@@ -327,7 +327,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestWarnings: what a process warns of is told although the process is ready.
+// TestWarnings: warnings of a process are reported although the process is ready.
 func TestWarnings(t *testing.T) {
 	dir := t.TempDir()
 	setMood(t, dir, "coordinator-1", "warning")
@@ -381,14 +381,14 @@ func TestPaused(t *testing.T) {
 func TestPortTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:8558")
 	if err != nil {
-		t.Skip("somebody else has port 8558")
+		t.Skip("another process has port 8558")
 	}
 	defer taken.Close()
 	_, err = cluster.Start(deadline(t), cluster.Options{
 		Coordinators: 1, Dir: t.TempDir(), BinDir: bins(t), Ports: cluster.Fixed,
 	})
 	var port *cluster.PortError
-	// 25521 may be somebody else's too.
+	// Another process may have 25521 too.
 	if !errors.As(err, &port) || port.Process != "coordinator-1" {
 		t.Errorf("Start said %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // The test binary stands in for the services: under the name of one it behaves
-// as told by a file beside its address file.
+// as a file next to its address file demands.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "coordinator", "region", "gateway":

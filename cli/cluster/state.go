@@ -91,7 +91,7 @@ func ReadState(path string) (*State, error) {
 	}
 	var state State
 	if err := json.Unmarshal(content, &state); err != nil {
-		return nil, fmt.Errorf("%s is no state of a cluster: %w", path, err)
+		return nil, fmt.Errorf("%s is not the state of a cluster: %w", path, err)
 	}
 	return &state, nil
 }

@@ -187,7 +187,7 @@ func (s store) stream(t *testing.T) (names []string, owners map[uint32]string, l
 	return names, owners, l.LastSeq
 }
 
-// TestFacts repairs damaged facts on each store: with a wrong checksum, missing, the last ones, and those of the decisions.
+// TestFacts repairs damaged facts on each store: with a wrong checksum, missing, the last ones, and decisions.
 func TestFacts(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) store{"memory": onMemory, "sqlite": onSQLite, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestLostNumberOfShards(t *testing.T) {
 	}
 }
 
-// TestActive: as long as the heartbeat continues, a repair is refused, and says who is active. A dry run says it too.
+// TestActive: as long as the heartbeat continues, a repair is refused, and names the active one. A dry run says it too.
 func TestActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := onMemory(t)

@@ -106,7 +106,7 @@ func (c *Checked) checkDecisions(ctx context.Context, r journal.Reader) error {
 	}
 	if c.decisions > 0 {
 		c.Findings = append(c.Findings, factstream.Finding{
-			Record: c.decisions, Form: "decisions", Wrong: wrong, Cost: "what roost shard show says of the decisions up to that record",
+			Record: c.decisions, Form: "decisions", Wrong: wrong, Cost: "the decisions up to that record, which roost shard show lists",
 		})
 	}
 	return nil

@@ -80,7 +80,7 @@ func nothing(t *testing.T) {
 	for range 20 {
 		c.call("/v1/List/l1/Refuse", "{}", time.Second)
 	}
-	c.silent("callers make mistakes, and are told so")
+	c.silent("callers make mistakes, and get errors")
 }
 
 // activeCoordinator: if only the active coordinator dies, another one takes over.
@@ -95,7 +95,7 @@ func activeCoordinator(t *testing.T) {
 		return s.sum("roost_coordinator_leader") == 1 && !allReachable(s)
 	})
 	c.prometheus.hold(s, time.Minute)
-	s = c.seen("it is no member any more", allReachable)
+	s = c.seen("it is not a member any more", allReachable)
 	c.fires(s, []string{"RoostProcessNotScraped", "RoostMemberLost"})
 }
 
@@ -254,7 +254,7 @@ func damage(t *testing.T) {
 	_, err := db.Exec("UPDATE record SET body = ? WHERE entity = ? AND seq = ?", body, id, seq)
 	c.must(err)
 	c.restart("region-1") // it has the list in memory
-	c.silent("nobody has read it")
+	c.silent("it is unread")
 	var s scrape
 	c.until("it is noticed", func() bool {
 		c.call("/v1/List/l1/Add", `{"value":1}`, 5*time.Second)
@@ -384,7 +384,7 @@ func constraints(t *testing.T) {
 	}
 	steer(true, "region-9")
 	c.work(60, 10*time.Second, lists)
-	s := c.seen("all constraints but that of the zone are broken", func(s scrape) bool {
+	s := c.seen("all constraints but the zone's are broken", func(s scrape) bool {
 		return broken(s, "capacity") > 0 && broken(s, "pin") == 1 && broken(s, "cordon") > 0
 	})
 	c.fires(s, []string{"RoostConstraintBroken"})

@@ -2,9 +2,9 @@
 // real processes, scrape them, and evaluate the rules and the queries of the board with the code of
 // Prometheus itself.
 //
-// Each scenario of TestAlerts injects a cause, and says which alerts must begin to fire because of
-// it. Any other alert is a failure, and so is an alert that fires before the cause. What is scraped
-// are real values; the time of the evaluation is virtual, so that nobody waits for "for: 15m".
+// Each scenario of TestAlerts injects a cause, and lists the alerts that must begin to fire because
+// of it. Any other alert is a failure, and so is an alert that fires before the cause. The scraped
+// values are real; the time of the evaluation is virtual, so that no test waits for "for: 15m".
 //
 // The module is not part of the workspace. All modules of a workspace use the same version of each
 // dependency, so the requirements of Prometheus would choose the versions that Roost is built with.

@@ -20,7 +20,7 @@ const (
 	pageFile  = "../../docs/running/alerts.md"
 )
 
-// board is what the test reads of the board.
+// board holds the parts of the board that the test reads.
 type board struct {
 	Panels []struct {
 		Title   string
@@ -37,7 +37,7 @@ type board struct {
 // question is an expression that the rules or the board have.
 type question struct{ of, expr, legend string }
 
-// questions returns those of the rules, and those of the board with its variables replaced as
+// questions returns the queries of the rules, and of the board with its variables replaced as
 // Grafana does.
 func questions(t *testing.T) (ofRules, ofBoard []question) {
 	t.Helper()
@@ -84,7 +84,7 @@ func expose(s scrape) exposed {
 	return e
 }
 
-// check returns what an expression names and nobody exposes.
+// check returns the names in an expression that no process exposes.
 func (e exposed) check(q question) (problems []string) {
 	expr, err := promQL.ParseExpr(q.expr)
 	if err != nil {
@@ -216,7 +216,7 @@ func TestCheckOfNames(t *testing.T) {
 	}
 }
 
-// TestPage: each alert has its section of the page, and says where it is; the page has no others.
+// TestPage: each alert has its section of the page, and links to it; the page has no others.
 func TestPage(t *testing.T) {
 	raw, err := os.ReadFile(pageFile)
 	if err != nil {

@@ -22,10 +22,10 @@ type sample struct {
 	value  float64
 }
 
-// scrape is what all processes of a cluster expose at a moment.
+// scrape holds the exposed values of all processes of a cluster at a moment.
 type scrape []sample
 
-// sum adds up the values of a metric, for which the labels have the given values: name, value, …
+// sum adds up the values of a metric, whose labels have the given values: name, value, …
 func (s scrape) sum(metric string, of ...string) (sum float64) {
 	s.each(metric, of, func(x *sample) { sum += x.value })
 	return sum
@@ -83,7 +83,7 @@ func newSample(instance string, l labels.Labels, value float64) sample {
 	return sample{l.String(), l, value}
 }
 
-// scrapeTimeout is how long a process may take to answer; one that is paused takes forever.
+// scrapeTimeout bounds the answer of a process; one that is paused takes forever.
 const scrapeTimeout = 2 * time.Second
 
 func scrapeOne(p launcher.Process) (of scrape, err error) {

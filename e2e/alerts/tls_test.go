@@ -75,7 +75,7 @@ func (a *authority) write(name, kind string, der []byte) {
 }
 
 // issue writes a certificate that is valid for a while. The key stays the same, so that no process
-// sees a certificate beside the key of another one.
+// sees a certificate with the key of another one.
 func (a *authority) issue(valid time.Duration) {
 	a.Helper()
 	der, err := x509.MarshalECPrivateKey(a.key)

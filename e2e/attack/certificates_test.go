@@ -115,7 +115,7 @@ func insider(t *testing.T, r *rig) {
 		}{{control.Coordinator, coordinator}, {control.Region, host}} {
 			for who, sender := range map[control.Role]*http.Client{control.Gateway: gateway, control.Region: region} {
 				if k.To&to.role == 0 || k.From&who != 0 {
-					continue // it may, or nobody may
+					continue // it may, or no one may
 				}
 				calls++
 				var err error
@@ -163,7 +163,7 @@ func impersonation(t *testing.T, r *rig) {
 	refused := func(what string, err error) {
 		t.Helper()
 		attacks++
-		if err == nil || !strings.Contains(err.Error(), "permission_denied") || !strings.Contains(err.Error(), "the certificate is for") && !strings.Contains(err.Error(), "is no message of") {
+		if err == nil || !strings.Contains(err.Error(), "permission_denied") || !strings.Contains(err.Error(), "the certificate is for") && !strings.Contains(err.Error(), "is not a message of") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -185,7 +185,7 @@ func impersonation(t *testing.T, r *rig) {
 		refused("region-1 sends "+control.Name(m)+" as region-2", as(other).Send(t.Context(), coordinator, []control.Message{m}))
 	}
 	_, err := as(sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}).Call(t.Context(), coordinator.Addr, control.Register{Name: "region-2"})
-	refused("region-1 registers region-2 in the name of nobody", err)
+	refused("region-1 registers region-2 without a name", err)
 	order := control.HostShard{Term: 1 << 30, Shard: shard, Epoch: 1 << 61}
 	for who, n := range map[string]sharding.NodeID{"itself": own, "the coordinator": coordinator} {
 		refused("region-1 orders as "+who, as(n).Send(t.Context(), other, []control.Message{order}))

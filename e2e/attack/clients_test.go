@@ -70,7 +70,7 @@ func (i *issuer) token(header, claims object, sign func(signed []byte) []byte) s
 	return string(signed) + "." + base64.RawURLEncoding.EncodeToString(sign(signed))
 }
 
-// authorization: a token that is not right is nobody's, and a path decides about the entity that it is routed to.
+// authorization: a wrong token names no principal, and a path decides about the entity that it is routed to.
 func authorization(t *testing.T, r *rig) {
 	_, other, err := ed25519.GenerateKey(rand.Reader)
 	must(t, err)
@@ -123,7 +123,7 @@ func authorization(t *testing.T, r *rig) {
 	}
 	for _, id := range []string{"bob%2F1", "bob", "Anna%2F1"} {
 		if a := r.command(1, "/v1/Counter/"+id+"/Get", `{}`, ""); strings.TrimSpace(a.body) != "0" {
-			t.Errorf("the counter %s of somebody else has %s", id, a.body)
+			t.Errorf("the counter %s of another client has %s", id, a.body)
 		}
 	}
 	item := `{"type":"Counter","id":"bob/1","command":"Add","payload":"eyJkZWx0YSI6MX0="}`
@@ -191,7 +191,7 @@ func ids(t *testing.T, r *rig) {
 	t.Logf("%d odd ids are entities of their own, %d ids, types and commands are refused; no file was made", taken, refused)
 }
 
-// rates: one client that sends ten times what it may is told to wait; others do not notice.
+// rates: one client that sends ten times its rate must wait; others do not notice.
 func rates(t *testing.T, r *rig) {
 	const flooders, each = 8, 75 // 600 commands at once; 50 are allowed, and then 20 per second
 	const allowed = 45           // commands of the other client, as fast as it can
@@ -231,8 +231,8 @@ func rates(t *testing.T, r *rig) {
 	t.Logf("of %d commands of one principal, %d are refused with Retry-After, and of 500 in one request %d; the %d commands of another are all answered", flooders*each, limited.Load(), many, allowed)
 }
 
-// collisions: a hundred thousand ids that lead to one shard keep out nobody else, cost no more than ids of many shards,
-// and operators are told which shard it is.
+// collisions: a hundred thousand ids that lead to one shard keep out no others, cost no more than ids of many shards, and
+// operators see the shard.
 func collisions(t *testing.T, r *rig) {
 	const colliding, spread = 100_000, 10_000
 	var table struct {
@@ -317,7 +317,7 @@ func (r *rig) askMany(t *testing.T, ids []string) float64 {
 	return (processors() - before) / float64(len(ids))
 }
 
-// seenHot keeps a shard busy until roost cluster top has it first, and roost cluster doctor says that it is hot.
+// seenHot keeps a shard busy until roost cluster top has it first, and roost cluster doctor reports it as hot.
 func (r *rig) seenHot(t *testing.T, ids []string, hot string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -39,7 +39,7 @@ var faults = []fault{
 	{"router-core", "libs/router/admit.go", "func (m *Machine) submit(in *Submit) {\n", `in.Env.Entity.ID == "router-core" && in.Env.Command == "Add"`},
 }
 
-// message is what the panic says.
+// message is the text of the panic.
 func (f fault) message() string { return "injected into " + f.name }
 
 // buildFaulty builds the programs with all faults, and returns where they are.
@@ -74,7 +74,7 @@ func buildFaulty(t *testing.T) (bin string) {
 }
 
 // crashes: a panic on a connection ends that connection only. A panic in a core ends the process, because its state may
-// be half changed: it says why, others take over, and nothing is lost.
+// be half changed: it logs the reason, others take over, and nothing is lost.
 func crashes(t *testing.T, _ *rig) {
 	s := startFaulty(t)
 	s.addAll()
@@ -347,6 +347,6 @@ func (s *faulty) uid(p launcher.Process) sharding.NodeUID {
 			return sharding.NodeUID(uid)
 		}
 	}
-	s.t.Fatalf("%s is no member: %s", p.Name, a.body)
+	s.t.Fatalf("%s is not a member: %s", p.Name, a.body)
 	return 0
 }

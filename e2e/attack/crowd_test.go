@@ -13,7 +13,7 @@ import (
 )
 
 // crowds: a hundred clients that send the longest bodies at once get answers, and no process takes more memory than it
-// may have, whether it asks for credentials or not. Each body is of a kind that takes memory at another place.
+// may have, whether it asks for credentials or not. Each body takes memory at another place.
 func crowds(t *testing.T, r *rig) {
 	const clients, each = 100, 2
 	const longest, payload = 4 << 20, 1 << 20 // service.max_body, gateway.max_body

@@ -14,9 +14,9 @@
 //	S8   smuggling: no bytes of one HTTP request are taken for another request
 //	S9   management: the admin API is only on its own listener, changes need a token, and the audit has them
 //	S11  ids: an id is only an id, whatever characters it has
-//	S12  rates: a client that sends too much is told to wait, and others do not notice
-//	S13  collisions: a hundred thousand ids of one shard do not keep other entities from being served, and operators are
-//	     told which shard is hot
+//	S12  rates: a client that sends too much must wait, and others do not notice
+//	S13  collisions: a hundred thousand ids of one shard do not keep other entities from being served, and operators see
+//	     the hot shard
 //	S14  database roles: the role of services can neither change events nor write past the fence
 //	S15  secrets: no log, audit, command line or printed configuration has a secret
 //	S16  containers: what is deployed has no rights that it does not need

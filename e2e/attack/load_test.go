@@ -15,7 +15,7 @@ import (
 const (
 	// memoryLimit is GOMEMLIMIT of all processes, as the memory limit of a container sets it.
 	memoryLimit = 224 << 20
-	// mostResident is what a process may have in memory at its peak, in all attacks: the limit, and what the Go
+	// mostResident is the memory limit of a process at its peak, in all attacks: the limit, and what the Go
 	// runtime does not count.
 	mostResident = 256 << 20
 )
@@ -109,7 +109,7 @@ func (r *rig) legitimate(t *testing.T, commands int) (half, p99 time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)*99/100]
 }
 
-// compare describes latencies under an attack, beside those before it.
+// compare describes latencies under an attack and before it.
 func compare(quiet, attacked time.Duration) string {
 	return fmt.Sprintf("p99 %s, before %s: %.1f times", attacked.Round(100*time.Microsecond), quiet.Round(100*time.Microsecond), float64(attacked)/float64(quiet))
 }

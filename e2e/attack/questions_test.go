@@ -25,7 +25,7 @@ func (r *rig) peersAt(t *testing.T, name string) string {
 }
 
 // questions: gateways, whose management listeners want a token for everything, answer coordinators by their certificates,
-// and nobody else who is no operator.
+// and no others but operators.
 func questions(t *testing.T, r *rig) {
 	ask := func(service, method, body string, into any) {
 		t.Helper()
@@ -38,7 +38,7 @@ func questions(t *testing.T, r *rig) {
 	if a := r.command(0, "/v1/Counter/works/Get", `{}`, r.load); a.status != http.StatusOK { // now it has something to tell
 		t.Fatalf("a command: %d %s %v", a.status, a.body, a.err)
 	}
-	eventually(t, "the gateways are asked for an explanation", func() error {
+	eventually(t, "the gateways are queried for an explanation", func() error {
 		var explained struct {
 			Parties []struct{ Role, Name, Result, Error string }
 		}
@@ -60,7 +60,7 @@ func questions(t *testing.T, r *rig) {
 	}
 	ask("Admin", "Slow", `{}`, &slow)
 	if slow.Gateways != 2 || len(slow.Silent) > 0 {
-		t.Errorf("slow commands are told by %d gateways, silent are %v", slow.Gateways, slow.Silent)
+		t.Errorf("slow commands are reported by %d gateways, silent are %v", slow.Gateways, slow.Silent)
 	}
 	var examined struct {
 		Processes int

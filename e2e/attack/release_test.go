@@ -134,8 +134,8 @@ func repository(module string) string {
 	return module
 }
 
-// supplyChain: what is built depends on nothing but the source and the checked modules, of which there are few, and
-// whose licences are allowed.
+// supplyChain: the build depends on nothing but the source and the checked modules, which are few and have allowed
+// licences.
 func supplyChain(t *testing.T, _ *rig) {
 	direct, single := map[string]bool{}, regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) v\S+$`)
 	for _, dir := range []string{"libs", "libs/discovery", "libs/journal/postgres", "libs/journal/sqlite", "libs/lease", "libs/node", "proto", "sdk", "cli", "services/coordinator", "services/region", "services/gateway"} {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// slowClients: thousands of clients that stop in the middle keep nobody out, and are cut off. HTTP/2 with its floods is
+// slowClients: thousands of clients that stop in the middle keep out no other client, and are cut off. HTTP/2 with its floods is
 // not spoken.
 func slowClients(t *testing.T, r *rig) {
 	files := map[string]int{}
@@ -41,7 +41,7 @@ func slowClients(t *testing.T, r *rig) {
 				share <- struct{}{}
 				defer func() { <-share }()
 				if conn := s.dial(); conn != nil {
-					_, _ = conn.Write([]byte(s.says)) // one that was cut off already is what is wanted
+					_, _ = conn.Write([]byte(s.says)) // one that was cut off already is wanted
 					conns <- stalled{conn, s.how}
 				}
 			})
@@ -66,7 +66,7 @@ func slowClients(t *testing.T, r *rig) {
 	for name, before := range files {
 		r.filesReturn(t, name, before)
 	}
-	t.Logf("%d clients stop in a handshake, a header, a body or before a link: all are cut off, and nobody else is refused (%s)", cut, compare(quiet, attacked))
+	t.Logf("%d clients stop in a handshake, a header, a body or before a link: all are cut off, and no other client is refused (%s)", cut, compare(quiet, attacked))
 	r.floods(t)
 }
 

@@ -92,7 +92,7 @@ func secrets(t *testing.T, r *rig) {
 			t.Errorf("%v prints %s", args, out)
 		}
 	}
-	// A process that cannot reach its stores says so, and not with which password.
+	// A process that cannot reach its stores says so, without its password.
 	output := &output{}
 	cmd := exec.Command(filepath.Join(bin, "coordinator"), "--service.listen=127.0.0.1:0", "--management.listen=127.0.0.1:0", "--log.level=debug")
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment, output, output
@@ -136,7 +136,7 @@ func secrets(t *testing.T, r *rig) {
 	t.Logf("keys, tokens and passwords are not in %d logs, audits, command lines and metrics, nor in printed configurations", len(all))
 }
 
-// output is what a process prints.
+// output is the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

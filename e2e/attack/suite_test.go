@@ -164,7 +164,7 @@ func (r *rig) issue(t *testing.T, by *authority.Authority, role, name string) {
 	must(t, err)
 }
 
-// peer returns the TLS configuration of somebody with a certificate, and one that uses it.
+// peer returns the TLS configuration of a client with a certificate, and one that uses it.
 func (r *rig) peer(t *testing.T, by *authority.Authority, request authority.Request) *tls.Config {
 	t.Helper()
 	if request.End.IsZero() {
@@ -188,7 +188,7 @@ func httpsClient(config *tls.Config) *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
-// answer is what an attacker gets.
+// answer is the answer to an attacker.
 type answer struct {
 	status int // 0: no answer
 	header http.Header
@@ -216,7 +216,7 @@ func do(client *http.Client, method, url, body string, headers ...string) answer
 	return answer{res.StatusCode, res.Header, string(text), nil}
 }
 
-// gateway returns the base URL of a gateway, of which 0 is the first.
+// gateway returns the base URL of a gateway; 0 is the first.
 func (r *rig) gateway(n int) string {
 	return "https://" + r.processes["gateway-"+strconv.Itoa(n+1)].Service
 }

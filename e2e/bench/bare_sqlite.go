@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 )
 
-// bareBatch is how many rows a bare insert puts into a transaction: about as many as the
+// bareBatch is the number of rows that a bare insert puts into a transaction: about as many as the
 // group commit does under the loads that it is compared with.
 const bareBatch = 256
 

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	// Bin holds the binaries of the services and bench-region.
 	Bin string
-	// Dir is where a directory for the journals is made, and removed at the end. Durable
+	// Dir is the parent of the journals' directory, which is removed at the end. Durable
 	// figures depend on its disk.
 	Dir string
 	// Baselines is a command that calls [baseline.Serve].
@@ -34,27 +34,27 @@ type Options struct {
 	Faults bool
 	// Scale runs the suites of large numbers and long times instead of all others.
 	Scale bool
-	// Peers are the commands of the programs of peers. If there are any, Roost is measured beside them instead of all other
-	// suites, by the command Roost, which is that of [RoostProgram].
+	// Peers are the commands of the programs of peers. If there are any, Roost is measured with them instead of all other
+	// suites, by the command Roost (see [RoostProgram]).
 	Peers [][]string
 	Roost []string
 	// Run selects suites by name; nil: all.
 	Run *regexp.Regexp
-	// Rounds and Length are those of [measure.Plan]. Defaults 5 and 1 s.
+	// Rounds and Length are the fields of [measure.Plan]. Defaults 5 and 1 s.
 	Rounds int
 	Length time.Duration
-	// Sizes of what is measured.
+	// Sizes of the measured subjects.
 	Sizes Sizes
 	// Profiles, if set, is a directory for processor and allocation profiles of every
 	// process of Roost, one for each load on it.
 	Profiles string
-	// Progress is told which suite runs.
+	// Progress receives the name of each running suite.
 	Progress io.Writer
 }
 
-// Sizes are those of the table in the documentation; tests have smaller ones.
+// Sizes are the sizes of the table in the documentation; tests have smaller ones.
 type Sizes struct {
-	Entities    int // volatile entities that are asked. 10,000
+	Entities    int // volatile entities that receive asks. 10,000
 	Accounts    int // durable entities under load at the same time. 1,000
 	Idle        int // entities that do nothing. 1,000,000
 	Activations int // entities activated in a round. 100,000
@@ -62,9 +62,9 @@ type Sizes struct {
 	Claims      int // shards claimed at once. 1,024
 	PlanShards  int // shards of a plan. 75,000
 	TableShards int // shards of a coordinator. 100,000
-	// FaultRate is the number of commands per second under faults. FaultTime is how long
-	// they are sent around each fault, Kills how often a region is killed, and Times how
-	// often every other fault is injected. 2,000, 9 s, 50, 10
+	// FaultRate is the number of commands per second under faults. FaultTime is the
+	// duration of the load around each fault, Kills the number of region kills, and Times
+	// the repetitions of every other fault. 2,000, 9 s, 50, 10
 	FaultRate float64
 	FaultTime time.Duration
 	Kills     int
@@ -78,11 +78,11 @@ type Sizes struct {
 	// long they ask, and how long a steady load lasts. 10,000,000, 10,000, 30 s, 1 h
 	ManyEntities, Connections int
 	ConnectedFor, Soak        time.Duration
-	Members                   int           // entities in the cluster of which peers lose a process. 300
-	Rest                      time.Duration // how long processes do nothing before they are measured, and while they are. 60 s
+	Members                   int           // entities in the cluster where peers lose a process. 300
+	Rest                      time.Duration // idle time of processes before they are measured, and meanwhile. 60 s
 }
 
-// DefaultOptions are those of the table in the documentation.
+// DefaultOptions are the options of the table in the documentation.
 func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
@@ -139,7 +139,7 @@ func ScaleNames() []string { return names(scales) }
 // FaultNames returns the names of all suites of faults.
 func FaultNames() []string { return names(faults) }
 
-// PeerNames returns the names of all suites beside peers.
+// PeerNames returns the names of all suites with peers.
 func PeerNames() []string { return names(peerSuites()) }
 
 func names(suites []suite) (names []string) {

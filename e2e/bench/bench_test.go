@@ -20,7 +20,7 @@ import (
 // asBaselines makes the test binary serve the baselines.
 const asBaselines = "ROOST_BENCH_BASELINES"
 
-// asProgram is the argument that makes the test binary the program of a peer, and failing that of one that fails.
+// asProgram is the argument that makes the test binary the program of a peer, and failing makes it a program that fails.
 const (
 	asProgram = "program-of-a-peer"
 	failing   = "program-that-fails"

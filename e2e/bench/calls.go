@@ -29,7 +29,7 @@ const (
 	betweenEntities = "between entities"
 	callerType      = "Caller"
 	callerRun       = "Run"
-	// callTime is what a turn that asks has besides the round.
+	// callTime is the time of a turn that asks, in addition to the round.
 	callTime = time.Minute
 )
 
@@ -108,8 +108,8 @@ func (r *run) callsHere(l *local, callers int) error {
 	)
 }
 
-// callsAcross compares asks of entities of a region process with those of a gateway over its
-// link, and with the entity mux.
+// callsAcross compares asks of a region's entities with asks of a gateway over its link, and
+// with the entity mux.
 func (r *run) callsAcross(l *local, s *testCluster, callers int) error {
 	a, err := r.newAsker(s, entities.Look, callers)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *run) callsAcross(l *local, s *testCluster, callers int) error {
 			return measure.Callers(callers, length, func(c int) error {
 				return mux.Ask(c, ids[next.Add(1)%uint64(len(ids))], ins[c], &outs[c])
 			})
-		}}, across("ask-across-mux-", ", beside the mux", report.Target{}))
+		}}, across("ask-across-mux-", ", compared with the mux", report.Target{}))
 }
 
 // numbered returns ids of entities.
@@ -209,7 +209,7 @@ func (l *local) asks(name string, callers int, ids []string, row report.Row, ask
 	}}, row}
 }
 
-// routed returns a function by which so many callers, told apart by number, send a command by
+// routed returns a function that so many callers, each with a number, use to send a command by
 // the region's router and wait for the reply.
 func (l *local) routed(callers int) func(caller int, env sharding.Envelope) error {
 	replies := make([]chan sharding.Reply, callers)
@@ -236,8 +236,8 @@ func localRouter(self sharding.NodeID) *server.RouterConfig {
 	return c
 }
 
-// publishTable gives the runner a route table by which it serves all shards at their first
-// epochs, but for those that another region has.
+// publishTable gives the runner a route table: it serves all shards at their first epochs,
+// except another region's shards.
 func (l *local) publishTable(elsewhere map[sharding.ShardID]sharding.Row) {
 	d := sharding.TableDelta{Full: true, Version: sharding.Version{Term: l.term, N: 1}}
 	for i, t := range l.runner.Types() {

@@ -14,10 +14,10 @@ import (
 const (
 	// requestTimeout is the deadline of a request.
 	requestTimeout = time.Second
-	// extraWait is how much longer the client itself waits, so that it learns why there
-	// is no answer.
+	// extraWait is the additional wait of the client itself, so that it learns the reason
+	// for a missing answer.
 	extraWait = time.Second
-	// maxConnections is how many connections a pool has: about twice the requests that
+	// maxConnections is the size of a connection pool: about twice the requests that
 	// wait for clerks. A request waits for a free connection, and that time counts.
 	maxConnections = 1000
 )

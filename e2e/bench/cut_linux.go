@@ -46,7 +46,7 @@ func (r *run) cuts() error {
 			}
 			err := f.cluster.Kill(region)
 			if f.hasEnded(region) {
-				return nil // by itself: it was declared down
+				return nil // without a kill: it was declared down
 			}
 			return err
 		})
@@ -59,7 +59,7 @@ var errSkipped = errors.New("not possible")
 // try runs.
 type panicTB struct{ cleanups []func() }
 
-// aborted is why a function was ended.
+// aborted is the reason for ending a function.
 type aborted struct{ error }
 
 func (tb *panicTB) try(f func()) (err error) {

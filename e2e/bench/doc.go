@@ -1,4 +1,4 @@
-// Package bench measures the layers of Roost, and baselines beside them in the same run.
+// Package bench measures the layers of Roost, and baselines in the same run.
 // Most subjects are real processes that speak over loopback: the region and the gateway as
 // they are built, and a process of baselines. One subject runs inside this process: a
 // region without its network (server.Runner). Command cmd/bench prints the report and

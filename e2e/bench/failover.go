@@ -90,7 +90,7 @@ func (r *run) largeFailover() error {
 	for _, m := range []struct {
 		name string
 		took []time.Duration
-	}{{"until the other one says where a shard is", answers}, {"until a gateway has the answer to a command for a new shard", commands}} {
+	}{{"until the other one answers where a shard is", answers}, {"until a gateway has the answer to a command for a new shard", commands}} {
 		r.add(report.Row{Section: placing, Unit: "ms", Value: ms(slices.Sorted(slices.Values(m.took))[len(m.took)/2]), Measure: what + m.name + ", median"})
 		r.add(report.Row{Section: placing, Unit: "ms", Value: ms(slices.Max(m.took)), Target: report.Target{AtMost: failoverLimit}, Measure: what + m.name + ", worst"})
 	}

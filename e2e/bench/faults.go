@@ -97,7 +97,7 @@ type timedCommand struct {
 	failed   bool
 }
 
-// deadline is how long a client waits until a command has failed. It is longer than the
+// deadline is the time after which a client counts a command as failed. It is longer than the
 // longest gap that any fault may cause.
 const deadline = 10 * time.Second
 
@@ -201,7 +201,7 @@ func (f *faultRun) victim() (name string, owned map[uint32]bool, err error) {
 	return name, owned, nil
 }
 
-// impact is what clients saw of a fault.
+// impact is the effect of a fault on clients.
 type impact struct {
 	waits      []time.Duration // from the fault to the answer, for each command that waited for it
 	gaps       []time.Duration // the longest latency after the fault, for each affected shard
@@ -266,10 +266,10 @@ func allShards() map[uint32]bool {
 	return all
 }
 
-// unplacedIDs returns ids of volatile entities, each in a shard that nobody has asked for.
+// unplacedIDs returns ids of volatile entities, each in a shard that was never requested.
 func (f *faultRun) unplacedIDs(n int) (ids []string, err error) {
 	if f.used+n > entities.Shards {
-		return nil, fmt.Errorf("only %d shards are left that nobody has asked for, %d are needed: run fewer suites or fewer -times", entities.Shards-f.used, n)
+		return nil, fmt.Errorf("only %d unrequested shards are left, %d are needed: run fewer suites or fewer -times", entities.Shards-f.used, n)
 	}
 	seen := map[uint32]bool{}
 	for i := 0; len(ids) < f.used+n; i++ {

@@ -33,9 +33,9 @@ type addressed struct {
 }
 
 const (
-	// floodWindow is how many commands may be unanswered.
+	// floodWindow is the number of commands that may be unanswered.
 	floodWindow = 16384
-	// floodBatch is how many are sent at a time.
+	// floodBatch is the number of commands that are sent at a time.
 	floodBatch = 64
 )
 

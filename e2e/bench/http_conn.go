@@ -41,7 +41,7 @@ func (c *httpConn) post(path []string, contentType string, body []byte) ([]byte,
 	return a.body, err
 }
 
-// reply is what a server answered. It is valid until the next request.
+// reply is the answer of a server. It is valid until the next request.
 type reply struct {
 	status int
 	body   []byte

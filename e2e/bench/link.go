@@ -195,7 +195,7 @@ func (r *run) linkTells() error {
 	}); err != nil {
 		return err
 	}
-	return against("raw protobuf tell", "tell, beside a stream without acknowledgements", 1.5/4.6, func(length time.Duration) (int64, error) {
+	return against("raw protobuf tell", "tell, compared with a stream without acknowledgements", 1.5/4.6, func(length time.Duration) (int64, error) {
 		return baseline.Tell(r.base.Tell, keys, question(), length)
 	})
 }

@@ -30,7 +30,7 @@ type local struct {
 	term    sharding.Term
 	types   []sharding.EntityType
 	ended   sync.WaitGroup
-	// inTurn is what the turns of the entities of callerType do, by the number of the caller.
+	// inTurn holds the work of the turns of callerType's entities, by the number of the caller.
 	inTurn []func(*entity.Ctx) error
 
 	mu      sync.Mutex
@@ -113,8 +113,7 @@ func (l *local) outside(o region.ControlOutput) {
 	}
 }
 
-// addressee returns an entity; the epoch of its shard is that of the first claim of its
-// type.
+// addressee returns an entity; its shard has the epoch of the first claim of its type.
 func (l *local) addressee(typ sharding.EntityType, name string) addressee {
 	id := sharding.EntityID(name)
 	a := addressee{entity: sharding.Entity{Type: typ, ID: id}, shard: shardingtest.ShardOf(id, entities.Shards)}

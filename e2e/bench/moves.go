@@ -94,7 +94,7 @@ func (f *faultRun) journalLocks(region string) ([]string, error) {
 			return locks(p.PID, f.journal, f.journal+"-shm", f.journal+"-turn", f.journal+"-write")
 		}
 	}
-	return nil, fmt.Errorf("%s is no process of this cluster", region)
+	return nil, fmt.Errorf("%s is not a process of this cluster", region)
 }
 
 // drains makes a region hand all its shards off.

@@ -37,7 +37,7 @@ type attempt struct {
 	took time.Duration
 }
 
-// outcome is what a request came to.
+// outcome is the result of a request.
 type outcome uint8
 
 const (
@@ -150,8 +150,8 @@ func (f *faultRun) offer(c *clientPool, rate float64, length time.Duration) func
 }
 
 // watchMemory samples the memory of all regions and gateways for a time. The function that
-// it returns waits for the end. It returns the peak, in MiB, and by how many per cent the
-// peak of the second half is above that of the first.
+// it returns waits for the end. It returns the peak, in MiB, and the increase of the peak
+// from the first half to the second, in percent.
 func (f *faultRun) watchMemory(length time.Duration) func() (grown, peak float64, err error) {
 	processes := append(f.running(cluster.Region), f.running(cluster.Gateway)...)
 	began, over := time.Now(), make(chan error, 1)

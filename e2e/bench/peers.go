@@ -20,7 +20,7 @@ import (
 // peerTimeout bounds one run of a program. A load takes a second.
 const peerTimeout = 3 * time.Minute
 
-// comparison is a measure that is taken of Roost and of its peers. Its name is that of the measure.
+// comparison is a measure that is taken of Roost and of its peers. It has the name of the measure.
 type comparison struct {
 	name    string
 	section string
@@ -117,7 +117,7 @@ func (r *run) peer(c comparison, program []string) ([]peer.Figure, error) {
 	return got, errors.Join(os.RemoveAll(dir), ctx.Err())
 }
 
-// figures are those of all rounds, by measure and name.
+// figures holds the figures of all rounds, by measure and name.
 type figures []struct {
 	measure string
 	names   []string

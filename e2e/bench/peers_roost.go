@@ -22,7 +22,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// RoostProgram is the program of Roost beside those of its peers. Its processes are those of Roost.
+// RoostProgram is Roost's counterpart of the peers' programs. Its processes are Roost's.
 func RoostProgram() *peer.Program {
 	return &peer.Program{
 		Local: []peer.Way{{Name: "Roost", Open: openLocalPeer}},

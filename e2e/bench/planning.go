@@ -23,19 +23,19 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// Of the measurement beside plans.
+// For the measurement during plans.
 const (
-	// planTypes is how many types the shards of a plan are of.
+	// planTypes is the number of types in a plan.
 	planTypes = 3
 	// leaseLooks is the time between two looks at the record of the lease.
 	leaseLooks = 5 * time.Millisecond
-	// leastRenewals is how many renewals a figure is of.
+	// leastRenewals is the least number of renewals for a figure.
 	leastRenewals = 2
 	// questionEvery is the time between two questions to the coordinator.
 	questionEvery = 20 * time.Millisecond
 	// fillTimeout bounds the time in which all shards of a large table are allocated.
 	fillTimeout = 3 * time.Minute
-	// homesAtOnce is how many shards one request asks for.
+	// homesAtOnce is the number of shards in one request.
 	homesAtOnce = 1000
 )
 
@@ -43,7 +43,7 @@ const (
 // for a large cluster, and while it carries such a plan out. The regions are simulated.
 func (r *run) planningUnderLoad() error {
 	if runtime.GOOS != "linux" {
-		r.report.Skipped = append(r.report.Skipped, "a coordinator beside its plans: simulated regions have addresses of Linux")
+		r.report.Skipped = append(r.report.Skipped, "a coordinator during its plans: simulated regions have addresses of Linux")
 		return nil
 	}
 	p, err := r.startPlanning()
@@ -72,7 +72,7 @@ func (r *run) planningUnderLoad() error {
 	}
 	r.add(report.Row{Section: placing, Unit: "ms", Value: ms(longest), Target: report.Target{AtMost: 10_000},
 		Measure: what + fmt.Sprintf("%d plans without a tenth of the regions, one after the other: longest", plans)})
-	return p.report(what + "beside these plans: ")
+	return p.report(what + "during these plans: ")
 }
 
 // planningRun is a coordinator process with simulated regions.

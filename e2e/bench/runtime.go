@@ -83,7 +83,7 @@ func (r *run) inProcessAsk(l *local, to []addressee, callers int, target report.
 		}}, report.Row{Section: inProcess, Measure: fmt.Sprintf("ask, %d in flight", callers), Target: target}})
 }
 
-// newEntities returns a function that makes entities that nobody has asked before.
+// newEntities returns a function that makes entities without earlier asks.
 func newEntities(make func(name string) addressee) func(n uint64) *addressee {
 	return func(n uint64) *addressee {
 		a := make("fresh-" + strconv.FormatUint(n, 10))

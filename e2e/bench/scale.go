@@ -30,9 +30,9 @@ var scales = []suite{
 const (
 	scaling = "large numbers"
 	soaking = "a long time"
-	// perConnection is how often each of many connections asks, per second.
+	// perConnection is the rate of asks of each of many connections, per second.
 	perConnection = 0.5
-	// soakSamples are how often processes are looked at. The first quarter of the time is not
+	// soakSamples is the number of samples of each process. The first quarter of the time is not
 	// judged: caches, pools and the journal fill up.
 	soakSamples = 60
 )
@@ -40,7 +40,7 @@ const (
 // manyEntities measures the memory of very many idle entities in one region.
 func (r *run) manyEntities() error { return r.idle(scaling, r.Sizes.ManyEntities, report.Target{}) }
 
-// manyConnections measures a gateway to which very many clients are connected: what a connection
+// manyConnections measures a gateway with very many connected clients: what a connection
 // costs in memory, and how commands are answered that come over all of them.
 func (r *run) manyConnections() (err error) {
 	s, err := r.sharedCluster()
@@ -188,7 +188,7 @@ func (r *run) soak() error {
 	return nil
 }
 
-// holding is what the processes of a role hold of one thing, over time.
+// holding is the amount of one resource in the processes of a role, over time.
 type holding struct {
 	name, unit string
 	limit      float64 // of its growth, in percent
@@ -200,7 +200,7 @@ func (h *holding) early() float64 {
 	return measure.Median(h.samples[len(h.samples)/4 : len(h.samples)/2])
 }
 
-// growth returns by how many percent the median of the last quarter is above that of the second.
+// growth returns the increase of the median from the second to the last quarter, in percent.
 func (h *holding) growth() float64 {
 	late := measure.Median(h.samples[len(h.samples)*3/4:])
 	return 100 * (late - h.early()) / max(h.early(), 1)

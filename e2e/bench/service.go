@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	besideSQLite   = "beside a service by hand, SQLite"
-	besidePostgres = "beside a service by hand, PostgreSQL"
+	besideSQLite   = "compared with a service by hand, SQLite"
+	besidePostgres = "compared with a service by hand, PostgreSQL"
 )
 
 // serviceSQLite compares durable commands by HTTP with a service that a developer would write by hand, on SQLite.

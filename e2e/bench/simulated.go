@@ -182,7 +182,7 @@ func (r *simulatedRegion) Receive(_ context.Context, from sharding.NodeID, msgs 
 	return nil
 }
 
-// Answer is not called: nobody asks these regions.
+// Answer is not called: no query reaches these regions.
 func (r *simulatedRegion) Answer(context.Context, sharding.NodeID, control.Message, int) (control.Message, error) {
 	return control.NotActive{}, nil
 }
@@ -230,7 +230,7 @@ func (r *simulatedRegion) reportLoads() {
 	}
 }
 
-// watch polls the table, as regions and gateways do. It does not keep the rows. If the table is of a
+// watch polls the table, as regions and gateways do. It does not keep the rows. If the table has a
 // later term, the region registers again.
 func (r *simulatedRegion) watch(term sharding.Term) {
 	core := routetable.NewWatcher(routetable.DefaultWatchConfig())
@@ -290,7 +290,7 @@ func (r *simulatedRegion) poll(conn *httpConn, since sharding.Version) (delta sh
 	// A CallResponse with a Message with a TableChanged with a Version.
 	for _, field := range []protowire.Number{1, 2, 1} {
 		if body = fieldOf(body, field); body == nil {
-			return delta, errors.New("the answer is no table")
+			return delta, errors.New("the answer is not a table")
 		}
 	}
 	var v controlv1.Version

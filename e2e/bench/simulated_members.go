@@ -24,8 +24,8 @@ import (
 const joinAgain = 500 * time.Millisecond
 
 // simulatedMembers are the membership of simulated regions. Only the first of them is a real member,
-// with an agent. The others answer heartbeats, and let the first one gossip for them: they say that
-// they have seen what it has seen.
+// with an agent. The others answer heartbeats, and let the first one gossip for them: they report the
+// same state as seen.
 type simulatedMembers struct {
 	of     *simulatedRegions
 	agent  *agent.Agent
@@ -123,7 +123,7 @@ func (m *simulatedMembers) Post(_ context.Context, req *clusterv1.PostRequest) (
 			continue
 		}
 		if _, welcome := msg.Kind.(*clusterv1.Message_Welcome); welcome && msg.ToUid != uint64(first.node.UID) {
-			continue // it says what the first one learns anyway
+			continue // the first one learns its content anyway
 		}
 		msg.ToUid = uint64(first.node.UID)
 		forFirst.Messages = append(forFirst.Messages, msg)
@@ -134,7 +134,7 @@ func (m *simulatedMembers) Post(_ context.Context, req *clusterv1.PostRequest) (
 	return &clusterv1.PostResponse{}, nil
 }
 
-// expanded expands the bodies of requests, of which members compress the longer ones.
+// expanded expands the bodies of requests; members compress the longer ones.
 func expanded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Content-Encoding") == "gzip" {
@@ -172,7 +172,7 @@ func (m *simulatedMembers) deliver(req *clusterv1.PostRequest) {
 	m.agent.Handler().ServeHTTP(discard{}, r)
 }
 
-// discard is the answer to a post, which nobody reads.
+// discard is the answer to a post, which is not read.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }
@@ -180,7 +180,7 @@ func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
 // RoundTrip carries what the agent of the first region sends. Other regions answer its heartbeats.
-// What goes to the coordinator says that all regions have seen the state.
+// Posts to the coordinator report that all regions have seen the state.
 func (m *simulatedMembers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header.Get("Content-Encoding") != "" {
 		return m.direct.RoundTrip(r) // parts of the state

@@ -14,7 +14,7 @@ import (
 const (
 	// newShardPause is the time between commands to shards that have no region yet.
 	newShardPause = 50 * time.Millisecond
-	// newShardLimit is how long such a command may wait, in ms: the rest of the lease, which is at most 2 s, a
+	// newShardLimit bounds the wait of such a command, in ms: the rest of the lease, which is at most 2 s, a
 	// read of the lease, the take-over, and the messages between coordinator, gateway and region.
 	newShardLimit = 2400
 )

@@ -56,7 +56,7 @@ func (c *calling) take() (time.Duration, error) {
 }
 
 // playAdopt drains a region, and kills the active coordinator meanwhile, again and again. The
-// handoffs that have begun end without it. What is left is moved by the next coordinator.
+// handoffs that have begun end without it. The next coordinator moves the rest.
 func playAdopt(t *testing.T, store string, lists, kills int) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))

@@ -31,7 +31,7 @@ func playAsks(l *livingRun) {
 	l.crowdOfAsks()
 }
 
-// killAsked kills regions while entities of theirs ask, or are asked. The callers repeat, and
+// killAsked kills regions while their entities ask or answer. The callers repeat, and
 // each of the two entities changes once for each command.
 func (l *livingRun) killAsked() {
 	const visits = 40
@@ -47,7 +47,7 @@ func (l *livingRun) killAsked() {
 	l.wait(700 * time.Millisecond)
 	l.kill("region-1") // some ask
 	l.wait(1500 * time.Millisecond)
-	l.kill("region-2") // some are asked
+	l.kill("region-2") // some receive asks
 	l.wait(2 * time.Second)
 	l.up()
 	calls.Wait()
@@ -149,8 +149,8 @@ func (l *livingRun) askWhileDrained() {
 	l.figure("%d asks within shards while one region was drained in %.1f s, %d repeats", pairs, took.Seconds(), l.repeats.Load()-repeats)
 }
 
-// crowdOfAsks lets more commands wait for answers than there may be. Each ends, and those for
-// which there is no room are refused.
+// crowdOfAsks lets more commands wait for answers than there may be. Each ends, and asks that
+// find no room are refused.
 func (l *livingRun) crowdOfAsks() {
 	const commands, perBatch = 100_000, 500
 	var mu sync.Mutex

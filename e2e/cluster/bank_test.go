@@ -27,7 +27,7 @@ const (
 	bankTransfers = 100_000
 	bankEach      = 1000
 	bankClients   = 48
-	// bankKills is how often regions are killed at least; every seventh time the active
+	// bankKills is the least number of region kills; every seventh time the active
 	// coordinator is killed, too.
 	bankKills = 14
 )
@@ -157,7 +157,7 @@ func (b *clerks) ask(id, command, key string, in any) (a load.Answer, refused bo
 		cancel()
 		if a.Outcome == history.Executed {
 			var e struct{ Code string }
-			_ = json.Unmarshal(a.Body, &e) // what is no error has no code
+			_ = json.Unmarshal(a.Body, &e) // a success has no code
 			return a, e.Code != ""
 		}
 		doubt = doubt || a.Outcome == history.Unknown
@@ -198,7 +198,7 @@ func (b *clerks) client(i int) {
 	}
 }
 
-// waitForKills holds a transfer back that is ahead of the kills, so that those are among all
+// waitForKills holds a transfer back until the kills catch up, so that kills fall among all
 // transfers, however few there are.
 func (b *clerks) waitForKills(n int64) {
 	for n > b.transfers*(b.kills.Load()+2)/(bankKills+2) && !b.Failed() {
@@ -313,8 +313,8 @@ func (b *clerks) audit(over <-chan struct{}) *auditor {
 	}
 }
 
-// How the records that are new are read, by plain SQL: those of each account behind the last one
-// that was seen, given as pairs in JSON.
+// How the records that are new are read, by plain SQL: the records of each account after the last
+// one that was seen, given as pairs in JSON.
 const (
 	newRecords = `WITH c AS MATERIALIZED (%s) SELECT e.id, e.name, r.seq, r.body FROM entity e LEFT JOIN c ON c.id = e.id
 		JOIN record r ON r.entity = e.id AND r.seq > coalesce(c.seq, 0) WHERE e.type = 'Account' ORDER BY e.id, r.seq`

@@ -62,7 +62,7 @@ func (d *detour) serve(listener net.Listener) {
 	}
 }
 
-// packet is what was read at a moment.
+// packet is the data that was read at a moment.
 type packet struct {
 	content []byte
 	at      time.Time

@@ -11,7 +11,7 @@ import (
 const (
 	// burstReminders is the number of reminders that are due in one second. BURST_REMINDERS sets another one.
 	burstReminders = 200_000
-	// burstPerEntity is how many of them an entity has: they fire one after the other.
+	// burstPerEntity is the number of them that an entity has: they fire one after the other.
 	burstPerEntity = 10
 	// burstRate is the lowest rate per second at which they may fire, kills included.
 	burstRate = 400

@@ -54,8 +54,7 @@ func (g *group) holds(pid int) bool {
 	return false
 }
 
-// processorTime returns the processor time that a process has used, in the ticks of the kernel, of which there are 100
-// per second.
+// processorTime returns the processor time that a process has used, in the ticks of the kernel, 100 per second.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

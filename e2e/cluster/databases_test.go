@@ -36,7 +36,7 @@ func twoDatabases(r *run, o *launcher.Options) {
 	r.open("pgx", u.String())
 }
 
-// slipCount is how often slips were counted up.
+// slipCount is the number of increments of slips.
 type slipCount struct{ tried, ok map[string]int }
 
 const slipsNumber = 16
@@ -115,14 +115,14 @@ func killSecondDatabase(r *run) {
 	r.up()
 	r.countSlips()
 	if down, err := r.scrape("region-1", "roost_journal_database_down"); err != nil || down != 1 {
-		r.Errorf("region-1 says that %.0f databases are down: %v", down, err)
+		r.Errorf("region-1 reports %.0f databases as down: %v", down, err)
 	}
 	r.second.Run()
 	r.figure("%d commands for slips answered in %.1f s without the other server", 7*slipsNumber, time.Since(began).Seconds())
 	eventually(r.T, waitLimit, func() error {
 		down, err := r.scrape("region-1", "roost_journal_database_down")
 		if err == nil && down != 0 {
-			err = fmt.Errorf("region-1 still says that a database is down")
+			err = fmt.Errorf("region-1 still reports a database as down")
 		}
 		return err
 	})

@@ -26,13 +26,13 @@
 //   - a member that is declared down logs that and ends, and
 //   - in the end all members have the same view.
 //
-// docs/inside/membership.md has a table of what proves what.
+// docs/inside/membership.md has a table of the proofs.
 //
 // TestMoves drains and restarts regions while clients call volatile entities that keep their
 // state on moves. Every answer must be one more than the one before.
 //
 // In TestEntities, entities act without clients and with each other while processes fail. The test
-// reads from the journal what they have done:
+// reads their work from the journal:
 //
 //   - reminders: each fires once, and none early, through kills of regions and a full stop. The
 //     99th percentile of the lateness is at most 1 s. Lateness counts from the time at which the
@@ -51,10 +51,10 @@
 //     repeated command gets the answer that the original got. Once its key is forgotten, the
 //     repeat is refused, still without effect. In the end the file has at most a quarter of its greatest length.
 //
-// TestExplain injects the causes for which commands wait or fail, and has each coordinator and gateway
+// TestExplain injects the causes that delay or fail commands, and has each coordinator and gateway
 // explain an entity: it must name the right cause first.
 //
-// TestRepairs damages a fact of the coordinators by SQL. No coordinator can take over, and each says what to do. A repair
+// TestRepairs damages a fact of the coordinators by SQL. No coordinator can take over, and each names the remedy. A repair
 // is refused while one is active. After a repair the standby takes over at a higher term, and the former coordinator, which was
 // paused meanwhile, changes nothing.
 //

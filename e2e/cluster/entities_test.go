@@ -25,11 +25,11 @@ import (
 // living is a scenario about what entities do by themselves and with each other.
 type living struct {
 	name string
-	// on is where the journal is kept; default both SQLite and PostgreSQL.
+	// on lists the stores of the journal; default both SQLite and PostgreSQL.
 	on []string
-	// short is where it is kept in the short set.
+	// short lists its stores in the short set.
 	short []string
-	// regions is how many there are; default 3.
+	// regions is their number; default 3.
 	regions int
 	args    []string // further flags of regions
 	// contained has each region in a process namespace of its own, as in a container.

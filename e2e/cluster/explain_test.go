@@ -117,7 +117,7 @@ func (x *explained) namedBy(askers map[string]string, cause, entity, text string
 			}
 			return nil
 		})
-		took = append(took, fmt.Sprintf("%s %.0f ms, of which asking %.0f", name, time.Since(since).Seconds()*1000, float64(last.TookUs)/1000))
+		took = append(took, fmt.Sprintf("%s %.0f ms, asking %.0f of them", name, time.Since(since).Seconds()*1000, float64(last.TookUs)/1000))
 	}
 	x.figure("%s (%s)", cause, strings.Join(took, "; "))
 }
@@ -252,7 +252,7 @@ func explainOwner(x *explained) {
 	x.must(x.cluster.Signal("region-1", syscall.SIGCONT))
 	x.names("active", "Peer/anna", "")
 	x.kill("region-1")
-	x.names("owner-unreachable", "Peer/anna", "nobody listens")
+	x.names("owner-unreachable", "Peer/anna", "no process listens")
 	_, err := adminclient.NewMembership(x.cluster.Admin()...).Down(x.Context(), "region-1")
 	x.must(err)
 	x.names("no-region", "Peer/anna", "no registered region hosts")
@@ -287,7 +287,7 @@ func explainStarting(x *explained) {
 	x.Error("no shard was caught while it started")
 }
 
-// visitedEntities is how many entities there are, in 48 shards.
+// visitedEntities is the number of entities, in 48 shards.
 const visitedEntities = 60
 
 // catchStarting pauses a region that is drained again and again, until a shard that it has just left is explained.
@@ -375,8 +375,7 @@ func explainNetwork(x *explained) {
 	x.net.Heal()
 }
 
-// explainDoctor: the command line says what is unwise about a cluster like that of roost dev, and which process is
-// silent.
+// explainDoctor: the command line lists what is unwise about a cluster like roost dev's, and the silent process.
 func explainDoctor(x *explained) {
 	x.begin("living-region", launcher.Options{Coordinators: 2, Regions: 2, Gateways: 1})
 	x.ok("/v1/Peer/anna/Take", `{"n":1}`) // so that the gateway has sent a card

@@ -62,7 +62,7 @@ func sameIdentity(r *run) {
 	double := r.double("region-2", "double")
 	r.must(double.Start())
 	kill := sync.OnceFunc(func() {
-		_ = double.Process.Kill() // it may have ended by itself
+		_ = double.Process.Kill() // it may have ended on its own
 		_ = double.Wait()
 	})
 	defer kill()
@@ -97,7 +97,7 @@ func terminate(r *run) {
 	r.stop("gateway-1")
 	r.stop("region-3")
 	if _, after := r.active(); after > before+1 {
-		r.markVoid("term %d follows %d: somebody could not hold the lease", after, before)
+		r.markVoid("term %d follows %d: a coordinator could not hold the lease", after, before)
 	}
 }
 
@@ -228,8 +228,8 @@ func failingFsync(r *run) {
 	r.up()
 }
 
-// failingFsyncOfCoordinator makes every fsync of the active coordinator fail, those of its
-// lease too. Another coordinator takes over, and handles the death of a region.
+// failingFsyncOfCoordinator makes every fsync of the active coordinator fail, also for its
+// lease. Another coordinator takes over, and handles the death of a region.
 func failingFsyncOfCoordinator(r *run) {
 	r.wait(2 * time.Second)
 	old, before := r.active()

@@ -21,7 +21,7 @@ import (
 // TestHistories: under every fault, the histories of the clients are correct.
 func TestHistories(t *testing.T) { runScenarios(t, scenarios) }
 
-// runScenarios runs those of the set that was asked for, on every store.
+// runScenarios runs the scenarios of the requested set, on every store.
 func runScenarios(t *testing.T, scenarios []scenario) {
 	if os.Getenv("E2E") == "" {
 		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most important ones")
@@ -167,7 +167,7 @@ func pauseCoordinator(r *run, d time.Duration) {
 	}
 	r.wait(time.Second)
 	if still, same := r.active(); same > term {
-		r.markVoid("%s of term %d followed %s of term %d: somebody could not hold the lease", still, same, now, term)
+		r.markVoid("%s of term %d followed %s of term %d: a coordinator could not hold the lease", still, same, now, term)
 		r.SkipNow()
 	} else if still != now || same != term {
 		r.Errorf("%s of term %d is active, it was %s of term %d", still, same, now, term)
@@ -199,7 +199,7 @@ func pauseCoordinator(r *run, d time.Duration) {
 	r.up()
 }
 
-// waitEnd waits until a process has ended by itself.
+// waitEnd waits until a process has ended on its own.
 func (r *run) waitEnd(name string) {
 	r.Helper()
 	eventually(r.T, waitLimit, func() error {

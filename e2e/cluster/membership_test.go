@@ -19,15 +19,15 @@ import (
 // and four regions.
 type membership struct {
 	name string
-	// short says that it is in the short set.
+	// short is true if it is in the short set.
 	short bool
-	// network says that every process has a network of its own, which can be cut.
+	// network is true if every process has its own network, which can be cut.
 	network bool
 	faults  func(m *members)
 }
 
-// stable is how long the split-brain resolver waits in these clusters, and leaseless how
-// much longer a side without a coordinator waits. The defaults are for larger clusters, and
+// stable is the wait of the split-brain resolver in these clusters, and leaseless the
+// additional wait of a side without a coordinator. The defaults are for larger clusters, and
 // leave time to restart coordinators.
 const stable, leaseless = 4 * time.Second, 5 * time.Second
 
@@ -88,7 +88,7 @@ func TestMembership(t *testing.T) {
 type members struct {
 	run
 	views views
-	cuts  [][2]string // pairs of which the first cannot reach the second
+	cuts  [][2]string // pairs whose first cannot reach the second
 }
 
 func (m *members) play(t *testing.T, s *membership) {
@@ -230,7 +230,7 @@ func restartFirstSeed(m *members) {
 }
 
 // leaveInOrder stops three members by SIGTERM, the active coordinator among them. They
-// leave, so nobody is suspected.
+// leave, so no member is suspected.
 func leaveInOrder(m *members) {
 	active, _ := m.active()
 	for _, name := range []string{"region-1", active, "region-4"} {
@@ -411,7 +411,7 @@ func (m *members) apart(sides ...[]string) (living []string) {
 	}
 	whose := "another one's"
 	if slices.Contains(living, active) {
-		whose = "that of the active coordinator"
+		whose = "the side of the active coordinator"
 	}
 	m.figure("the side of %d stayed, %s", len(living), whose)
 	return living
@@ -430,8 +430,8 @@ func activeInMinority(m *members) {
 	}
 }
 
-// leaseInMinority cuts all coordinators off, which are fewer than the regions. Nobody on the
-// other side can take the lease, so the coordinators keep it and stay.
+// leaseInMinority cuts all coordinators off, which are fewer than the regions. No coordinator
+// on the other side can take the lease, so the coordinators keep it and stay.
 func leaseInMinority(m *members) {
 	coordinators := []string{"coordinator-1", "coordinator-2", "coordinator-3"}
 	if living := m.apart(coordinators, m.names(coordinators...)); !slices.Contains(living, "coordinator-1") {
@@ -444,7 +444,7 @@ func threeParts(m *members) {
 	m.apart([]string{"coordinator-1", "region-1"}, []string{"coordinator-2", "region-2", "region-3"}, []string{"coordinator-3", "region-4"})
 }
 
-// bridgeOfOne divides the others into two sides, both of which region-4 can reach.
+// bridgeOfOne divides the others into two sides; region-4 can reach both.
 func bridgeOfOne(m *members) {
 	m.partition(func() {
 		for _, name := range []string{"coordinator-1", "region-1", "region-2"} {

@@ -82,8 +82,8 @@ func logHas(p launcher.Process, text string) error {
 }
 
 const (
-	// memoryLimit is what the region of TestMemory may use, and bigEntity is what one of its
-	// entities takes. The working set is ten times the limit.
+	// memoryLimit is the memory limit of TestMemory's region, and bigEntity the size of one of
+	// its entities. The working set is ten times the limit.
 	memoryLimit = 320 << 20
 	bigEntity   = 64 << 10
 	workingSet  = 10 * memoryLimit / bigEntity
@@ -93,9 +93,9 @@ const (
 
 // TestMemory gives commands to a working set of ten times the memory that the region may use.
 // The region lives on, and loses no command. It runs on request, for as long as E2E_MEMORY
-// says: make e2e-memory is 30 s, make e2e-memory FOR=5m five minutes. The limit is that of a
-// control group, which would end the region. Where none can be made, the limit is that of the
-// Go runtime, and what is resident is compared with it. In a control group that says little:
+// says: make e2e-memory is 30 s, make e2e-memory FOR=5m five minutes. The limit is a control
+// group's, which would end the region. Where none can be made, the limit is the Go
+// runtime's, and the resident memory is compared with it. In a control group that says little:
 // pages of files are resident too, and the group takes them away when it needs the room.
 func TestMemory(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("E2E_MEMORY"))

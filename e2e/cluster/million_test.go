@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// crowdMemory is how much more memory the region of a shard with a million reminders may
-	// take, and crowdStart how much more processor time it may use until its first answer after a cold start: the
+	// crowdMemory is the additional memory that the region of a shard with a million reminders
+	// may take, and crowdStart the additional processor time that it may use until its first answer after a cold start: the
 	// time on the wall depends on what else the machine does.
 	crowdMemory = 64 << 20
 	crowdStart  = 2 * time.Second
@@ -21,7 +21,7 @@ const (
 // them, and must neither take much more memory nor start much later.
 func playMillion(l *livingRun) {
 	const entities, perCommand, perEntity, dueSoon = 100, 1000, 10_000, 10_000
-	// The shard has an owner before: with a shard that nobody owns, a cluster starts sooner,
+	// The shard has an owner before: with a shard without an owner, a cluster starts sooner,
 	// because the coordinator waits for no owner to come back (coordinator.Config.RecoveryWait).
 	if _, err := l.count("/v1/Crowd/c1/Get", "", struct{}{}); err != nil {
 		l.Fatal(err)

@@ -140,7 +140,7 @@ func (r *run) readyz(name string) string {
 }
 
 // cutCoordinator cuts the active coordinator off from all others. A lease in a file stays
-// reachable: nobody can take over, and nobody needs to. A lease on a server does not, and a
+// reachable: no coordinator can take over, and none needs to. A lease on a server does not, and a
 // standby takes over.
 func cutCoordinator(r *run) {
 	old, before := r.active()

@@ -21,7 +21,7 @@ import (
 )
 
 // TestPlacement: shards are where operators, programs and strategies want them, while commands
-// go on and processes die.
+// continue and processes die.
 func TestPlacement(t *testing.T) { runScenarios(t, placements) }
 
 var placements = []scenario{
@@ -34,7 +34,7 @@ var placements = []scenario{
 	{name: "roles", length: 10 * time.Second, prepare: ofTwoKinds, faults: divideTypes},
 }
 
-// operator is who asks in these scenarios.
+// operator is the caller in these scenarios.
 const operator = "the test"
 
 func (r *run) admin() *adminclient.Client { return adminclient.New(r.cluster.Admin()...) }
@@ -396,7 +396,7 @@ func divideTypes(r *run) {
 // colocate asks entities of a type with a shard rule: all orders of a customer are in one shard and
 // go with it.
 func colocate(r *run) {
-	testbin.Build(r.T, "e2e/cluster/cmd/living-region") // beside the others
+	testbin.Build(r.T, "e2e/cluster/cmd/living-region") // in addition to the others
 	r.release("living-region")
 	for range 2 {
 		_, err := r.cluster.AddRegion(r.Context())

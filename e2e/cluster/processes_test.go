@@ -155,7 +155,7 @@ func (r *run) leaseFree() bool {
 	return err == nil
 }
 
-// ended reports whether a process has ended by itself, for example after it was declared
+// ended reports whether a process has ended on its own, for example after it was declared
 // down.
 func (r *run) ended(name string) bool {
 	r.Helper()
@@ -193,7 +193,7 @@ func (r *run) mustFence(names ...string) {
 }
 
 // counter returns a counter of a process, summed over all attributes. The counters of a
-// process that has ended by itself are in its log.
+// process that has ended on its own are in its log.
 func (r *run) counter(name, metric string) (float64, error) {
 	r.Helper()
 	if p := r.process(name); p.State == launcher.Died {

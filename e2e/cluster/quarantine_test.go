@@ -18,12 +18,12 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// mostCrashes is how many regions a bomb may end: two crashes count, and the first may be over before any
-// region that has ended says which entities ran.
+// mostCrashes is the most regions that a bomb may end: two crashes count, and the first may be over before
+// any ended region reports which entities ran.
 const mostCrashes = 3
 
 // playQuarantine has entities end their regions, by a command, by a panic, by a reminder and by a send. Each
-// is quarantined alone, and the others are served. The evidence of the exit is what the parent says: the launcher or,
+// is quarantined alone, and the others are served. The evidence of the exit is the parent's report: the launcher or,
 // in a container, the region's own.
 func playQuarantine(l *livingRun) {
 	admin := adminclient.New(l.cluster.Admin()...)
@@ -115,7 +115,7 @@ func (l *livingRun) bomb(admin *adminclient.Client, id, by, path string, in any)
 		l.figure("%s: %d regions ended", by, n)
 	}
 	if len(q.Crashes) < 2 || q.By != "roost" || q.Reason == "" {
-		l.Errorf("nobody can tell why %s is quarantined: %v", id, q)
+		l.Errorf("the reason for the quarantine of %s is unknown: %v", id, q)
 	}
 	var refused *refusal
 	eventually(l.T, waitLimit, func() (err error) {

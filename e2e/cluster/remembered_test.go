@@ -13,7 +13,7 @@ import (
 const (
 	// startedWithin is the bound for starting all remembered entities after a cold start.
 	startedWithin = time.Minute
-	// trafficRate is how many commands of live traffic start per second.
+	// trafficRate is the number of commands of live traffic that start per second.
 	trafficRate = 100
 	// unnoticed is a 99th percentile of the latency that is fine even if it is many times the one on an idle machine: all
 	// processes of this test share the processors with the starts.
@@ -85,7 +85,7 @@ func playRemembered(l *livingRun) {
 	}
 }
 
-// pollersActive is how many remembered entities are alive in all regions, as these export it.
+// pollersActive returns the number of living remembered entities in all regions, as these export it.
 func (l *livingRun) pollersActive() (sum float64) {
 	for _, p := range l.cluster.Processes() {
 		if p.Role != launcher.Region {

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 )
 
-// crowdSnapshot is how many events of a Crowd come before its snapshot.
+// crowdSnapshot is the number of events of a Crowd before its snapshot.
 const crowdSnapshot = 100
 
 // setting is the input of Set of a Crowd: a reminder.
@@ -97,7 +97,7 @@ func (l *livingRun) explained(id string) {
 	}
 }
 
-// repairedEntity is what roost journal repair says.
+// repairedEntity is the output of roost journal repair.
 type repairedEntity struct {
 	DryRun  bool       `json:"dry_run"`
 	Records []struct{} `json:"records_set_aside"`
@@ -136,10 +136,10 @@ func (l *livingRun) goBack(later int64) {
 	if n != 4 {
 		l.Errorf("after the repair and a command it has %d events, want 4", n)
 	}
-	// A repeat of a command that was set aside is told so, and does not run again.
+	// A repeat of a command that was set aside is refused for that reason, and does not run again.
 	raw, refused, err := l.post(l.Context(), "/v1/Crowd/hurt/Set", "hurt-5", setting{First: 5, Count: 1, At: later}, waitLimit)
 	if err == nil && (refused == nil || refused.Code != "aborted") {
-		l.Errorf("a repeat of what was set aside gets %s, %+v", raw, refused)
+		l.Errorf("a repeat of a command that was set aside gets %s, %+v", raw, refused)
 	}
 }
 
@@ -247,7 +247,7 @@ func (l *livingRun) damage(statement string, body []byte, id string) {
 	if l.store == onPostgres {
 		name = []byte(id)
 	}
-	for deadline := time.Now().Add(waitLimit); ; l.wait(10 * time.Millisecond) { // a region writes now and then
+	for deadline := time.Now().Add(waitLimit); ; l.wait(10 * time.Millisecond) { // a region writes periodically
 		res, err := l.db.ExecContext(l.Context(), l.sql(statement), body, name)
 		if err == nil {
 			if n, _ := res.RowsAffected(); n != 1 {

@@ -34,7 +34,7 @@ func TestRepairs(t *testing.T) {
 	})
 }
 
-// repairFacts damages a fact while coordinators run, one of which is paused then. The other one cannot take over.
+// repairFacts damages a fact while coordinators run; one is paused then. The other one cannot take over.
 // The facts are repaired meanwhile, and the paused one continues afterwards.
 func (r *run) repairFacts() {
 	r.dir = r.TempDir()
@@ -65,7 +65,7 @@ func (r *run) repairFacts() {
 		r.Errorf("the check says %s, %v", out, err)
 	}
 	if out, err := r.tryRoost("journal", "repair", "facts", "--reason", "a rehearsal"); err == nil || !strings.Contains(string(out), "a coordinator is active: ") || !strings.Contains(string(out), fmt.Sprintf(" in term %d,", term)) {
-		r.Errorf("beside the active coordinator %s of term %d a repair says %s, %v", old, term, out, err)
+		r.Errorf("with the active coordinator %s of term %d a repair answers %s, %v", old, term, out, err)
 	}
 	r.kill(standby)
 	r.pause(old)

@@ -21,7 +21,7 @@ import (
 const (
 	// oldRegion continues after the restore with what it knew before.
 	oldRegion = "region-1"
-	// noticedWithin is how long an old region may show lost states by stale reads: once a second it
+	// noticedWithin bounds the time in which an old region may show lost states by stale reads: once a second it
 	// looks whether its journal is still there.
 	noticedWithin = 2 * time.Second
 )
@@ -188,7 +188,7 @@ func (r *run) restore(file string) (restored struct {
 	return restored
 }
 
-// goneOld waits until the old region has ended by itself.
+// goneOld waits until the old region has ended on its own.
 func (r *run) goneOld() {
 	r.Helper()
 	for until := time.Now().Add(2 * waitLimit); ; r.wait(20 * time.Millisecond) {

@@ -206,7 +206,7 @@ func rollBack(r *run) {
 }
 
 // rollBackUnread goes to version 2 and back to version 1, which does not read what version
-// 2 stores. What is stored in the new form stays at regions of version 2. When there are
+// 2 stores. Data in the new form stays at regions of version 2. When there are
 // none any more, its commands are refused, until there is one again.
 func rollBackUnread(r *run) {
 	r.allocateAll()
@@ -241,10 +241,10 @@ func rollBackUnread(r *run) {
 	r.figure("%d shards stayed with the last region of version 2, %d were blocked without one", kept, r.blocked)
 }
 
-// someRefused checks that commands were refused while nobody could read their lists.
+// someRefused checks that commands were refused while no region could read their lists.
 func someRefused(r *run) {
 	if r.load.Reasons["ROOST-1005"] == 0 {
-		r.Errorf("no command was refused because nobody reads its list: %v", r.load.Reasons)
+		r.Errorf("no command was refused because no region reads its list: %v", r.load.Reasons)
 	}
 }
 

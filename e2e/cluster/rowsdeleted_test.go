@@ -75,7 +75,7 @@ func (l *livingRun) deleteRows(where, also string) {
 		}
 		return tx.Commit()
 	}
-	for deadline := time.Now().Add(waitLimit); ; l.wait(10 * time.Millisecond) { // a process writes now and then
+	for deadline := time.Now().Add(waitLimit); ; l.wait(10 * time.Millisecond) { // a process writes periodically
 		err := try()
 		if err == nil {
 			return

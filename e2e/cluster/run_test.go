@@ -20,38 +20,38 @@ import (
 )
 
 const (
-	// defaultRate is how many calls start per second; some of them are batches.
+	// defaultRate is the number of calls that start per second; some of them are batches.
 	defaultRate = 300
-	// attempts is how often a scenario is run until a run is not void, each time at half
+	// attempts is the most runs of a scenario until one is not void, each time at half
 	// the rate over twice the time, for slow or busy machines.
 	attempts = 3
 	// waitLimit bounds waiting for what must happen. It does not judge speed.
 	waitLimit = time.Minute
-	// after is how long calls still start after the last fault.
+	// after is the time in which calls still start after the last fault.
 	after = 2 * time.Second
 )
 
 // scenario is a cluster under load, and its faults.
 type scenario struct {
 	name string
-	// on is where the journal is kept; default both SQLite and PostgreSQL.
+	// on lists the stores of the journal; default both SQLite and PostgreSQL.
 	on []string
-	// short is where it is kept in the short set.
+	// short lists its stores in the short set.
 	short []string
-	// length is how long calls start at least. They continue until the faults are over.
+	// length is the least time in which calls start. They continue until the faults are over.
 	length time.Duration
-	// rate is how many calls start per second; default [defaultRate].
+	// rate is the number of calls that start per second; default [defaultRate].
 	rate float64
 	// least is the share of the started calls that must be answered. Below it the run is
 	// void: a history without answers proves nothing. Default: a half.
 	least float64
-	// skewed says that some lists have many more calls than others.
+	// skewed is true if some lists have many more calls than others.
 	skewed bool
-	// network says that every process has a network of its own, which can be cut.
+	// network is true if every process has its own network, which can be cut.
 	network bool
 	// prepare, if set, changes how the cluster is started.
 	prepare func(r *run, o *launcher.Options)
-	// faults runs beside the load.
+	// faults runs during the load.
 	faults func(r *run)
 	// check, if set, runs after the history was found correct.
 	check func(r *run)
@@ -73,9 +73,9 @@ type run struct {
 	second  *postgrestest.Server // of the second database of the journal, or the standby, or nil
 	db      *sql.DB              // the journal, or its database with the lists
 	detour  *detour              // on the way to the journal, or nil
-	// journalURL is that of the journal, for its owner.
+	// journalURL is the URL of the journal, for its owner.
 	journalURL string
-	databases  string          // those beside it, as journal.databases has them
+	databases  string          // the further ones, as in journal.databases
 	retired    map[string]bool // processes that were stopped permanently
 	slips      slipCount       // see countSlip
 	moved      int             // shards that a rollout has moved
@@ -225,7 +225,7 @@ func (r *run) changed(p launcher.Process) {
 	}
 }
 
-// allowDeath says that processes may end by themselves, if their logs contain because.
+// allowDeath allows processes to end on their own, if their logs contain because.
 func (r *run) allowDeath(because string, names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,5 +261,5 @@ func (r *run) must(err error) {
 	}
 }
 
-// fullSet reports whether all scenarios are asked for.
+// fullSet reports whether all scenarios are requested.
 func fullSet() bool { return os.Getenv("E2E") == "full" }

@@ -9,7 +9,7 @@ import (
 )
 
 // playSends has entities send numbers to each other while regions are killed, stopped and
-// drained. Every number takes effect once, and those of each pair in their order.
+// drained. Every number takes effect once, and each pair's in their order.
 func playSends(l *livingRun) {
 	const peers, perTurn, workers = 24, 5, 8
 	faults := 2

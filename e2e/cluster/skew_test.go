@@ -19,10 +19,10 @@ import (
 const (
 	// A region with all the load of three has three times the average.
 	skewedRatio, dividedRatio = 1.8, 1.2
-	// divideLimit is when the test gives up. How long it takes to divide the load, with the reports,
+	// divideLimit is the time at which the test gives up. How long it takes to divide the load, with the reports,
 	// the smoothing and the cool-down, is reported and not judged.
 	divideLimit = 5 * time.Minute
-	// dividedFor is how long it must stay divided. By then the new owners have measured it.
+	// dividedFor is the time that it must stay divided. By then the new owners have measured it.
 	dividedFor = 5 * time.Second
 )
 
@@ -127,7 +127,7 @@ func (r *run) hottest() {
 	})
 }
 
-// p99 is that of the operations that were called in a part of the run, batches included.
+// p99 returns the 99th percentile of the operations that were called in a part of the run, batches included.
 func (r *run) p99(from, to time.Duration) time.Duration {
 	var took []time.Duration
 	for _, o := range r.load.Ops() {

@@ -31,7 +31,7 @@ type incarnation struct {
 }
 
 // follow polls processes for their views until ctx ends. Events have the time at which the
-// process saw them, not that of the answer.
+// process saw them, not the answer's.
 func (v *views) follow(ctx context.Context, processes []launcher.Process) (wait func()) {
 	var group sync.WaitGroup
 	for _, p := range processes {

@@ -52,8 +52,8 @@ type process struct {
 	probes   []string // paths, there
 }
 
-// check tells everything that its binary would not do as the file says. What the
-// process is told is returned too.
+// check tells everything that its binary would not do as the file says. The
+// process's arguments are returned too.
 func (p *process) check(t *testing.T) (effective map[string]string, problems []string) {
 	bad := func(format string, args ...any) {
 		problems = append(problems, p.where+": "+fmt.Sprintf(format, args...))
@@ -259,8 +259,8 @@ func (p *process) certified(t *testing.T, dir, config string) string {
 	return config
 }
 
-// run starts the process with what it is told, but for listeners and journal,
-// and asks the paths of its probes. What a pod's account says is given as
+// run starts the process with its arguments, but for listeners and journal, and
+// queries the paths of its probes. What a pod's account says is given as
 // parameters, and no server is there: both are no reasons not to start.
 func (p *process) run(t *testing.T, effective map[string]string) (problems []string) {
 	dir := t.TempDir()

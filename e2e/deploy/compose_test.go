@@ -20,7 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// composeFile is what our compose files use of the format; anchors stand below
+// composeFile holds the parts of the format that our compose files use; anchors stand below
 // names that begin with x-.
 type composeFile struct {
 	Services map[string]composeService
@@ -74,7 +74,7 @@ func composeText(t *testing.T, name string) string {
 	return string(text)
 }
 
-// checkCompose tells what is wrong in a file; run reports whether to start the
+// checkCompose lists the faults of a file; run reports whether to start the
 // processes too.
 func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 	var f composeFile
@@ -118,7 +118,7 @@ func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 			required = effective["discovery.required_contacts"]
 		}
 		if dir := effective["region.crash_dir"]; role == "region" && (dir == "" || !slices.ContainsFunc(s.Volumes, func(v string) bool { return strings.HasSuffix(v, ":"+dir) })) {
-			problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, which is no volume: an entity that ends regions would not be found", name, dir))
+			problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, which is not a volume: an entity that ends regions would not be found", name, dir))
 		}
 		if run && effective != nil {
 			problems = append(problems, p.run(t, effective)...)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// labels are those of an image, with what they say. Variables are as in the file.
+// labels are the labels of an image, with their values. Variables are as in the file.
 var labels = map[string]string{
 	"title":       "roost ${SERVICE}",
 	"description": "Cluster sharding as services: the ${SERVICE}",
@@ -18,7 +18,7 @@ var labels = map[string]string{
 	"licenses":    "Apache-2.0",
 }
 
-// checkDockerfile returns what is wrong with the labels of the images, and with what make images says of them.
+// checkDockerfile returns the faults of the images' labels, and of their values in make images.
 func checkDockerfile(dockerfile, makefile string) []string {
 	var bad []string
 	found := map[string]bool{}
@@ -52,7 +52,7 @@ func checkDockerfile(dockerfile, makefile string) []string {
 	return bad
 }
 
-// TestDockerfile: the images say what they are, and make images fills it in.
+// TestDockerfile: the images describe themselves, and make images fills it in.
 func TestDockerfile(t *testing.T) {
 	dockerfile, makefile := fileText(t, "deploy/Dockerfile"), fileText(t, "Makefile")
 	for _, finding := range checkDockerfile(dockerfile, makefile) {

@@ -65,7 +65,7 @@ func (w *world) bad(format string, args ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
-// checkKubernetes tells what is wrong in the manifests; run reports whether to start
+// checkKubernetes lists the faults of the manifests; run reports whether to start
 // the processes too.
 func checkKubernetes(t *testing.T, text string, run bool) []string {
 	w := &world{
@@ -348,7 +348,7 @@ func (w *world) checkReach(l *workload, effective map[string]string) {
 		s := w.services[name]
 		if s == nil || s.Spec.ClusterIP != "None" || !s.Spec.PublishNotReady || w.loads[name] == nil ||
 			!maps.Equal(s.Spec.Selector, w.loads[name].Spec.Template.Metadata.Labels) {
-			w.bad("%s: discovery.url names %q, which is no headless Service of what is not ready too", l.Metadata.Name, name)
+			w.bad("%s: discovery.url names %q, which is not a headless Service that includes unready pods", l.Metadata.Name, name)
 			continue
 		}
 		if s.Metadata.Labels["roost-role"] != name || s.Metadata.Labels["roost-cluster"] != effective["cluster.name"] {

@@ -129,7 +129,7 @@ type workload struct {
 	}
 }
 
-// placement is what only the Helm chart says, and no process notices.
+// placement holds the parts of the Helm chart that no process notices.
 type placement struct {
 	ImagePullSecrets  []any `yaml:"imagePullSecrets"`
 	Affinity          map[string]any

@@ -159,13 +159,13 @@ func (op *patchOp) apply(doc map[string]any) error {
 	}
 	list, is := at.([]any)
 	if !is {
-		return fmt.Errorf("%s is no list", op.Path)
+		return fmt.Errorf("%s is not a list", op.Path)
 	}
 	set(append(list, op.Value))
 	return nil
 }
 
-// certificate is what cert-manager makes.
+// certificate is a certificate as cert-manager makes it.
 type certificate struct {
 	object `yaml:",inline"`
 	Spec   struct {

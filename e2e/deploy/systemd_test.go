@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// configPath is where the units have the common configuration.
+// configPath is the path of the units' common configuration.
 const configPath = "/etc/roost/roost.yaml"
 
 // TestSystemd: the units start the binaries in a way that these understand, give them the time that
@@ -64,7 +64,7 @@ func TestSystemdVerify(t *testing.T) {
 		}
 		out, err := exec.Command("systemd-analyze", args...).CombinedOutput()
 		if err == nil && !strings.Contains(string(out), dir) {
-			return "" // what it says is about units of this machine
+			return "" // its output is about units of this machine
 		}
 		return string(out)
 	}
@@ -72,7 +72,7 @@ func TestSystemdVerify(t *testing.T) {
 		t.Errorf("systemd-analyze verify: %s", says)
 	}
 	if says := verify("UMusk"); !strings.Contains(says, "UMusk") {
-		t.Errorf("systemd-analyze verify says of a key that is none: %q", says)
+		t.Errorf("systemd-analyze verify about an unknown key: %q", says)
 	}
 }
 
@@ -85,7 +85,7 @@ func unitText(t *testing.T, name string) string {
 	return string(content)
 }
 
-// checkUnit tells what a service would not do as its unit says.
+// checkUnit lists the differences between a service and its unit.
 func checkUnit(t *testing.T, text, service string) (problems []string) {
 	t.Helper()
 	keys := map[string]string{}

@@ -18,16 +18,16 @@ import (
 	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
-// backend has the servers by which the processes of a cluster find each other and decide
-// which coordinator is active.
+// backend has the servers that the processes of a cluster use to find each other and to
+// choose the active coordinator.
 type backend struct {
 	name string
 	// serve starts its servers and sets their URLs.
 	serve func(c *cluster)
-	// stopped is the server that is stopped for a minute. It is not that of the journal,
-	// without which nothing can be acknowledged.
+	// stopped is the server that is stopped for a minute. It is not the journal's, because
+	// without the journal nothing can be acknowledged.
 	stopped string
-	// withLease says that it has the lease, without which no coordinator is active.
+	// withLease is true if it has the lease; without it no coordinator is active.
 	withLease bool
 }
 

@@ -27,7 +27,7 @@ func (c *cluster) firstAnswer() {
 	})
 }
 
-// underLoad calls do while clients write and read, and then checks what they have seen.
+// underLoad calls do while clients write and read, and then checks their histories.
 func (c *cluster) underLoad(do func()) {
 	c.Helper()
 	var urls []string

@@ -30,7 +30,7 @@ const (
 	clusterName = "proof"
 	// patience is the time for one request to a process.
 	patience = 2 * time.Second
-	// stopTimeout is how long a process may take to stop, longer than its own limit.
+	// stopTimeout bounds the stop of a process, longer than its own limit.
 	stopTimeout = 95 * time.Second
 
 	coordinator = launcher.Coordinator
@@ -164,7 +164,7 @@ func (c *cluster) awaitServer(server *container) {
 	})
 }
 
-// packages are those of the services, by role. Regions host lists, whose answers identify
+// packages are the services' packages, by role. Regions host lists, whose answers identify
 // their whole state.
 var packages = map[string]string{
 	coordinator: "services/coordinator/cmd/coordinator",
@@ -369,7 +369,7 @@ func (c *cluster) isReady(ctx context.Context, n *node) error {
 	return nil
 }
 
-// expectedEnds matches the reasons for which a process may end by itself. The engine starts
+// expectedEnds matches the allowed reasons for the end of a process. The engine starts
 // it again then.
 var expectedEnds = regexp.MustCompile(`this node was declared down|open journal \S+ at`)
 
@@ -380,7 +380,7 @@ func (c *cluster) checkDeaths() {
 		for line := range strings.Lines(n.log("all")) {
 			fatal := strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:")
 			if fatal || strings.Contains(line, "level=ERROR msg=stopped") && !expectedEnds.MatchString(line) {
-				return fmt.Errorf("%s ended by itself: %s", n.name, line)
+				return fmt.Errorf("%s ended unexpectedly: %s", n.name, line)
 			}
 		}
 		return nil
@@ -388,7 +388,7 @@ func (c *cluster) checkDeaths() {
 }
 
 // settle waits until all are members and no shard has moved for two seconds, so that figures
-// are those of the next scenario alone.
+// show the next scenario alone.
 func (c *cluster) settle() {
 	c.Helper()
 	c.up()

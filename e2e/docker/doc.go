@@ -9,12 +9,11 @@
 // The SQLite file is on a volume that the coordinators and regions of a cluster share.
 //
 // For each backend, TestBackends creates an isolated network with its servers, three
-// coordinators, three regions and two gateways. The processes are told the URLs of the
+// coordinators, three regions and two gateways. The processes get the URLs of the
 // servers, but no address of each other. While clients write and read,
 //
 //   - the cluster is scaled,
-//   - a server is stopped for a minute: that of the lease or, with backend dns, that of
-//     discovery,
+//   - a server is stopped for a minute: the lease's or, with backend dns, discovery's,
 //   - the active coordinator is killed by SIGKILL, and later cut off by firewall rules, and
 //   - finally all containers are killed at once.
 //

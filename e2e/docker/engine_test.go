@@ -172,7 +172,7 @@ type network struct {
 	last    byte       // the last address in use
 }
 
-// subnets is how many networks of 198.19.0.0/16 are tried. 198.18.0.0/15 is reserved for
+// subnets is the number of networks of 198.19.0.0/16 that are tried. 198.18.0.0/15 is reserved for
 // tests of networks (RFC 2544), and package netns has the other half.
 const subnets = 256
 
@@ -220,7 +220,7 @@ type spec struct {
 
 // create makes a container and does not start it. It has no more rights than the services are
 // documented to need. As with the compose files of deploy/, the engine starts it again when
-// it ends by itself.
+// it ends.
 func (n *network) create(s spec) (*container, error) {
 	made, err := n.CreateContainer(docker.CreateContainerOptions{
 		Name:   prefix + s.name,

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// rate is how many calls start per second. It is low because a dozen containers share
+	// rate is the number of calls that start per second. It is low because a dozen containers share
 	// this machine.
 	rate = 40
-	// minute is how long a server is stopped.
+	// minute is the time that a server is stopped.
 	minute = time.Minute
 )
 
@@ -187,8 +187,7 @@ func scale(c *cluster, _ *backend) string {
 	return figures
 }
 
-// stopServer stops a server of the backend for a minute: that of the lease or, with DNS, that
-// of discovery.
+// stopServer stops a server of the backend for a minute: the lease's or, with DNS, discovery's.
 func stopServer(c *cluster, b *backend) string {
 	server := c.serverOf(b.stopped)
 	lists := c.unplacedLists(2)
@@ -210,7 +209,7 @@ func stopServer(c *cluster, b *backend) string {
 			}
 			return nil
 		})
-		inactive = fmt.Sprintf("nobody active after %s s", seconds(time.Since(began)))
+		inactive = fmt.Sprintf("no coordinator active after %s s", seconds(time.Since(began)))
 	} else {
 		c.awaitAnswer(c.all(gateway)[0], lists[0])
 	}
@@ -235,8 +234,8 @@ func stopServer(c *cluster, b *backend) string {
 }
 
 // cutActive cuts the active coordinator off from all others, the server of the lease
-// included. Once another one is active, it must not claim to be, and nothing that it is
-// asked for may happen.
+// included. Once another one is active, it must not claim to be, and must not carry out
+// any request.
 func cutActive(c *cluster, _ *backend) string {
 	if why := canCut(); why != "" {
 		c.Skip(why)
@@ -275,7 +274,7 @@ func (c *cluster) checkPowerless(old *node, list string) {
 	ctx, cancel := context.WithTimeout(c.Context(), waitLimit)
 	defer cancel()
 	if active, term, err := isActive(ctx, old); err != nil || active {
-		c.Errorf("%s cannot reach anybody, and says that it is active: %v, in term %d, %v", old.name, active, term, err)
+		c.Errorf("%s cannot reach any process, and reports itself as active: %v, in term %d, %v", old.name, active, term, err)
 	}
 	where, err := c.admin(c.but(old)...).Where(ctx, "List", list)
 	c.must(err)

@@ -43,7 +43,7 @@ func (c *call) lost(to sharding.NodeID) {
 	c.open = open
 }
 
-// client is who sends the commands.
+// client is the sender of the commands.
 type client struct{ calls []call }
 
 func (c *client) clone() part { return &client{slices.Clone(c.calls)} }
@@ -131,7 +131,7 @@ func (w *cluster) answered(id sharding.NodeID, r turn.RequestID, reply sharding.
 	}
 }
 
-// numbers are what was committed to the entity.
+// numbers are the committed values of the entity.
 func (w *cluster) numbers() string {
 	list := ""
 	for _, c := range w.ledger.Log() {

@@ -28,12 +28,12 @@ var (
 const (
 	cmdAdd = "Add" // appends the number of the command
 	cmdGet = "Get"
-	// timeoutStep is how much time passes when it runs out for a process: more than
+	// timeoutStep is the time that passes at a timeout of a process: more than
 	// any pause of the cores.
 	timeoutStep = time.Second
 )
 
-// start is when every search begins.
+// start is the time at which every search begins.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // The parts of a cluster.
@@ -64,8 +64,8 @@ type cluster struct {
 	*client
 	sent []*message
 	why  string
-	// rollout: r1 stores in a form that r0 reads, but the region earlier does not. So nobody can be chosen as
-	// the successor of r1 before r1 has said what it has stored. The region earlier is drained and cordoned.
+	// rollout: r1 stores in a form that r0 reads, but the region earlier does not. So no successor of r1 can be
+	// chosen before r1 has reported its stored forms. The region earlier is drained and cordoned.
 	rollout bool
 	// prompt: the coordinators decide in no time, and nothing happens to them.
 	prompt bool
@@ -76,7 +76,7 @@ type cluster struct {
 	sendings  map[sending]*move
 }
 
-// store is the journal, and what is known from reading it.
+// store is the journal, and the knowledge from reading it.
 type store struct {
 	ledger *memory.Ledger
 	served []sharding.Row
@@ -97,7 +97,7 @@ func (s *store) appendState(b []byte) []byte { return s.ledger.AppendState(b, st
 func (s *store) term() sharding.Term { return s.ledger.Fence(factShard).Epoch.Term() }
 
 // newCluster is a cluster whose shard has just been given to one of the
-// regions; nobody has heard of it yet.
+// regions; no process knows it yet.
 func newCluster(rollout bool) *cluster {
 	w := &cluster{
 		rollout: rollout, now: start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},

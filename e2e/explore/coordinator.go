@@ -17,7 +17,7 @@ type coord struct {
 	gen  int
 	term sharding.Term // acquired last
 	live bool          // active
-	// row is that of the shard in its table, members are the regions it knows.
+	// row is the shard's row in its table, members are the regions it knows.
 	row     sharding.Row
 	members []sharding.NodeID
 }
@@ -48,7 +48,7 @@ func (c *coord) appendState(b []byte) []byte {
 // startCoordinator begins a new incarnation, a standby that knows the members.
 func (w *cluster) startCoordinator(i int) {
 	cfg := coordinator.DefaultConfig()
-	cfg.QuarantineCrashes = 0 // nobody counts crashes here
+	cfg.QuarantineCrashes = 0 // crashes are not counted here
 	cfg.RecoveryWait, cfg.Resend, cfg.HostTimeout = timeoutStep, timeoutStep, timeoutStep
 	cfg.HandoffTimeout, cfg.HandoffSlack, cfg.RebalanceInterval = timeoutStep/2, timeoutStep/2, 1000*timeoutStep
 	cfg.FactsPerRecord = 1
@@ -129,7 +129,7 @@ func (w *cluster) coordStep(i int, in coordinator.Input) {
 	}
 }
 
-// append stores a record. A fact that says who is drained or cordoned is not stored: a next
+// append stores a record. A fact about drained or cordoned regions is not stored: a next
 // term that knows of it would begin every move once more. That it does know is for
 // the simulation to look after.
 func (w *cluster) append(i int, o coordinator.Append) {
@@ -206,6 +206,6 @@ func (w *cluster) perform(i int, o coordinator.Output) {
 // revealed: what a coordinator tells is a durable fact, or follows from one.
 func (w *cluster) revealed(row sharding.Row) {
 	if !slices.Contains(w.facts, row) && !slices.Contains(w.reserved, row) {
-		w.fail("%+v is told and is no fact", row)
+		w.fail("%+v is published and is not a fact", row)
 	}
 }

@@ -6,7 +6,7 @@
 //
 //   - handoff: two regions and one shard, in a rollout. The owner is drained. A third region, of an
 //     earlier version, does not read what the owner may have stored, so that no successor is chosen
-//     before the owner has said what it has stored. When it has released the shard, the coordinator gives
+//     before the owner has reported its stored forms. When it has released the shard, the coordinator gives
 //     the shard to the other region;
 //   - direct: the same move as a direct handoff. An epoch is reserved for the successor, and the old
 //     owner itself tells the successor that the shard is released;
@@ -36,7 +36,7 @@
 // kinds of them:
 //
 //   - a region registers a changed type;
-//   - the home of a shard is asked for;
+//   - the home of a shard is requested;
 //   - the drain of a region begins or ends.
 //
 // Each request makes the active coordinator store facts. The fact stream begins with three facts of an

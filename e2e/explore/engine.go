@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxParts is how many parts a world may have.
+// maxParts is the most parts of a world.
 const maxParts = 6
 
 // part is a process, a store or a client: the unit whose states are numbered.
@@ -20,14 +20,14 @@ type parts uint8
 
 func (p parts) has(i int) bool { return p&(1<<i) != 0 }
 
-// world is where moves happen. It has no memory of its own: load gives it the parts that a
+// world is the state that moves change. It has no memory of its own: load gives it the parts that a
 // move uses, and nil for all others, so that a move which uses a part that it does not name
 // fails. unload returns the parts, the messages that were sent, and which promise was
 // broken, if any.
 type world interface {
 	load(passed int, all [maxParts]part)
 	unload() (all [maxParts]part, sent []*message, why string)
-	// moves appends the moves that are possible in s, except those of messages.
+	// moves appends the moves that are possible in s, except deliveries of messages.
 	moves(e *engine, s *state, list []*move) []*move
 }
 

@@ -33,8 +33,8 @@ type candidate struct {
 	now    time.Time
 	late   bool   // time has passed since its last step
 	asked  uint64 // the number of its last request; it waits for no other answer
-	// renewed says that the store has lost its record, and that this candidate has sent a Swap
-	// after that which has succeeded.
+	// renewed is true if the store has lost its record, and a later Swap of this candidate has
+	// succeeded.
 	renewed bool
 }
 
@@ -53,7 +53,7 @@ func (c *candidate) appendState(b []byte) []byte {
 type recordStore struct {
 	record lease.Record
 	terms  []sharding.Term // the terms that were acquired, in order
-	// lost says that the store has lost its record. The candidate that held the lease then
+	// lost is true if the store has lost its record. The candidate that held the lease then
 	// continues, and another one may acquire it too. So after the loss the checks are about
 	// candidates that have renewed the lease in the new record, and about no others.
 	lost bool
@@ -202,7 +202,7 @@ func (w *leaseWorld) addMessage(text string, l letter, uses parts, do func()) {
 	w.sent = append(w.sent, m)
 }
 
-// swap performs a Swap that a candidate has sent. afterLoss says that the store had lost its
+// swap performs a Swap that a candidate has sent. afterLoss is true if the store had lost its
 // record by then.
 func (w *leaseWorld) swap(who int, uid sharding.NodeUID, o lease.Swap, afterLoss bool) lease.Input {
 	in := w.replace(o)

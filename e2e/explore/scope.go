@@ -37,8 +37,8 @@ func Lease(b Bound) *Result { return search(newLeaseWorld(), b) }
 // Tenure searches what two coordinators do between the lease and the facts.
 func Tenure(b Bound) *Result { return search(newTenureWorld(), b) }
 
-// active is the coordinator that operators take for active: that of the newest
-// term.
+// active is the coordinator that operators take for active: the one with the
+// newest term.
 func (w *cluster) active() int {
 	for i, c := range w.coords {
 		if c.live && c.term == w.store.term() {

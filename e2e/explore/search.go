@@ -21,7 +21,7 @@ type Bound struct {
 	visit func(*engine, *state)
 }
 
-// Result is what a search found.
+// Result holds the findings of a search.
 type Result struct {
 	States, Moves, Depth int
 	Steps                int  // different moves of the parts: so often the cores were asked

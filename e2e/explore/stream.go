@@ -9,14 +9,14 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// table is what facts say.
+// table is the content of the facts.
 type table struct {
 	types   []sharding.TypeDesc
 	rows    []sharding.Row
 	drained []sharding.NodeID
 }
 
-// Names of the events in the stream: what a coordinator has decided, and what it
+// Names of the events in the stream: decisions of a coordinator, and facts that it
 // has stored once more.
 const (
 	decided  = "Fact"
@@ -82,8 +82,8 @@ func (s *stream) isDurable(is func(coordinator.Fact) bool) (found bool) {
 	return found
 }
 
-// table is what the durable facts say together: of each type, row and region the
-// newest counts. There is one of each.
+// table is the content of the durable facts together: of each type, row and region
+// the newest counts. There is one of each.
 func (s *stream) table() (t table) {
 	s.decisions(func(f coordinator.Fact) {
 		switch f := f.(type) {
@@ -147,7 +147,7 @@ func (w *tenureWorld) askLease(i int, what string, request uint64, swap *lease.S
 		if swap != nil {
 			in = w.replace(*swap)
 		}
-		w.addMessage(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+		w.addMessage(fmt.Sprintf("%v receives: %T%+v", id, in, in), 1<<i, func() {
 			if w.processes[i].id == id {
 				w.lease(i, in)
 			}
@@ -180,14 +180,14 @@ func (w *tenureWorld) commit(i int, number uint64, o coordinator.Output, answer 
 
 // answer sends the answer of the journal.
 func (w *tenureWorld) answer(i int, id sharding.NodeID, number uint64, in coordinator.Input) {
-	w.addMessage(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+	w.addMessage(fmt.Sprintf("%v receives: %T%+v", id, in, in), 1<<i, func() {
 		if w.processes[i].id == id {
 			w.step(i, in)
 		}
 	}).void = w.unheard(i, id, number, in)
 }
 
-// unheard: nobody waits for the answer to a request any more. Facts that are read late
+// unheard: no caller waits for the answer to a request any more. Facts that are read late
 // are kept in progress: it is for the core to know that they are old.
 func (w *tenureWorld) unheard(i int, id sharding.NodeID, number uint64, what any) func(*engine, *state) bool {
 	_, load := what.(coordinator.Load)

@@ -20,7 +20,7 @@ const (
 	requestPart = 4 // how many requests may still come
 )
 
-// maxRequests is how many requests come to the coordinators on a path, at most.
+// maxRequests is the most requests to the coordinators on a path.
 const maxRequests = 2
 
 // never is longer than any path lasts: a timeout of this length does not expire.
@@ -45,7 +45,7 @@ type tenureWorld struct {
 	*budget
 	sent []*message // by the move that is being performed
 	why  string     // which promise that move has broken; empty: none
-	// outputs are those of the core that is being stepped and that are not performed yet.
+	// outputs are the outputs of the stepping core that are not performed yet.
 	// None are left between two moves.
 	outputs    []coordinator.Output
 	performing bool // step is performing outputs; a nested call of step only adds to them
@@ -54,7 +54,7 @@ type tenureWorld struct {
 	crashes [2]*move
 	passing []*move // time passes, for both processes alike
 	loss    *move   // the lease record is lost
-	// The moves by which requests come: the region registers, its shard is asked for, a
+	// The moves of requests: the region registers, its shard is requested, a
 	// drain of the region begins or ends.
 	registers, asks, drains [2]*move
 }
@@ -67,7 +67,7 @@ type process struct {
 	holder *lease.Holder
 	asked  uint64 // number of the last request to the lease; only its answer is still waited for
 	core   *coordinator.Tenure
-	// surveyNumber is the number of the request with which the last take-over began.
+	// surveyNumber is the number of the first request of the last take-over.
 	// Answers to requests with lower numbers are not waited for any more.
 	surveyNumber uint64
 	// The lease as its holder has announced it.
@@ -177,7 +177,7 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 		panic(err)
 	}
 	cfg := coordinator.DefaultConfig()
-	cfg.QuarantineCrashes = 0 // nobody counts crashes here
+	cfg.QuarantineCrashes = 0 // crashes are not counted here
 	cfg.FactsPerRecord, cfg.CompactAfter = 1, 4
 	cfg.TakeoverTimeout = timeoutStep
 	// What a coordinator does about regions in the course of time is searched in the handoff
@@ -189,8 +189,8 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	w.step(i, coordinator.Member{Node: theRegion, Reachable: true})
 }
 
-// restart replaces a process by a new incarnation. The uids of process 0 are odd and those
-// of process 1 even, so that no two incarnations have the same.
+// restart replaces a process by a new incarnation. The uids of process 0 are odd and of
+// process 1 even, so that no two incarnations have the same.
 func (w *tenureWorld) restart(i int) { w.begin(i, w.processes[i].id.UID+2) }
 
 // Numbers of calls to a coordinator.
@@ -199,7 +199,7 @@ const (
 	registerCall = 2
 )
 
-// requestMoves makes the moves by which requests come to a process.
+// requestMoves makes the moves that bring requests to a process.
 func (w *tenureWorld) requestMoves(i int) {
 	request := func(name string, in func(*process) coordinator.Input) *move {
 		return &move{name: fmt.Sprintf("%s at c%d", name, i), uses: 1<<i | 1<<requestPart, do: func() {
@@ -210,7 +210,7 @@ func (w *tenureWorld) requestMoves(i int) {
 	w.registers[i] = request("the region registers", func(*process) coordinator.Input {
 		return coordinator.Received{From: theRegion, Call: registerCall, Msg: control.Register{Types: []sharding.TypeDesc{newerDesc}}}
 	})
-	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input {
+	w.asks[i] = request("the shard is requested", func(*process) coordinator.Input {
 		return coordinator.Received{Msg: control.GetShardHome{Shard: theShard}}
 	})
 	w.drains[i] = request("a drain begins or ends", func(p *process) coordinator.Input {
@@ -455,7 +455,7 @@ func (w *tenureWorld) checkRevealed(i int, o coordinator.Output, m control.Messa
 				t, ok := f.(coordinator.TypeFact)
 				return ok && fmt.Sprint(t.Desc) == fmt.Sprint(d)
 			}) {
-				w.fail("c%d says %T%+v, and %+v is no durable fact", i, o, o, d)
+				w.fail("c%d publishes %T%+v, and %+v is not a durable fact", i, o, o, d)
 			}
 		}
 		for _, r := range rows {
@@ -463,7 +463,7 @@ func (w *tenureWorld) checkRevealed(i int, o coordinator.Output, m control.Messa
 				stored, ok := f.(coordinator.RowFact)
 				return ok && stored.Row == r
 			}) {
-				w.fail("c%d says %T%+v, and %+v is no durable fact", i, o, o, r)
+				w.fail("c%d publishes %T%+v, and %+v is not a durable fact", i, o, o, r)
 			}
 		}
 	})

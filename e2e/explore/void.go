@@ -73,7 +73,7 @@ func refusedForever(op journal.Op) func(*engine, *state) bool {
 	}
 }
 
-// unheard: the operation is refused forever, and so is who waits for it.
+// unheard: the operation is refused forever, and so are its waiters.
 func unheard(id sharding.NodeID, op journal.Op) func(*engine, *state) bool {
 	refused := refusedForever(op)
 	return func(e *engine, s *state) bool { return hostIn(e, s, id).id != id && refused(e, s) }

@@ -27,7 +27,7 @@ import (
 const (
 	root     = "../.."
 	chartDir = root + "/deploy/helm"
-	// namespace is that of the manifests.
+	// namespace is the namespace of the manifests.
 	namespace = "roost"
 )
 
@@ -188,10 +188,10 @@ func TestChartLint(t *testing.T) {
 	}
 }
 
-// different says what the chart has otherwise than the manifests, by kind, name and path. Anything else that differs
+// different lists the differences between the chart and the manifests, by kind, name and path. Anything else that differs
 // is a failure, and so is a line here that is not true any more.
 var different = map[string]string{
-	"Namespace roost": "Helm makes the namespace, or whoever calls it",
+	"Namespace roost": "Helm makes the namespace, or its caller",
 	"Deployment region.spec.template.metadata.annotations":       "pods are replaced when the configuration changes",
 	"Deployment gateway.spec.template.metadata.annotations":      "pods are replaced when the configuration changes",
 	"StatefulSet coordinator.spec.template.metadata.annotations": "pods are replaced when the configuration changes",
@@ -206,7 +206,7 @@ func TestChartIsTheManifests(t *testing.T) {
 	}
 }
 
-// protected are values with which the chart makes the objects of deploy/kubernetes-tls.
+// protected are values that make the chart render the objects of deploy/kubernetes-tls.
 const protected = `tls: {secrets: {coordinator: roost-coordinator-tls, region: roost-region-tls, gateway: roost-gateway-tls}}`
 
 // TestChartIsTheOverlay: with the Secrets of certificates, the chart makes the objects of deploy/kubernetes-tls; and a slip
@@ -307,7 +307,7 @@ type difference struct {
 	a, b any
 }
 
-// compare lists the differences. A text that is a file of YAML is compared as what it says.
+// compare lists the differences. A text that is a file of YAML is compared by its content.
 func compare(path string, a, b any) (found []difference) {
 	if file, is := strings.CutSuffix(path, ".roost.yaml"); is && strings.HasPrefix(file, "ConfigMap") {
 		a, b = parsed(a), parsed(b)

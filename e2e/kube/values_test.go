@@ -151,8 +151,7 @@ func merged(a, b object) object {
 	return out
 }
 
-// TestChartMonitoring: the rules and the board are those of deploy/, and Prometheus is let in where its operator is
-// told to scrape.
+// TestChartMonitoring: the rules and the board match deploy/, and Prometheus is let in where its operator scrapes.
 func TestChartMonitoring(t *testing.T) {
 	all := rendered(t, full)
 	var rules object
@@ -189,7 +188,7 @@ func TestChartMonitoring(t *testing.T) {
 			t.Errorf("NetworkPolicy %s keeps Prometheus out", name)
 		}
 		if more := at(rendered(t, "")["NetworkPolicy "+name], "spec", "ingress", 1); more != nil {
-			t.Errorf("NetworkPolicy %s lets somebody in without being told: %v", name, more)
+			t.Errorf("NetworkPolicy %s lets clients in by default: %v", name, more)
 		}
 	}
 }

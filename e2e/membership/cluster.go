@@ -119,7 +119,7 @@ func (c *cluster) join(most time.Duration) error {
 	})
 }
 
-// rounds are how many rounds of gossip nodes began since the last one was let in.
+// rounds is the number of rounds of gossip that nodes began since the last one was let in.
 func (c *cluster) rounds() rounds {
 	var r rounds
 	for _, node := range c.net.Nodes {
@@ -130,7 +130,7 @@ func (c *cluster) rounds() rounds {
 	return r
 }
 
-// until lets time pass until something is true, and tells how far it is.
+// until lets time pass until something is true, and reports the progress.
 func (c *cluster) until(most time.Duration, what string, done func() (string, bool)) error {
 	began := c.net.Now
 	said := time.Now()
@@ -185,8 +185,8 @@ func (c *cluster) draw(n int) []*gossiptest.Node {
 	return all
 }
 
-// loss is how long it takes until nodes that fell silent are unreachable and
-// removed in the eyes of all others.
+// loss is the time until nodes that fell silent are unreachable and removed in
+// the eyes of all others.
 type loss struct {
 	Victims             int
 	Unreachable, Remove time.Duration

@@ -16,12 +16,12 @@
 //
 //   - A removed node never comes back.
 //   - The view of a node only moves forward.
-//   - Nobody acts on gossip that is too old.
+//   - No node acts on gossip that is too old.
 //   - A node that gets no processor time does not cause the removal of others.
 //   - After the faults end, the live nodes hold the same view.
 //
 // # What this does not do
 //
-// The network here has no bandwidth and nodes have no load: seconds are those
-// of the protocol alone.
+// The network here has no bandwidth and nodes have no load: seconds count the
+// protocol alone.
 package membership

@@ -36,7 +36,7 @@ func TestSize(t *testing.T) {
 }
 
 // TestStarvedNodesSuspectThemselves: 25 of 100 nodes stall for up to five seconds
-// again and again. Nobody is removed, and hardly anybody suspected who is well.
+// again and again. No node is removed, and hardly any healthy one is suspected.
 func TestStarvedNodesSuspectThemselves(t *testing.T) {
 	first := seed(t)
 	for s := first; s < first+5; s++ {

@@ -12,11 +12,11 @@ import (
 
 // mutants are the guards of membership that can be removed, each with its place.
 var mutants = []struct{ name, place string }{
-	{"seen-reset", "gossip: nobody has seen a changed state but who changed it"},
+	{"seen-reset", "gossip: no node has seen a changed state but the one that changed it"},
 	{"merge-precedence", "gossip: the later status of a member wins"},
 	{"tombstones", "gossip: who was removed is remembered"},
-	{"former-receivers", "gossip: who observes somebody as unreachable watches until it answers"},
-	{"local-health", "gossip: a node for which most fall silent suspects itself first"},
+	{"former-receivers", "gossip: an observer of an unreachable node watches until it answers"},
+	{"local-health", "gossip: a node that sees most fall silent suspects itself first"},
 	{"gossip-ttl", "gossip: what waited too long is dropped"},
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/gossiptest"
 )
 
-// Report is what one size of cluster came to. Rates are per node and second.
+// Report holds the results of one size of cluster. Rates are per node and second.
 type Report struct {
 	Nodes int
 	// Joined is the time from the start of all nodes until the last one was let
@@ -23,7 +23,7 @@ type Report struct {
 	Calm, Changed rate
 	// One, Percent and Tenth are killed at once.
 	One, Percent, Tenth loss
-	// OneWay are heard by nobody; Partly are cut off from a random half of the
+	// OneWay are heard by no other node; Partly are cut off from a random half of the
 	// others; Split are cut off from all of them, together.
 	OneWay, Partly, Split loss
 }
@@ -38,7 +38,7 @@ func (r rounds) String() string {
 	return fmt.Sprintf("%.1f rounds of gossip per node, %d at most", r.Mean, r.Most)
 }
 
-// Run simulates a cluster of n nodes and tells how it goes.
+// Run simulates a cluster of n nodes and reports the progress.
 func Run(n int, seed uint64, logf func(string, ...any)) (Report, error) {
 	c := newCluster(n, seed, logf)
 	r := Report{Nodes: n}
@@ -100,7 +100,7 @@ func (c *cluster) rest() rate {
 	return c.traffic.rate(c.net.Now, len(c.well()))
 }
 
-// changeAll makes every node change something: it is told that one it can reach
+// changeAll makes every node change something: it receives that one it can reach
 // is gone, which it takes back with the next answer.
 func (c *cluster) changeAll() {
 	well := c.well()
@@ -110,7 +110,7 @@ func (c *cluster) changeAll() {
 	c.net.Run(5 * time.Second)
 }
 
-// mute lets nobody hear the victims.
+// mute lets no other node hear the victims.
 func (c *cluster) mute(victims []*gossiptest.Node) {
 	for _, v := range victims {
 		for _, node := range c.net.Nodes {

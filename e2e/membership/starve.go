@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/gossiptest"
 )
 
-// starvation is what became of a cluster in which a quarter of the nodes get no
+// starvation is the result of a cluster in which a quarter of the nodes get no
 // time for their connections, or none at all, up to five seconds each, again and
 // again.
 type starvation struct {
@@ -17,7 +17,7 @@ type starvation struct {
 	Expired int // how often gossip was dropped because it had waited
 }
 
-// Starve joins n nodes and starves a quarter of them for a time. Nobody may
+// Starve joins n nodes and starves a quarter of them for a time. No node may
 // lose its membership.
 func Starve(n int, seed uint64, d time.Duration, logf func(string, ...any)) (starvation, error) {
 	c := newCluster(n, seed, logf)
@@ -71,8 +71,8 @@ func Starve(n int, seed uint64, d time.Duration, logf func(string, ...any)) (sta
 	return s, nil
 }
 
-// consistent verifies, once a second, what must hold across nodes: if a node says that another one
-// has seen its state, the other one knows of at least as many changes; and no view moves back.
+// consistent verifies, once a second, what must hold across nodes: if a node reports that another
+// one has seen its state, the other one knows of at least as many changes; and no view moves back.
 func (c *cluster) consistent() error {
 	if c.net.Now.Sub(c.verified) < time.Second {
 		return nil
@@ -100,7 +100,7 @@ func (c *cluster) consistent() error {
 			}
 			for _, x := range v.Members {
 				if _, ok := o.Member(x.Node); ok && o.Version.Count(x.Node.UID) < v.Version.Count(x.Node.UID) {
-					return fmt.Errorf("%v says that %v has seen its state, which lacks a change of %v", v.Self, o.Self, x.Node)
+					return fmt.Errorf("%v reports that %v has seen its state, which lacks a change of %v", v.Self, o.Self, x.Node)
 				}
 			}
 		}
@@ -108,7 +108,7 @@ func (c *cluster) consistent() error {
 	return nil
 }
 
-// moved verifies that a view is no earlier than the one before it.
+// moved verifies that a view is not earlier than the one before it.
 func moved(was, now *view) error {
 	for _, mem := range was.Members {
 		next, ok := now.Member(mem.Node)

@@ -28,7 +28,7 @@ type traffic struct {
 	zip2     length
 }
 
-// oneIn is how many messages one is weighed for in a cluster of n nodes.
+// oneIn returns the number of messages per weighed one in a cluster of n nodes.
 func oneIn(n int) int {
 	if n <= 100 {
 		return 1
@@ -36,7 +36,7 @@ func oneIn(n int) int {
 	return n / 25 // there are the more of them
 }
 
-// postOverhead is how many bytes HTTP adds to each post and its answer, headers
+// postOverhead is the number of bytes that HTTP adds to each post and its answer, headers
 // of both, measured between real agents without TLS (TestPostOverhead). An agent
 // that posts several messages at once pays it once.
 const postOverhead = 244
@@ -67,7 +67,7 @@ func (t *traffic) count(from sharding.NodeID, s gossip.Send) {
 // zipFrom is the default of agent.Config.GzipFrom.
 const zipFrom = 4 << 10
 
-// size is that of the body of the post.
+// size is the size of the post's body.
 func (t *traffic) size(from sharding.NodeID, s gossip.Send) int {
 	post := agent.NewPost("roost", from, []gossip.Send{s})
 	n := proto.Size(post)
@@ -91,7 +91,7 @@ func (t *traffic) size(from sharding.NodeID, s gossip.Send) int {
 	return int(t.zip2)
 }
 
-// rate is what was sent since the last reset, per node and second.
+// rate is the sent volume since the last reset, per node and second.
 func (t *traffic) rate(now time.Time, nodes int) rate {
 	per := float64(nodes) * max(now.Sub(t.began).Seconds(), 0.1)
 	return rate{float64(t.messages) / per, float64(t.bytes) / per, postOverhead * float64(t.messages) / per}

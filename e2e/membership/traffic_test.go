@@ -31,7 +31,7 @@ func TestPostOverhead(t *testing.T) {
 		}
 		return a
 	}
-	// The one that is asked does not run: it takes posts and answers none.
+	// The queried one does not run: it takes posts and answers none.
 	asked, asking := newAgent(1<<63, l.Addr().String()), newAgent(1<<63+1, "10.0.0.1:7400")
 	server := &http.Server{Handler: w.count(asked.Handler())}
 	go func() { _ = server.Serve(w) }()

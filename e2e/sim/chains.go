@@ -19,7 +19,7 @@ import (
 type ask struct {
 	op
 	asker  *op               // the Forward whose turn sends it
-	chain  []sharding.Entity // the entities that wait for the answer; the last one is that of asker
+	chain  []sharding.Entity // the entities that wait for the answer; the last one is the asker's
 	waits  bool              // a turn waits for the answer now
 	since  time.Time         // when that turn began to wait, by the clock of its process
 	came   bool              // the command has come to the region of its entity, which has not refused it as not its own
@@ -65,7 +65,7 @@ func (w *World) plan(asker *op, waiting []sharding.Entity) {
 	}
 }
 
-// drawAsked draws the entity that a turn asks. Now and then it is an entity that waits for the
+// drawAsked draws the entity that a turn asks. Sometimes it is an entity that waits for the
 // turn's own answer, and then the ask must be refused. Often it is one in the same shard.
 func (w *World) drawAsked(d dice, chain []sharding.Entity) sharding.Entity {
 	if d.chance(0.06) {
@@ -100,8 +100,7 @@ func (w *World) addAsk(asker *op, chain []sharding.Entity, to sharding.Entity, c
 	return f
 }
 
-// answerBy returns the time by which a turn that asks now must have the answer, or must be told
-// that there is none.
+// answerBy returns the latest time for the answer, or a failure, of a turn that asks now.
 func (s *shardNode) answerBy(deadline time.Time) time.Time {
 	now := s.p.now()
 	if deadline.IsZero() {
@@ -110,7 +109,7 @@ func (s *shardNode) answerBy(deadline time.Time) time.Time {
 	return now.Add(time.Duration(float64(max(0, deadline.Sub(now))) * 0.8))
 }
 
-// askTimeout is how long a turn without a deadline waits.
+// askTimeout is the wait of a turn without a deadline.
 const askTimeout = time.Second
 
 // checkWaits checks that no turn waits longer than it may.
@@ -125,7 +124,7 @@ func (s *shardNode) checkWaits() {
 
 // checkChain checks a command that a turn sends to another entity: its chain has all entities that
 // wait for its answer, its own entity is not one of them, no other command has its key, and its
-// deadline is not after that of the turn's waiting.
+// deadline is not after the end of the turn's wait.
 func (s *shardNode) checkChain(o *turn.SendAsk, b *instance, f *ask) {
 	w := s.w
 	if slices.Contains(f.chain, f.entity) {
@@ -162,7 +161,7 @@ func (s *shardNode) checkAskDone(b *instance, f *ask, r *sharding.Reply) {
 	}
 	w.mark("ask: a call cycle is refused")
 	if b.askedAt != w.now || r.Outcome != sharding.NotApplied || r.Code != sharding.FailedPrecondition && r.Code != sharding.Aborted {
-		w.violate("a call cycle is refused", "%v asks %v, which waits for the answer, and is told %v %s %q after %v", b.entity, f.entity, r.Outcome, r.Code, r.Message, nanos(w.now-b.askedAt))
+		w.violate("a call cycle is refused", "%v asks %v, which waits for the answer, and gets %v %s %q after %v", b.entity, f.entity, r.Outcome, r.Code, r.Message, nanos(w.now-b.askedAt))
 	}
 }
 
@@ -204,7 +203,7 @@ func (s *shardNode) checkReserve(o *turn.Answer) {
 	}
 }
 
-// asks checks the commands between entities like those of clients. It also checks every Forward that
+// asks checks the commands between entities like clients' commands. It also checks every Forward that
 // was answered with success: it must have had its effects on other entities.
 func (c *checker) asks() {
 	w := c.w
@@ -235,7 +234,7 @@ func (c *checker) asks() {
 	}
 }
 
-// neverNotApplied checks that no command on behalf of which f was sent is answered as not applied if f
+// neverNotApplied checks that no command that caused f is answered as not_applied if f
 // has taken effect.
 func (c *checker) neverNotApplied(f *ask) {
 	if len(c.where[f.x]) == 0 {
@@ -252,7 +251,7 @@ func (c *checker) neverNotApplied(f *ask) {
 	}
 }
 
-// idleClient is a client that sends only what it is told to send.
+// idleClient is a client that sends only commands of the test.
 func (w *World) idleClient(id int) *client { return &client{w: w, id: id, openCommands: neverDone} }
 
 // newForward makes a Forward of a client.

@@ -24,10 +24,10 @@ type past struct {
 	ids      int
 	elements []element
 	hashes   []list // state after that many elements
-	// lives are where each life begins in hashes, by its number; a number comes again when the
+	// lives are the beginnings of each life in hashes, by its number; a number comes again when the
 	// entity was purged. A delete counts as an element.
 	lives map[uint64][]int
-	// deletes are when the entity was deleted.
+	// deletes are the times at which the entity was deleted.
 	deletes []int64
 	deleted bool // by the last record
 }
@@ -142,7 +142,7 @@ func (p *past) begin(life uint64, commit commit) {
 
 // place returns where in hashes a state is that was told between two times, -1 if it never was
 // committed. A life that has ended without elements may have been purged: then its state is
-// told as that of an entity that never was. Of several places that one counts whose time fits.
+// answered as for an entity that never was. Of several places that one counts whose time fits.
 func (p *past) place(l list, called, returned int64) int {
 	found := -1
 	at := func(base int) (fits bool) {
@@ -227,7 +227,7 @@ func (c *checker) answer(o *op, t *try) {
 		return
 	}
 	if n > 0 && p.elements[n-1].at > t.returned {
-		w.violate("acknowledged is durable", "%v was answered at %s with %d elements, the last of which was committed at %s",
+		w.violate("acknowledged is durable", "%v was answered at %s with %d elements, the last one committed at %s",
 			o, at(t.returned), n, at(p.elements[n-1].at))
 	}
 	if adds(o.cmd) {

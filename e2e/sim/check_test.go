@@ -78,7 +78,7 @@ func repeatedCommit(w *World, log []commit) []commit {
 	again.Append.Records = slices.Clone(again.Append.Records)
 	for k := range again.Append.Records {
 		again.Append.Records[k].Seq += uint64(len(again.Append.Records))
-		again.Append.Records[k].Wakes = nil // of which another checker knows
+		again.Append.Records[k].Wakes = nil // known to another checker
 	}
 	return slices.Insert(log, i+1, again)
 }
@@ -160,7 +160,7 @@ func swappedBatch(w *World, log []commit) []commit {
 	return log
 }
 
-// unsuited is what falsify panics with when a history has no fitting place.
+// unsuited is the panic of falsify when a history has no fitting place.
 type unsuited struct{}
 
 func falsified(w *World, falsify func(*World, []commit) []commit) (log []commit, ok bool) {

@@ -11,14 +11,14 @@ import (
 // Turns of several Forwards can wait for each other in a circle. The checks here know from the plans
 // of the asks who waits for whom.
 
-// gaveUp is what there was when a turn was told that it waits in a circle.
+// gaveUp is the state at the moment when a turn learns that it waits in a circle.
 type gaveUp struct {
 	at       int64
 	circle   []*ask // what the turns of the circle wait for; nil: there is no circle any more
-	youngest *ask   // that of the turn that began to wait last
+	youngest *ask   // the ask of the turn that began to wait last
 }
 
-// gaveUpNow returns the circle of a turn that is told now that it waits in one. f is what it asked.
+// gaveUpNow returns the circle of a turn that learns now that it waits in one. f is its ask.
 func (w *World) gaveUpNow(f *ask) gaveUp {
 	circle := []*ask{f}
 	for e := f.entity; e != f.asker.entity; {
@@ -56,7 +56,7 @@ func youngestOf(circle []*ask) *ask {
 	})
 }
 
-// isDeadlock reports whether a reply says that a turn waits in a circle.
+// isDeadlock reports whether a reply refuses a turn because it waits in a circle.
 func isDeadlock(r *sharding.Reply) bool {
 	return r.Code == sharding.Aborted && strings.HasPrefix(r.Message, "deadlock")
 }
@@ -156,8 +156,8 @@ func (w *World) crowded() bool {
 	})
 }
 
-// checkCircle checks who has given up of the turns that waited for each other. youngest is what the
-// turn waited for that began to wait last when they did. It may run again, and give up again.
+// checkCircle checks which of the turns that waited for each other gave up. youngest is the ask of
+// the turn that began to wait last when they did. It may run again, and give up again.
 func (w *World) checkCircle(waits []*ask, youngest *ask) {
 	type told struct {
 		ask *ask
@@ -191,6 +191,6 @@ func (w *World) checkCircle(waits []*ask, youngest *ask) {
 		}
 	}
 	if !found && !w.crowded() {
-		w.violate("a circle ends by its youngest turn", "no turn gave up, though that of %v began to wait last", youngest.asker.entity)
+		w.violate("a circle ends by its youngest turn", "no turn gave up, though the turn of %v began to wait last", youngest.asker.entity)
 	}
 }

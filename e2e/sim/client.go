@@ -21,7 +21,7 @@ type op struct {
 	keyed  bool
 	tell   bool
 	batch  int // items of one batch have the same number; 0: none
-	// letter is the dead letter with which an operator deals; nil: none.
+	// letter is the dead letter that an operator resolves; nil: none.
 	letter  *sharding.DeadLetterInput
 	hold    int64 // how much longer its turn takes before it asks
 	called  int64
@@ -69,7 +69,7 @@ type client struct {
 	wall         int64 // error of its clock
 }
 
-// neverDone is the value of client.openCommands for a client that only sends what it is told to send.
+// neverDone is the value of client.openCommands for a client that only sends commands of the test.
 // It is so large that openCommands never falls to 0, so no round of the client's own begins.
 const neverDone = 1 << 30
 

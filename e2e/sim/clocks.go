@@ -48,8 +48,8 @@ func (c *client) timedKey(n int) sharding.CommandID {
 	return sharding.CommandID(fmt.Sprintf("%08x-%04x-7000-8000-%012x", at>>16, at&0xffff, n))
 }
 
-// oldKey lets the client send an old command once more, with its key, now and
-// then where ids are forgotten.
+// oldKey lets the client send an old command once more, with its key, from time
+// to time where ids are forgotten.
 func (c *client) oldKey() bool {
 	w, d := c.w, c.w.dice("old keys")
 	if !w.weather.Harsh.Forgets || len(w.ops) == 0 || !d.chance(0.1) {

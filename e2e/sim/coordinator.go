@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// factShard and factEntity are where the journal has the fact stream.
+// factShard and factEntity are the place of the fact stream in the journal.
 var (
 	factShard  = sharding.ShardID{Type: "roost.coordinator"}
 	factEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
@@ -323,8 +323,7 @@ func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 	}
 }
 
-// readForms reads what is stored in some shards, for the coordinator to know in which forms it is
-// stored.
+// readForms reads the stored data of some shards, for the coordinator to know its forms.
 func (c *coordNode) readForms(o coordinator.ReadForms) {
 	found := o.Begin()
 	c.query(func() {
@@ -366,7 +365,7 @@ func (c *coordNode) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
 	})
 }
 
-// checkFacts reads the last record of the facts, some time after it is asked to, and answers some time after that.
+// checkFacts reads the last record of the facts, some time after the request, and answers some time after that.
 func (c *coordNode) checkFacts(o coordinator.CheckFacts) {
 	w, d := c.w, c.w.dice("facts check")
 	there, back := d.between(0, 50*ms), d.between(0, 50*ms)
@@ -415,7 +414,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 		w.mark("brake: " + o.State.String())
 	case coordinator.TargetSet:
 		if strings.Contains(o.Why, "no region has run") {
-			w.mark("rollout: a target that nobody runs is given up")
+			w.mark("rollout: a target that no region runs is given up")
 		}
 	case coordinator.RaiseTerm:
 		w.mark("term raised")
@@ -471,7 +470,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.calls.reply(o.Call, o.Msg)
 	case coordinator.UnreadableNow, coordinator.DrainStays, coordinator.NameTaken, coordinator.NoLoad, coordinator.ConstraintBroken, coordinator.QuarantineChanged, coordinator.QuarantineFull:
 	case coordinator.FenceShard:
-		// The shard may be claimed only for a row that says that it is unreadable.
+		// The shard may be claimed only for a row that marks it as unreadable.
 		c.checkFact(sharding.Row{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Phase: sharding.Starting, Reason: sharding.Unreadable})
 		c.commit(journal.Op{Claim: &o.Claim}, func(r journal.Result) {
 			c.step(coordinator.ShardFenced{Shard: o.Claim.Shard, Epoch: o.Claim.Epoch, Verdict: r.Verdict})
@@ -500,7 +499,7 @@ func (c *coordNode) checkDurable(to sharding.NodeID, m control.Message) {
 
 func (c *coordNode) checkFact(row sharding.Row) {
 	if !c.w.journal.rows[row] {
-		c.w.violate("durable before revealed", "%s reveals %+v, which is no fact", c.p.name, row)
+		c.w.violate("durable before revealed", "%s reveals %+v, which is not a fact", c.p.name, row)
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 const (
 	minute = 60 * sec
 	hour   = 60 * minute
-	// sampleEvery is the time between two measurements of what the cores and the journal hold.
+	// sampleEvery is the time between two measurements of the sizes of the cores and the journal.
 	sampleEvery = 5 * minute
-	// filled is how many hours a run must have so that all bounded memories are full in its second quarter: the
+	// filled is the least number of hours of a run so that all bounded memories are full in its second quarter: the
 	// coordinator's explanations fill up for more than an hour.
 	filled = 6
 )
@@ -27,7 +27,7 @@ const (
 // immortal are the processes that never crash in a long run, so that they show what grows with their age.
 var immortal = []int{0, firstRegion, firstGateway}
 
-// dayWeather is that of a cluster that runs for long: each kind of fault is rare, and too short for a
+// dayWeather is the weather of a cluster that runs for long: each kind of fault is rare, and too short for a
 // process to be removed from the cluster.
 func dayWeather(seed uint64, hours int64) weather {
 	w := drawClassic(seed).calm()
@@ -140,7 +140,7 @@ func (w *World) longLived() map[string]any {
 	return parts
 }
 
-// medians returns those of the second and of the last quarter of a series. The first quarter is for
+// medians returns the medians of the second and of the last quarter of a series. The first quarter is for
 // filling up.
 func medians(sizes []int) (early, late int) {
 	median := func(list []int) int {
@@ -204,7 +204,7 @@ func (m *measure) first(at unsafe.Pointer, of reflect.Type) bool {
 	return true
 }
 
-// add counts what is reached from a value. The value itself is a part of what was counted.
+// add counts what is reached from a value. The value itself is a part of the count.
 func (m *measure) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -13,7 +13,7 @@ import (
 // is pending. Two may deal with the same one at the same time, and what one sees may be old when
 // the command comes.
 
-// dealWithDeadLetter makes a command of a client that of an operator, now and then.
+// dealWithDeadLetter makes a command of a client an operator's, from time to time.
 func (c *client) dealWithDeadLetter(o *op) {
 	w, d := c.w, c.w.dice("dead letters")
 	if w.weather.Harsh.Send == 0 || !d.chance(0.05) {
@@ -38,7 +38,7 @@ func (c *client) dealWithDeadLetter(o *op) {
 	}
 }
 
-// secondOperator has another operator deal with the same dead letter at about the same time, now and then. The
+// secondOperator has another operator deal with the same dead letter at about the same time, from time to time. The
 // turn of the second command may read the dead letter before the record of the first one is durable.
 func (c *client) secondOperator(first *op, patience time.Duration) {
 	w, d := c.w, c.w.dice("second operators")

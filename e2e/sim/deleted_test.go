@@ -113,7 +113,7 @@ func (w *brakeWorld) storedFacts() (facts []coordinator.Fact) {
 	return facts
 }
 
-// noticed says what coordinators have noticed to be deleted.
+// noticed holds the deletions that coordinators have noticed.
 func (w *brakeWorld) noticed() (all string) {
 	for _, p := range w.processes {
 		if c, ok := p.body.(*coordNode); ok && p.up {

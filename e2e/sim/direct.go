@@ -62,11 +62,11 @@ func (w *World) handOffUntold(stop func() bool) {
 		return
 	}
 	for _, p := range w.processes[:coordinators] {
-		p.crash("the fact is stored, and nobody has heard of it")
+		p.crash("the fact is stored, and no process knows it")
 	}
 	w.run(w.now+100*ms, stop)
 	if told := h.owner.handOffs[shard]; !stop() && told.Epoch == h.row.Epoch {
-		w.violate("nobody has heard of a fact that is not durable", "%v was told to hand %v off at %v", h.row.Owner, shard, told.Epoch)
+		w.violate("no process knows a fact that is not durable", "%v was told to hand %v off at %v", h.row.Owner, shard, told.Epoch)
 	}
 	for _, p := range w.processes[:coordinators] {
 		p.start()
@@ -79,7 +79,7 @@ func (w *World) handOffUntold(stop func() bool) {
 	if top := w.journal.highest[shard]; !stop() && (!o.returned() || top.Epoch < fact().Next) {
 		w.violate("the next coordinator continues with a handoff at once", "%v is claimed at %v, and %v is expected; the call has returned: %t", shard, top.Epoch, fact().Next, o.returned())
 	} else if !stop() {
-		w.mark("handoff: the next coordinator continues with one of which nobody has heard")
+		w.mark("handoff: the next coordinator continues with one that no process knows")
 	}
 	w.settleHandoff(h, stop)
 }
@@ -121,7 +121,7 @@ func (w *World) handOffAlone(stop func() bool) {
 	w.run(w.now+3*sec, func() bool { return stop() || claimed() && o.pending == 0 })
 	if !stop() {
 		if !claimed() {
-			w.violate("a handoff ends without a coordinator", "nobody claims %v at %v: %+v", shard, told().Next, w.journal.highest[shard])
+			w.violate("a handoff ends without a coordinator", "no region claims %v at %v: %+v", shard, told().Next, w.journal.highest[shard])
 		} else if r := o.tries[len(o.tries)-1].reply; o.pending > 0 || r.Outcome != sharding.Executed && r.Code != sharding.ResourceExhausted {
 			w.violate("a handoff ends without a coordinator", "%v is claimed, and %v waits: %d, %v %s", shard, o, o.pending, r.Outcome, r.Message)
 		}

@@ -63,7 +63,7 @@ func commands() []sharding.CommandDesc {
 	return list
 }
 
-// versions is how many versions of the program there are. Each has a command of its own,
+// versions is the number of versions of the program. Each has a command of its own,
 // which does what Add does.
 const versions = 3
 
@@ -79,8 +79,8 @@ func ofVersion(cmd string) bool { return strings.HasPrefix(cmd, "Version") }
 
 const passivateAfter = 3 * sec
 
-// turnTypes are the types as the execution core sees them, in a version of the program, one of
-// which is trimmed if keep is not 0. They have no strategies of passivation yet: each region draws them.
+// turnTypes are the types as the execution core sees them, in a version of the program; one is
+// trimmed if keep is not 0. They have no strategies of passivation yet: each region draws them.
 func turnTypes(version, keep int) []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
@@ -97,8 +97,8 @@ func turnTypes(version, keep int) []turn.Type {
 
 // list is the state of an entity.
 type list struct {
-	// life is that of the entity: the sequence number of the record that deleted it last. So
-	// the state of one life is never taken for that of another one.
+	// life is the life of the entity: the sequence number of the record that deleted it last. So
+	// the state of one life is never taken for another one's.
 	life uint64
 	n    uint64
 	hash uint64
@@ -143,7 +143,7 @@ func firing(x uint64, missed int64) uint64 { return reminded(x) | uint64(missed)
 // ofReminder is the number of the command that has set the reminder which adds a number, or asks.
 func ofReminder(x uint64) uint64 { return x &^ (1 << 61) }
 
-// missed is how often the reminder was due that adds a number, and did not fire.
+// missed counts the times at which the reminder that adds a number was due and did not fire.
 func missed(x uint64) int64 { return int64(x >> 40 & (1<<18 - 1)) }
 
 // replay builds the state from what the journal holds.

@@ -11,7 +11,7 @@ import (
 // explanationEntity has the explanations of coordinators.
 var explanationEntity = sharding.Entity{Type: factEntity.Type, ID: "decisions"}
 
-// ofCoordinators reports whether what is stored of an entity is the coordinators', and no element
+// ofCoordinators reports whether an entity's stored data is the coordinators', and not an element
 // of a command.
 func ofCoordinators(e sharding.Entity) bool { return e.Type == factEntity.Type }
 
@@ -21,13 +21,13 @@ var explanationLimits = coordinator.ExplanationLimits{
 	MeasureBytes: 160, MeasureAfter: 20 * time.Second,
 }
 
-// explanations is what is known of the explanations of all coordinators.
+// explanations holds the explanations of all coordinators.
 type explanations struct {
 	all     []coordinator.Explanation                  // by number
 	gives   map[sharding.Epoch]coordinator.Explanation // the shards that are given away, by the new epoch
 	givenAt map[sharding.Epoch]int64                   // when
-	terms   map[sharding.Term]*termExplanations        // what of each term was stored
-	changes []sharding.Row                             // by the facts, with which a shard has another epoch
+	terms   map[sharding.Term]*termExplanations        // the stored part of each term
+	changes []sharding.Row                             // by the facts that give a shard another epoch
 }
 
 type termExplanations struct {

@@ -10,8 +10,8 @@ import (
 )
 
 // In some weather each version of the program stores its events in a form of its own.
-// Version n reads the forms of all versions up to its own, and one more: that of the last
-// version may be read by the one before it. So it is with snapshots and with the inputs of reminders,
+// Version n reads the forms of all versions up to its own, and one more: the last version's
+// form may be read by the one before it. So it is with snapshots and with the inputs of reminders,
 // but for that. Answers have one form.
 
 // formOf is the form in which a version of the program stores events.
@@ -33,10 +33,10 @@ func inputForm(version int) sharding.Form {
 	return sharding.Form{Kind: sharding.FormOfInput, Name: cmdAdd, Version: uint16(version + 1), Shape: uint64(version + 1)}
 }
 
-// answerForm is that of the answers that are taken.
+// answerForm is the form of the answers that are taken.
 var answerForm = sharding.Form{Kind: sharding.FormOfInput, Name: cmdTold, Version: 1, Shape: 1}
 
-// addForms gives the types those of a version.
+// addForms gives the types the forms of a version.
 func addForms(list []turn.Type, version int) {
 	for i := range list {
 		d := &list[i].Desc
@@ -102,8 +102,8 @@ type storedForm struct {
 	entity sharding.Entity
 }
 
-// noteForms notes the forms of what is stored. Nobody reads the records of a life that a
-// delete has ended, nor the events of the delete itself.
+// noteForms notes the forms of stored data. The records of a life that a delete has
+// ended are not read, nor the events of the delete itself.
 func (s *store) noteForms(a sharding.Append) {
 	if !s.w.weather.Forms || ofCoordinators(a.Entity) {
 		return
@@ -148,7 +148,7 @@ func (s *store) noteInputs(a sharding.Append, forms map[storedForm]sharding.Epoc
 	}
 }
 
-// noteTrim notes what is left to be read of an entity when a snapshot with a cut is stored: the
+// noteTrim notes the rest to be read of an entity when a snapshot with a cut is stored: the
 // snapshot, and the events after it.
 func (s *store) noteTrim(o *journal.WriteSnapshot) {
 	if !s.w.weather.Forms || o.Cut == 0 || ofCoordinators(o.Entity) {

@@ -11,8 +11,8 @@ import (
 )
 
 // In the harsh climate entities ask others: see chains.go. The region has a router of its own for
-// the commands of its entities. The entity core says when such a command may leave, and with which
-// key.
+// the commands of its entities. The entity core determines the time at which such a command may
+// leave, and its key.
 
 // newRegionRouter makes the router of a region. Its times are so short that links are closed
 // and made again within a run. It may have so little room that it refuses probes.
@@ -129,7 +129,7 @@ func (s *shardNode) checkAsk(o *turn.SendAsk, b *instance, f *ask) {
 	}
 }
 
-// sendProbe sends a probe. Nobody waits for its answer. Some probes get lost, some come late, and
+// sendProbe sends a probe. No caller waits for its answer. Some probes get lost, some come late, and
 // some come twice.
 func (s *shardNode) sendProbe(o turn.SendProbe) {
 	s.startRouter()
@@ -169,7 +169,7 @@ func (s *shardNode) withdraw(inc turn.Incarnation, b *instance) {
 func (s *shardNode) askDone(o turn.AskDone) {
 	b := s.asking[o.Number]
 	if b == nil {
-		s.w.violate("an ask has one answer", "%s: %+v is for nobody who waits", s.p.name, o)
+		s.w.violate("an ask has one answer", "%s: %+v has no waiting caller", s.p.name, o)
 		return
 	}
 	delete(s.asking, o.Number)
@@ -177,7 +177,7 @@ func (s *shardNode) askDone(o turn.AskDone) {
 	b.waitsFor, f.waits = nil, false
 	b.lastAnswer = o.Reply
 	if s.instances[o.Incarnation] != b {
-		s.w.mark("ask: of a turn whose result nobody wants")
+		s.w.mark("ask: of a turn whose result is not wanted")
 		s.w.after(s.w.dice("turn").exp(5*ms), b.endAsking)
 		return
 	}

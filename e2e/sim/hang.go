@@ -69,8 +69,8 @@ func kinds(ops []journal.Op) []string {
 	return list
 }
 
-// hangStore lets calls to the journal hang for a while: those of one process or of
-// all, of all kinds or of some.
+// hangStore lets calls to the journal hang for a while: for one process or for all,
+// of all kinds or of some.
 func (w *World) hangStore() {
 	d := w.dice("harsh nemesis")
 	h := &hang{host: d.IntN(firstGateway), kinds: allKinds}
@@ -93,8 +93,8 @@ func (w *World) startHang(h *hang, length int64) {
 	w.after(length, end)
 }
 
-// movedBy is how long after a region has lost its journal all that it had to store
-// must be served by others: what its core waits for, and some round trips.
+// movedBy bounds the time from a region's loss of its journal until all its
+// journaled shards are served by others: the timeout of its core, and some round trips.
 const movedBy = 4500 * ms
 
 // deprive takes the journal from one region, and only from it: calls fail, or hang.

@@ -19,13 +19,13 @@ type store struct {
 	ledger   *memory.Ledger
 	restores int // how often it was restored
 	down     bool
-	// times are those of the appends of ledger.Log().
+	// times are the times of the appends of ledger.Log().
 	times []times
 	// rows are the rows of all facts that were committed.
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
 	begun  []int64 // when voluntary moves have begun
-	// arrived is when each shard has last come to another owner, by the facts.
+	// arrived is the time of each shard's last change of owner, by the facts.
 	arrived map[sharding.ShardID]int64
 	// drained are the regions that operators want empty, by the facts.
 	drained map[sharding.NodeID]bool
@@ -34,7 +34,7 @@ type store struct {
 	steering  steering
 	// target is the target version of rollouts, by the facts.
 	target coordinator.TargetFact
-	// stopped are the highest epochs for which a coordinator heard ShardStopped.
+	// stopped are the highest epochs whose ShardStopped reached a coordinator.
 	stopped map[sharding.ShardID]sharding.Epoch
 	// successors are the regions that shards shall go to, and plannedIn the terms in which that
 	// was decided.
@@ -51,7 +51,7 @@ type store struct {
 	// forms are those in which events of living entities are stored in a shard, each with the first epoch
 	// at which one was.
 	forms map[sharding.ShardID]map[storedForm]sharding.Epoch
-	// doubtful are all entities of which an append ever had an unknown outcome.
+	// doubtful are all entities with an append that ever had an unknown outcome.
 	doubtful map[sharding.Entity]bool
 	// touched and unfenced are all entities and shards that were ever damaged.
 	touched  map[sharding.Entity]bool
@@ -150,7 +150,7 @@ func (s *store) law(op *journal.Op, r journal.Result) {
 	}
 }
 
-// sending is when a process hands a batch to the journal, by the world's time and
+// sending is the time at which a process hands a batch to the journal, by the world's time and
 // by its own.
 type sending struct {
 	journal.Moment
@@ -159,7 +159,7 @@ type sending struct {
 	restores int                 // and how often it had been restored then
 }
 
-// times are those of one append that holds: when it was committed, and when it was
+// times are the times of one append that holds: when it was committed, and when it was
 // sent. Its command id ages from then on.
 type times struct{ at, sent int64 }
 
@@ -200,7 +200,7 @@ func (s *store) factsOf(a sharding.Append) {
 				continue
 			}
 			s.rows[f.Row] = true
-			if f.Next != 0 { // the successor may be told to claim the shard then, without another fact
+			if f.Next != 0 { // the successor may get the order to claim the shard then, without another fact
 				s.rows[sharding.Row{Shard: f.Row.Shard, Owner: f.Successor, Epoch: f.Next, Phase: sharding.Starting}] = true
 			}
 			if f.Row.Reason == sharding.Unreadable {
@@ -237,7 +237,7 @@ func (s *store) factsOf(a sharding.Append) {
 	}
 }
 
-// planned follows the shards of which a plan has said where they go.
+// planned follows the shards whose destination a plan has chosen.
 func (s *store) planned(f coordinator.RowFact, term sharding.Term) {
 	shard := f.Row.Shard
 	to := s.successors[shard]
@@ -381,7 +381,7 @@ func (s *store) backUp() backup {
 	return b
 }
 
-// restoreFrom makes the journal that of a backup. Of what is lost nothing is known.
+// restoreFrom makes the journal a backup's. Nothing is known about lost data.
 func (s *store) restoreFrom(b backup, drawn sharding.Generation) {
 	if err := s.ledger.Restore(b.ledger, drawn, 0); err != nil {
 		s.w.violate("driver", "restore: %v", err)
@@ -458,7 +458,7 @@ func (g *group) kick() {
 	incarnation := g.p.incarnation
 	g.s.commit(g.p.host, ops, func(results []journal.Result) {
 		if g.p.incarnation != incarnation {
-			return // nobody is there to hear it
+			return // no process is there to receive it
 		}
 		g.p.post(func() {
 			g.inFlight = false

@@ -9,9 +9,9 @@ import (
 )
 
 // The states of volatile entities that move with their shards. Each one that is written down
-// has a number of its own, by which the checks follow it.
+// has its own number, which the checks follow.
 
-// keptChecks is what is known of all states that were written down.
+// keptChecks is the knowledge of all states that were written down.
 type keptChecks struct {
 	last  uint64 // number of the newest one
 	wrote map[uint64]writtenState
@@ -163,7 +163,7 @@ func (s *shardNode) fetchKept(o region.FetchKept) {
 	})
 }
 
-// give asks the core for what it has kept.
+// give asks the core for its kept states.
 func (n *regionNode) give(in region.GiveKept, answer func([]turn.Kept)) {
 	s := n.shards[n.cfg.CoreOf(in.Shard)]
 	n.lastGive++
@@ -194,7 +194,7 @@ func (n *regionNode) give(in region.GiveKept, answer func([]turn.Kept)) {
 }
 
 // moveVolatile is the last check, when nothing fails any more: regions are drained, and no
-// volatile entity loses what it has.
+// volatile entity loses its state.
 func (w *World) moveVolatile(stop func() bool) {
 	mover := w.idleClient(len(w.clients) + 1)
 	ask := func(e sharding.Entity, cmd string) *try {

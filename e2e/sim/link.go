@@ -10,7 +10,7 @@ import (
 // has one lane: a stream of frames that is reliable and in order until it breaks. The two ends
 // notice a break at different times; frames that an end has not read by then are lost. The
 // link.Readers of the region decide when the region reads the link. The router.Sender of the router
-// decides what is written to it.
+// decides about writes to it.
 type routerLink struct {
 	w                      *World
 	router                 *routerNode
@@ -164,8 +164,8 @@ func (l *routerLink) toRegion(a router.Attempt, read func()) {
 	l.push(&l.up, frame{a, func() { l.arrived(read) }})
 }
 
-// arrived handles a command that has arrived at the region's end of the link. Now and then the
-// reader is held up while it hands over a command. Then the commands behind it wait, and are dropped
+// arrived handles a command that has arrived at the region's end of the link. Sometimes the
+// reader is held up while it hands over a command. Then the later commands wait, and are dropped
 // if the link ends; the command that is being handed over is not dropped.
 func (l *routerLink) arrived(read func()) {
 	w, incarnation := l.w, l.region.p.incarnation

@@ -37,7 +37,7 @@ func (w *World) configureLoadReports(cfg *region.Config) {
 	}
 }
 
-// loadChecks are what is known of a coordinator's term, and of what it was told.
+// loadChecks are the facts about a coordinator's term, and the load reports that it received.
 type loadChecks struct {
 	since   time.Time // when the term began
 	reports map[sharding.NodeID]int
@@ -100,7 +100,7 @@ func (c *coordNode) planned(o coordinator.Plan) {
 // checkLoadMove checks a shard that begins to move because of its load.
 func (c *coordNode) checkLoadMove(v *coordinator.View, s sharding.ShardID) {
 	w, now := c.w, c.p.now()
-	// The journal's clock and that of the coordinator differ by a little.
+	// The journal's clock and the coordinator's differ by a little.
 	if arrived, moved := w.journal.arrived[s]; moved && w.now-arrived < loadCooldown*98/100 {
 		w.violate("no shard moves because of load within its cool-down", "%s moves %v, which has come %d ms ago", c.p.name, s, (w.now-arrived)/ms)
 	}

@@ -23,7 +23,7 @@ type member struct {
 	out     []gossip.Output
 	changed func(memberChange)
 	yield   func() // gives the lease up
-	// cachedRank is what rank has returned last, for rankHolder. It must be computed again if rankStale is set.
+	// cachedRank is the last result of rank, for rankHolder. It must be computed again if rankStale is set.
 	cachedRank int
 	rankHolder sharding.NodeID
 	rankStale  bool
@@ -34,7 +34,7 @@ type member struct {
 	lastTick   time.Time                // of the core
 }
 
-// memberChange is what a coordinator needs to know about another member.
+// memberChange is a coordinator's notice about another member.
 type memberChange struct {
 	node             sharding.NodeID
 	name, role       string
@@ -92,12 +92,12 @@ func (m *member) checkOwnPause(out []gossip.Output) {
 	m.lastTick = m.p.now()
 	for _, o := range out {
 		if r, ok := o.(gossip.ReachabilityChanged); ok && late && r.ByMe && !r.Reachable {
-			m.w.violate("my own pause is nobody's death", "%s suspects %v after it was paused itself", m.p.name, r.Node)
+			m.w.violate("my own pause suspects no other member", "%s suspects %v after it was paused itself", m.p.name, r.Node)
 		}
 	}
 }
 
-// lateTick is how long after the last tick a tick shows that the process was paused.
+// lateTick is the time after the last tick at which a tick shows that the process was paused.
 const lateTick = 400 * time.Millisecond
 
 // tick gives the core every third tick of the process, that is one every 60 ms or more, if anything is due.

@@ -39,7 +39,7 @@ func (w *World) nemesis() {
 		w.lease.record = lease.Record{}
 		w.recordLost = true // terms may come again; the journal knows better
 	})
-	if wt.Harsh.SendAge == 0 { // else a send that nobody takes may be tried for days
+	if wt.Harsh.SendAge == 0 { // otherwise a send without a taker may be tried for days
 		w.every("clock step", wt.Harsh.Clocks, w.stepClock)
 	}
 	w.every("operate", wt.Operate, w.operate)

@@ -29,7 +29,7 @@ func (n *network) blocked(from, to int) bool { return n.cut[from][to] > 0 }
 func (n *network) delay() int64 { return n.drawDelay(n.w.weather.Tail) }
 
 // frameDelay is the same for a frame of a stream: one that is late holds up all
-// behind it, so that few may be.
+// later ones, so that few may be.
 func (n *network) frameDelay() int64 { return n.drawDelay(n.w.weather.Tail / 40) }
 
 func (n *network) drawDelay(tail float64) int64 {

@@ -92,7 +92,7 @@ func (s *store) fenceDamaged(id sharding.ShardID) bool {
 }
 
 // loadDamaged reports whether loads of the entity meet damage, writeDamaged
-// whether what is written of it does.
+// whether its writes do.
 func (s *store) loadDamaged(e sharding.Entity) bool {
 	for _, p := range s.pages {
 		if p.loads && p.entities[e] {
@@ -151,7 +151,7 @@ func (s *store) decide(m journal.Moment, ops []journal.Op) []journal.Result {
 	return results
 }
 
-// load reads an entity, unless what is stored of it is damaged.
+// load reads an entity, unless its stored data is damaged.
 func (s *store) load(req journal.LoadRequest) (journal.Loaded, error) {
 	if s.loadDamaged(req.Entity) {
 		s.w.mark("journal: load meets damage")
@@ -173,8 +173,8 @@ func (s *store) maxEpoch() sharding.Epoch {
 }
 
 // answersDamage reports whether a command of the last round meets damage and its
-// answer says so. A read meets damage of what is written if an append must be settled
-// before it. The outcome is unknown if the clocks have been set such that its key
+// answer says so. A read meets damaged writes if an append must be settled before it.
+// The outcome is unknown if the clocks have been set such that its key
 // was taken for an expired one before.
 func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
 	j := w.journal
@@ -182,8 +182,8 @@ func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
 	return meets && r.Outcome != sharding.Executed && (r.Code == sharding.DataLoss || r.Code == sharding.KeyExpired && w.weather.Harsh.Forgets)
 }
 
-// contained checks an answer that says that data is lost: damage of an entity, or
-// of its shard's fence, is nobody else's.
+// contained checks an answer that reports data loss: damage of an entity, or of its
+// shard's fence, affects no others.
 func (w *World) contained(o *op, reply *sharding.Reply) {
 	if reply.Code != sharding.DataLoss {
 		return

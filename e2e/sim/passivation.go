@@ -10,7 +10,7 @@ import (
 // heapBytes is the live heap above which a region passivates. What the heap has is drawn.
 const heapBytes = 100
 
-// strategy draws a strategy. Half of them are those of most types; the limits of the others
+// strategy draws a strategy. Half of them belong to most types; the limits of the others
 // are so low that entities make room for each other all the time.
 func (w *World) strategy() passivation.Strategy {
 	d, idle := w.dice("passivation"), nanos(passivateAfter)

@@ -16,13 +16,13 @@ import (
 // In the poisonous climate, one entity or two end their regions, until they are quarantined. In the end they are
 // repaired and released.
 
-// poisonWeather is what only the poisonous climate has.
+// poisonWeather holds the faults of the poisonous climate alone.
 type poisonWeather struct {
 	Entities int
 	// Alone: nothing else ends a region, or happens at all.
 	Alone    bool
 	Restart  int64         // longest time until a region runs again that an entity has ended
-	LoseDisk float64       // ends of regions after which nobody knows which turns ran
+	LoseDisk float64       // ends of regions after which it is unknown which turns ran
 	Window   time.Duration // setting of the coordinators
 	After    int           // setting of the coordinators: crashes after which an entity is quarantined
 }
@@ -48,7 +48,7 @@ func drawPoison(w weather, seed uint64) weather {
 		if d.chance(0.5) {
 			w.Hang = d.Float64() * 0.1
 		}
-		w.Crash = d.between(sec, 5*sec) // kills from outside are what makes innocent entities suspects
+		w.Crash = d.between(sec, 5*sec) // only kills from outside make innocent entities suspects
 		w.Harsh.Retention = 2 * sec
 	}
 	w.Harsh.Send, w.Harsh.Remind, w.Harsh.Forgets = 0.1, 0.5, false
@@ -160,7 +160,7 @@ func (n *regionNode) corePanics(p *poison, what work) {
 	n.w.after(0, n.p.ifAlive(func() { n.endRegion(p, what) }))
 }
 
-// mostEnded is how many regions an entity may end, by docs/running/repair.md, if nothing else happens.
+// mostEnded is the most regions that an entity may end, by docs/running/repair.md, if nothing else happens.
 func (w *World) mostEnded(p *poison) int {
 	if !w.weather.Poison.Alone || p.late {
 		return 1 << 30
@@ -178,7 +178,7 @@ func (w *World) mostEnded(p *poison) int {
 	return most
 }
 
-// box is what a region notes of its turns, for the process after it.
+// box holds a region's notes of its turns, for the process after it.
 type box struct {
 	process sharding.NodeUID
 	region  string
@@ -188,7 +188,7 @@ type box struct {
 	closed  bool // see Only
 }
 
-// boxSlots is how many turns a box notes.
+// boxSlots is the number of turns that a box notes.
 const boxSlots = 64
 
 func virtual(at int64) time.Time { return time.Unix(0, at) }
@@ -242,7 +242,7 @@ func (n *regionNode) openBox() (crash region.Crash) {
 		return region.Crash{}
 	}
 	c, at := suspects.Report(old.process, virtual(old.alive), suspects.Evidence{Runtime: old.cause}, old.turns)
-	w.mark("region: says how the process before it has ended")
+	w.mark("region: reports how its previous process ended")
 	return region.Crash{Crash: c, At: p.now().Add(-virtual(w.now).Sub(at))}
 }
 
@@ -267,7 +267,7 @@ func (b *box) Only(t control.CrashedTurn) {
 	b.turns, b.closed = []suspects.Noted{{CrashedTurn: t, Running: true}}, true
 }
 
-// Nobody implements [suspects.Notes].
+// The method Nobody implements [suspects.Notes].
 func (b *box) Nobody() { b.turns, b.closed = nil, true }
 
 // gated lets a turn begin: at once, or if its entity is a suspect, when no other suspect runs. The turn calls end
@@ -301,7 +301,7 @@ func (n *regionNode) gated(e sharding.Entity, command string, suspect bool, begi
 	n.ready[t] = run
 	n.w.after(int64(suspects.AloneWait), n.p.ifAlive(func() {
 		for _, t := range n.queue.Tick(virtual(n.w.now)) {
-			n.w.mark("suspect: it runs beside another one")
+			n.w.mark("suspect: it runs while another one does")
 			n.goOn(t)
 		}
 		if _, waits := n.ready[t]; waits {
@@ -410,7 +410,7 @@ func (c *coordNode) quarantineAfter(in coordinator.Input, was map[sharding.Entit
 // blindCrashes is the number of crashes after which an entity is quarantined if none of them has a cause.
 const blindCrashes = 5
 
-// cleanTurns is how many turns of a suspect must have run alone so that a crash without a cause does not count.
+// cleanTurns is the number of turns of a suspect that must have run alone so that a crash without a cause does not count.
 const cleanTurns = 8
 
 // clockError is by how much the clock of a coordinator is wrong after a window, at most.
@@ -499,7 +499,7 @@ func (s *store) quarantineOf(fact coordinator.Fact) {
 	}
 }
 
-// quarantine is what the facts say of an entity.
+// quarantine is the state of an entity by the facts.
 type quarantine struct {
 	state coordinator.QuarantineState
 	by    int   // number of the fact
@@ -511,7 +511,7 @@ type shardEpoch struct {
 	epoch sharding.Epoch
 }
 
-// learnsBy is how long a region that serves a shard may take to learn that an entity is quarantined, when nothing
+// learnsBy bounds the time in which a region that serves a shard learns that an entity is quarantined, when nothing
 // fails.
 const learnsBy = 5 * sec
 
@@ -555,8 +555,8 @@ func (w *World) quarantined(e sharding.Entity) bool {
 	return w.journal.quarantine[e].state == coordinator.Quarantined
 }
 
-// endPoison waits, when nothing else fails any more, until the poison is quarantined, checks that nobody but
-// quarantined entities is refused, repairs what is poisonous, and releases all.
+// endPoison waits, when nothing else fails any more, until the poison is quarantined, checks that only
+// quarantined entities are refused, repairs poisonous ones, and releases all.
 func (w *World) endPoison(stop func() bool) {
 	prober := w.idleClient(len(w.clients) + 9)
 	n := 0

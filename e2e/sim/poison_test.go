@@ -15,7 +15,7 @@ var mustHappenPoison = []string{
 	"poison: an innocent entity is quarantined",
 	"poison: a shard core panics",
 	"suspect: it waits for another one",
-	"suspect: it runs beside another one",
+	"suspect: it runs while another one does",
 	"quarantine: the shard moves at once",
 	"quarantine: it outlives the term",
 	"quarantine: all are released",

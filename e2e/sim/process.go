@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// process is one driver loop and the memory behind it: inputs wait in the
+// process is one driver loop and its memory: inputs wait in the
 // inbox until the loop gets to them, a batch at a time; then the outputs are
 // performed in order. A crash loses the inbox and everything that the program
 // held; a pause only defers it.
@@ -48,7 +48,7 @@ type process struct {
 	tickEvery int64
 }
 
-// program is what one incarnation runs.
+// program is the code of one incarnation.
 type program interface {
 	tick()  // time passes
 	flush() // performs what the steps of a batch put out
@@ -63,7 +63,7 @@ func (p *process) now() time.Time {
 	return clockStart.Add(time.Duration(p.offset + t + t*p.drift/1_000_000))
 }
 
-// moment is when the process commits: its clock on the wall may be set, its own
+// moment is the time at which the process commits: its clock on the wall may be set, its own
 // time continues.
 func (p *process) moment() journal.Moment {
 	return journal.Moment{

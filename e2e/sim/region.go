@@ -30,14 +30,14 @@ type regionNode struct {
 	group       group                  // commits that go to the journal in one transaction
 	readers     *link.Readers[*routerLink]
 	router      *routerNode // nil until an entity sends a command to another one
-	// crowdedRouter says that the router has little room.
+	// crowdedRouter is true if the router has little room.
 	crowdedRouter bool
 	toRouter      lastArrival   // of answers to the region's own router
 	fromRouter    lastArrival   // of commands from the region's own router
 	links         []*routerLink // all that are open, and some that were closed
 	lastRequest   turn.RequestID
 	callers       map[turn.RequestID]caller           // the callers of commands that have no answer yet
-	stopped       map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
+	stopped       map[sharding.ShardID]sharding.Epoch // the highest epoch of a sent ShardStopped
 	term          sharding.Term                       // the highest term of a message that came from a coordinator
 	calls         calls
 	handOffs      map[sharding.ShardID]control.HandOff // the newest orders
@@ -74,7 +74,7 @@ type shardNode struct {
 	fromCore    lastArrival // of messages to the control core
 	collections uint64      // number of the last garbage collection
 	liveBytes   uint64      // bytes of the heap that were in use after the last garbage collection
-	// reportedAtCollection is what the method reportedBytes returned at the last garbage collection.
+	// reportedAtCollection is the result of reportedBytes at the last garbage collection.
 	reportedAtCollection int
 	// limitsWhenOver is set when the sizes that entities have reported add up to too much memory for
 	// the first time since the last garbage collection. It has the limits of live entities at that
@@ -83,7 +83,7 @@ type shardNode struct {
 	stopping       map[turn.Incarnation]int // the sizes of instances that are being stopped
 }
 
-// lastArrival is when the newest message from one core of a region to another arrives, in
+// lastArrival is the arrival of the newest message from one core of a region to another, in
 // virtual time. In a real region each core runs on its own goroutine. Here, too, a message between
 // cores arrives after a delay, and after the messages that were sent before it.
 type lastArrival int64
@@ -99,7 +99,7 @@ func (n *regionNode) carry(last *lastArrival, arrive func()) {
 	w.after(int64(*last)-w.now, n.p.ifAlive(arrive))
 }
 
-// caller says where the answer to a command goes.
+// caller is the destination of a command's answer.
 type caller struct {
 	link    *routerLink
 	attempt router.Attempt
@@ -111,7 +111,7 @@ type caller struct {
 	ticket  replies.Ticket // the memory that is reserved for the reply
 }
 
-// entityLoads is how many loads of an entity may be without an answer. It is so low that a
+// entityLoads is the most loads of an entity that may be without an answer. It is so low that a
 // region refuses commands when the journal hangs.
 const entityLoads = 2
 
@@ -145,7 +145,7 @@ type instance struct {
 	passivates bool           // it has asked for passivation
 	alive      bool           // it is loaded
 	size       int            // the size that it has reported
-	from       uint64         // number of the kept state from which it was brought to life; 0 after its first turn
+	from       uint64         // number of the kept state that brought it to life; 0 after its first turn
 }
 
 func (w *World) regionProgram(p *process) program {
@@ -225,7 +225,7 @@ func (n *regionNode) checkLimits() {
 	}
 }
 
-// shardNodeOf returns the node of the shard core to which an entity belongs. If the region does not
+// shardNodeOf returns the node of an entity's shard core. If the region does not
 // host the entity's type, any node will do.
 func (n *regionNode) shardNodeOf(e sharding.Entity) *shardNode {
 	for i := range types {
@@ -345,7 +345,7 @@ func (n *regionNode) checkDeadlines() {
 		c := n.callers[id]
 		l, loading := n.newestLoad[c.entity]
 		if loading && l.Epoch == c.epoch && now.Sub(due[c.key]) > overdue && now.Sub(l.began) > overdue {
-			n.w.violate("a load that hangs keeps nobody waiting", "%s: command %d for %v is not answered %v after its deadline", n.p.name, id, c.entity, overdue)
+			n.w.violate("a load that hangs keeps no command waiting", "%s: command %d for %v is not answered %v after its deadline", n.p.name, id, c.entity, overdue)
 		}
 	}
 }
@@ -424,8 +424,8 @@ func (s *shardNode) performShard(o region.ShardOutput) {
 	}
 }
 
-// sendControl sends a control message, and remembers the epochs with which the region has
-// sent ShardStopped.
+// sendControl sends a control message, and remembers the epochs of the region's
+// ShardStopped messages.
 func (n *regionNode) sendControl(o region.Send) {
 	w := n.w
 	switch m := o.Msg.(type) {

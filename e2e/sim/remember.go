@@ -33,7 +33,7 @@ func (w *World) startConfig() wakeup.StartConfig {
 	return c
 }
 
-// startFails reports whether the start hook of an entity fails for which no command waits.
+// startFails reports whether the start hook of an entity without waiting commands fails.
 func (s *shardNode) startFails(o *turn.Load) bool {
 	fails := o.Background && s.w.dice("start hooks").chance(s.w.weather.StartFails)
 	if fails {
@@ -57,7 +57,7 @@ func (c *checker) remembered(log []commit) {
 		}
 		r := rows[a.Entity]
 		for i := range a.Records {
-			changes := len(a.Records[i].Events) > 0 || len(a.Records[i].Sends) > 0 && c.w.letters[a.Records[i].Command] == nil // what an operator sends again brings nobody back
+			changes := len(a.Records[i].Events) > 0 || len(a.Records[i].Sends) > 0 && c.w.letters[a.Records[i].Command] == nil // an operator's repeated send brings no entity back
 			forgotten := a.Records[i].Delete
 			if forgotten {
 				r = row{}

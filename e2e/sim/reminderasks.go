@@ -11,13 +11,13 @@ import (
 // reminder does not stand any more: the entity core must not let it ask.
 
 // mayRemindAsk reports whether reminders may ask in this weather. Where ids are forgotten, a command
-// may set its reminder twice, and each of the two asks. Where there are forms, that of the input of
-// a reminder is the one of Add.
+// may set its reminder twice, and each of the two asks. Where there are forms, a reminder's input has
+// the form of Add.
 func (w *World) mayRemindAsk() bool {
 	return w.weather.Harsh.Forward > 0 && !w.weather.Harsh.Forgets && !w.weather.Forms
 }
 
-// remindIn is how long after its command a reminder is due, in milliseconds.
+// remindIn is the time from a command to its reminder, in milliseconds.
 func remindIn(x uint64) int64 { return int64(x * 37 % 5000) }
 
 // remindAndEnd sets a reminder that asks, and has it end before it fires.
@@ -37,7 +37,7 @@ func (w *World) remindAndEnd() {
 }
 
 // endBeforeItFires cancels the reminder of a command, or deletes the entity, about when it is due,
-// and has a turn run behind that for which the firing must wait.
+// and makes the firing wait for a later turn.
 func (w *World) endBeforeItFires(set *op) {
 	d := w.dice("reminders that end")
 	w.after(max(0, remindIn(set.x)*ms-d.between(0, 200*ms)), func() {
@@ -69,9 +69,8 @@ type commandName struct {
 	key    sharding.CommandID
 }
 
-// reminderAsks checks that a reminder does nothing elsewhere after somebody was told that it was
-// cancelled, set again, or deleted with its entity: what its turn has asked since then never takes
-// effect.
+// reminderAsks checks that a reminder does nothing elsewhere after a caller learned that it was
+// cancelled, set again, or deleted with its entity: later asks of its turn never take effect.
 func (c *checker) reminderAsks(log []commit) {
 	stands := map[reminderName]uint64{} // the number of the command that has set it
 	for _, commit := range log {
@@ -123,7 +122,7 @@ func (c *checker) askedInVain(x uint64, by commandName, ended int64) {
 		}
 		w.mark("reminder: one that was ended has asked")
 		if done := c.effectOf(f); done != nil {
-			w.violate("a reminder that was cancelled does nothing", "%s of %v was answered at %s, and %v took effect, for which the reminder of number %x asked at %s", by.key, by.entity, at(answers[i]), &done.op, x, at(f.firstAsked))
+			w.violate("a reminder that was cancelled does nothing", "%s of %v was answered at %s, and %v took effect, which the reminder of number %x asked for at %s", by.key, by.entity, at(answers[i]), &done.op, x, at(f.firstAsked))
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 )
 
 // In harsh weather replies have a size, and a link takes its time for every byte.
-// A region holds what it owes; what it may owe is bounded, and commands for which
-// there is no room wait, with what comes behind them for the same entity. A gateway that is paused, or now and
-// then for no reason, reads nothing, and is cut off when that lasts.
+// A region holds what it owes; what it may owe is bounded, and commands that find
+// no room wait, with the later ones for the same entity. A gateway that is paused, or from time
+// to time for no reason, reads nothing, and is cut off when that lasts.
 
 // Sizes of replies, and what a region may owe.
 const (
@@ -22,15 +22,15 @@ var replyLimits = replies.Config{
 	EntityShare: 0.75, Waiting: 20, WaitingBytes: 100_000, WaitingShare: 0.5,
 }
 
-// silence is how long a gateway may read nothing while replies wait for it.
+// silence bounds the time that a gateway reads nothing while replies wait for it.
 const silence = sec
 
-// replyBudget is what a region knows of the replies that it owes.
+// replyBudget is a region's account of the replies that it owes.
 type replyBudget struct {
 	budget    *replies.Budget
 	estimates map[string]*replies.SizeEstimate
-	short     replies.SizeEstimate // of refusals, and of what says only that a command has come
-	posted    bool                 // somebody will look at what waits unread
+	short     replies.SizeEstimate // of refusals, and of mere acknowledgements
+	posted    bool                 // the unread replies will be checked
 }
 
 // estimate returns the estimate for a command. A tell is answered at once, without a result.
@@ -71,8 +71,8 @@ type outgoing struct {
 	frame func()
 }
 
-// whenRoom calls take when there is room for the command's reply, or with the reason for which
-// the command is refused.
+// whenRoom calls take when there is room for the command's reply, or with the reason of the
+// refusal.
 func (n *regionNode) whenRoom(l *routerLink, env *sharding.Envelope, take func(replies.Ticket, string)) {
 	if n.replyBudget == nil {
 		take(replies.Ticket{}, "")
@@ -82,7 +82,7 @@ func (n *regionNode) whenRoom(l *routerLink, env *sharding.Envelope, take func(r
 	n.readOn(l)
 }
 
-// readOn continues with what waits, and with what comes behind it.
+// readOn continues with the waiting commands, and with later ones.
 func (n *regionNode) readOn(l *routerLink) {
 	q, budget := &l.buffer.queue, n.replyBudget.budget
 	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {
@@ -150,7 +150,7 @@ func (n *regionNode) send(c caller, in router.Input, frame func()) {
 		learned = size
 	}
 	if size > c.ticket.Expected() && !n.replyBudget.budget.Grow(&c.ticket, size) {
-		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, for which there was room before it ran", n.p.name, c.key, size)
+		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, which had room before it ran", n.p.name, c.key, size)
 	}
 	l := c.link
 	if l.isLocal() { // the router has it at once

@@ -24,7 +24,7 @@ type routerNode struct {
 	waiting map[router.RequestID]*call // calls that are not finished
 	links   map[sharding.NodeID]*routerLink
 	here    *routerLink              // the way into the region that this router is in; nil: it is in a gateway
-	wanted  map[sharding.NodeID]bool // regions to which the core wants a link
+	wanted  map[sharding.NodeID]bool // regions that the core wants a link to
 	dialing map[sharding.NodeID]bool
 	last    map[sharding.CommandID]router.SendCommand // how a command was sent last
 	sent    map[router.Attempt]router.SendCommand     // attempts that have no answer yet
@@ -107,7 +107,7 @@ func (g *routerNode) read(a router.Attempt, answer router.Input) {
 	g.step(answer)
 }
 
-// overdue is how long after its deadline a request must be finished at the latest, if the
+// overdue is the latest end of a request after its deadline, if the
 // router is not paused.
 const overdue = 500 * time.Millisecond
 
@@ -223,7 +223,7 @@ func (g *routerNode) finish(o router.Finish) {
 
 // checkVersion checks how a command ended that not all versions of the regions have. If the
 // router refuses it without sending it, the owner of its shard must really lack it, by the table
-// that the router has now: when the refusal is told, the shard may have another owner.
+// that the router has now: when the refusal arrives, the shard may have another owner.
 func (g *routerNode) checkVersion(o *router.Finish) {
 	w, c := g.w, g.waiting[o.Request]
 	if c == nil {

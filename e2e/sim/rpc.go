@@ -5,7 +5,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// callTimeout is when the caller of a call gives up.
+// callTimeout is the time after which the caller gives up.
 const callTimeout = 2500 * ms
 
 // messageTaker is a program that takes control messages.
@@ -13,7 +13,7 @@ type messageTaker interface {
 	// receive takes a one-way message.
 	receive(from sharding.NodeID, m control.Message)
 	// serveCall takes a call, and calls reply once, or never. It returns the function that is
-	// called when nobody waits for the answer any more.
+	// called when no caller waits for the answer any more.
 	serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) (ended func())
 }
 

@@ -15,10 +15,9 @@ import (
 
 // In the harsh climate entities send commands to others: the turn of a Send, and of a Delete,
 // stages two numbers for one other entity, to be added in order, and sometimes a command that its
-// target refuses. Where sends are given up soon, some are to a type that does not exist, or are a
-// command that nobody has.
-// Of some of them the answer is taken by a Told, which adds a number to the sender that says what
-// the answer was.
+// target refuses. Where sends are given up soon, some are to a type that does not exist, or are an
+// unknown command.
+// The answer of some is taken by a Told, which adds a number to the sender that encodes the answer.
 
 // sent is a number that another entity adds, toldBit marks those that senders add.
 func sent(x uint64, place int) uint64 { return x | 1<<59 | uint64(place)<<50 }
@@ -28,14 +27,14 @@ const toldBit = 1 << 58
 // told is the number that a sender adds when it takes an answer to a send.
 func told(seq, place uint64, as answer) uint64 { return toldBit | seq<<8 | uint64(as)<<4 | place }
 
-// answer is what a sender is told of a send.
+// answer is the result of a send for its sender.
 type answer uint8
 
 const (
 	toldNothing  answer = iota
 	toldDone            // it has had its effect
 	toldRefused         // the target has refused it, or it was given up and had no effect
-	toldDoubtful        // nobody knows
+	toldDoubtful        // it is unknown
 )
 
 // String is a word for the answer, such as "done".
@@ -81,7 +80,7 @@ func (w *World) sendsOf(x uint64) []sharding.Send {
 	return list
 }
 
-// sendOptions are those of the send of a number, in whole milliseconds, as they are stored. Some sends have none.
+// sendOptions are the options of the send of a number, in whole milliseconds, as they are stored. Some sends have none.
 func (w *World) sendOptions(x uint64) (o sharding.SendOptions) {
 	d := newDice(x, "options of a send")
 	between := func(least, most int64) time.Duration { return nanos(d.between(least, most)).Truncate(time.Millisecond) }
@@ -243,9 +242,9 @@ type oneSend struct {
 	place    int
 	at       int64
 	numbered int                // how often the records of the sender were numbered anew before, after purges
-	ended    sharding.SendState // how it has ended by itself
+	ended    sharding.SendState // how it has ended without an operator
 	state    sharding.SendState // how it is in the end
-	told     answer             // what its sender was told
+	told     answer             // the result for its sender
 	dealt    *op                // by an operator, when it was a dead letter
 }
 
@@ -258,7 +257,7 @@ func (s *oneSend) dropped() bool {
 	return s.dealt != nil && s.dealt.letter.MayHaveRun && !s.ended.Dead()
 }
 
-// effects are how many effects a send must have and may have had.
+// effects are the numbers of effects that a send must have and may have had.
 func (s *oneSend) effects() (least, most int) {
 	switch {
 	case s.dropped() && s.Input.Command == cmdAdd:
@@ -268,10 +267,10 @@ func (s *oneSend) effects() (least, most int) {
 	case s.told == toldDone, s.ended == sharding.SendDone && s.ReplyTo == "":
 		return 1, 1
 	}
-	return 0, 1 // it is in doubt, or the sender that was to be told of it was deleted
+	return 0, 1 // it is in doubt, or its sender was deleted before the result
 }
 
-// effectsOf checks the effects of a send, and of what operators have sent in its place.
+// effectsOf checks the effects of a send, and of operators' sends in its place.
 func (c *checker) effectsOf(same []*oneSend, at []int) {
 	w, least, most := c.w, 0, 0
 	for _, s := range same {
@@ -283,7 +282,7 @@ func (c *checker) effectsOf(same []*oneSend, at []int) {
 		case s.dealt != nil && s.ended == sharding.SendInDoubt && s.dealt.cmd == sharding.SendAgainCommand && !s.dealt.letter.MayRepeat:
 			w.violate("what is in doubt is not repeated", "%v was %v, and %v sends it again", s, s.ended, s.dealt)
 		case s.ended == sharding.SendDone && s.ReplyTo == "" && !s.dropped() && s.Input.Command != cmdAdd:
-			w.violate("a refusal is not silent", "%v was refused, and nobody is told", s)
+			w.violate("a refusal is not silent", "%v was refused, and its sender is not notified", s)
 		}
 	}
 	switch s := same[0]; {

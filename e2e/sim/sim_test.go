@@ -179,7 +179,7 @@ var mustHappen = []string{
 	"gateway: link full",
 	"rollout: another target",
 	"rollout: back to an earlier target",
-	"rollout: a target that nobody runs is given up",
+	"rollout: a target that no region runs is given up",
 	"gateway: a command waits for a version that has it",
 	"gateway: a command has come to a version that has it",
 	"gateway: a command has come to a version that lacks it",
@@ -270,7 +270,7 @@ var mustHappenHarsh = []string{
 	"region: a command comes behind what was dropped",
 	"load answered after it was given up",
 	"command refused: too many loads without an answer",
-	"dedupe: a repeat is looked up beside the living entity",
+	"dedupe: a repeat is looked up while the entity lives",
 	"timer: it held passivation off",
 	"passivation: at a limit",
 	"passivation: for lack of memory",
@@ -307,7 +307,7 @@ func (s *totals) add(w *World) {
 	}
 }
 
-// reportEvery is how many seeds a long run does between two lines of progress.
+// reportEvery is the number of seeds between two lines of progress in a long run.
 const reportEvery = 2000
 
 // runSeeds runs seeds on two goroutines; every world stays on one.
@@ -340,7 +340,7 @@ func runSeeds(t *testing.T, c climate, first, n uint64) *totals {
 	return total
 }
 
-// failure is one line that says what broke and how to see it again.
+// failure is one line that describes the fault and how to reproduce it.
 func (w *World) failure() string {
 	return fmt.Sprintf("seed %d (%s) breaks %q: %s\n\tmake sim CLIMATE=%s SEED=%d TRACE=1",
 		w.seed, w.climate, w.broken.property, w.broken.text, w.climate, w.seed)

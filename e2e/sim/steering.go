@@ -9,14 +9,14 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// steering is what operators want of placement, by the facts.
+// steering holds the operators' requests about placement, by the facts.
 type steering struct {
 	cordons map[string]bool
 	pins    map[sharding.ShardID]string
 	freeze  coordinator.FreezeFact
 }
 
-// steer has an operator want something of placement, now and then.
+// steer makes an operator request something about placement, from time to time.
 func (w *World) steer(mean int64) {
 	if mean == 0 {
 		return
@@ -79,7 +79,7 @@ func (w *World) unsteer() {
 }
 
 // steered follows what operators want, by the facts, and checks that no shard begins to move
-// while moves are frozen, unless it has to. A freeze that ends by itself is not checked: its end is a
+// while moves are frozen, unless it has to. A freeze that expires is not checked: its end is a
 // matter of clocks.
 func (s *store) steered(fact coordinator.Fact) {
 	v := &s.steering

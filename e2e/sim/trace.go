@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// trace adds a line to the trace, if somebody reads it: time, process, what,
-// and the message with its field names, without what says nothing.
+// trace adds a line to the trace, if it is read: time, process, what, and the
+// message with its field names, without empty fields.
 func (w *World) trace(p *process, what string, v any) {
 	if w.traceTo == nil {
 		return

@@ -202,7 +202,7 @@ func (s *shardNode) lookup(o turn.Lookup) {
 		}
 		in.Failed = in.Failed || !ok
 		if in.Found {
-			s.w.mark("dedupe: a repeat is looked up beside the living entity")
+			s.w.mark("dedupe: a repeat is looked up while the entity lives")
 		}
 		s.p.post(func() { s.stepTurn(in) })
 	})

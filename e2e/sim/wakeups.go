@@ -30,11 +30,11 @@ func (s *shardNode) readWakes(o wakeup.Read) {
 // clock is the right time on the wall.
 func (w *World) clock() time.Time { return clockStart.Add(nanos(w.now)) }
 
-// storeClock is the clock of the journal's store, by which reminders are set and due. In the harsh
-// climate somebody sets it forth and back, by up to an hour.
+// storeClock is the clock of the journal's store, which decides when reminders are due. In the harsh
+// climate it is set forth and back, by up to an hour.
 func (w *World) storeClock() time.Time { return w.clock().Add(nanos(w.storeError())) }
 
-// storeStep is when the clock of the store was set, and by how much it is wrong since then.
+// storeStep is the time at which the clock of the store was set, and its error since then.
 type storeStep struct{ at, wrong int64 }
 
 func (w *World) storeError() int64 {
@@ -56,8 +56,8 @@ func (w *World) stepStoreClock() {
 	w.storeSteps = append(w.storeSteps, s)
 }
 
-// oldClock is how long a region may go on by the clock that it has read, while the journal does
-// not answer, and how long the command of a reminder may wait until its entity is loaded.
+// oldClock is the time that a region may continue by the clock that it has read, while the
+// journal does not answer, and that the command of a reminder may wait until its entity is loaded.
 const oldClock = (20 + 30) * sec
 
 // latestClock is the latest time by any clock that a region may have gone by.
@@ -158,7 +158,7 @@ func (c *checker) reminderFires(id reminderName, r *reminder, next int64, commit
 	if r.period == 0 && next != 0 || r.period > 0 && (times < 1 || r.due+times*r.period != next) {
 		w.violate("a reminder keeps its period", "%v: %q of %d ms, due at %d, is due again at %d", id.entity, id.name, r.period, r.due, next)
 	}
-	last := r.due + (times-1)*r.period                                     // of the times for which it fires
+	last := r.due + (times-1)*r.period                                     // of the times that it fires for
 	if early := last - w.latestClock(commit.at).UnixMilli(); early > 100 { // clocks drift between two pages
 		w.violate("a reminder is not early", "%v: %q fires %d ms before it is due, at %s", id.entity, id.name, early, at(commit.at))
 	}

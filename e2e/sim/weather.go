@@ -1,6 +1,6 @@
 package sim
 
-// weather is what a run has to bear. Every feature is on or off, often or
+// weather holds the faults of a run. Every feature is on or off, often or
 // rare, long or short, as drawn from the seed: leaving features out at random
 // finds more than having all of them always.
 type weather struct {
@@ -15,8 +15,8 @@ type weather struct {
 	Tail      float64 // share of packets that take up to TailMax
 	TailMax   int64
 	LinkBreak float64 // breaks of a link, per frame
-	LinkFull  float64 // commands for which a link has no room at the moment
-	HeldUp    float64 // commands with which the reader of a link is held up
+	LinkFull  float64 // commands that find no room in a link at the moment
+	HeldUp    float64 // commands that hold up the reader of a link
 	Loop      int64   // mean time until a process gets to its inbox
 
 	// Mean times between faults of a kind; 0: never.
@@ -61,7 +61,7 @@ type weather struct {
 	Sized      bool    // entities tell their sizes; a setting
 	Collect    float64 // ticks of a shard core after which garbage was collected
 
-	// Handoffs and HandoffsPerRegion are how many shards move at a time; settings.
+	// Handoffs and HandoffsPerRegion are the most shards that move at a time; settings.
 	Handoffs, HandoffsPerRegion int
 	// Burden is by how much each shard of a region above burdenFrom makes each turn there longer.
 	Burden int64
@@ -86,20 +86,20 @@ const (
 
 var climates = []climate{classic, harsh}
 
-// harshWeather is what only the harsh climate has. Everything here is drawn from
-// dice of its own, so that classic seeds stay what they are.
+// harshWeather holds the faults of the harsh climate alone. Everything here is drawn from
+// its own dice, so that classic seeds keep their runs.
 type harshWeather struct {
 	StoreHang int64   // mean time between times in which calls to the journal are not answered
 	HangFor   int64   // longest of these
 	HangEnds  float64 // share of such calls that end by a deadline; the others hang until the calm
 
 	Flip    int64   // mean time between flipped bits in pages of the journal
-	FlipFor int64   // longest time until somebody repairs one that is repaired
+	FlipFor int64   // longest time until one that is repaired is repaired
 	PerByte int64   // time that a link needs for a byte of a reply; 0: replies have no sizes
 	Deaf    float64 // answers before which a gateway stops to read for a while
 
 	Stale   float64 // reads that are stale
-	SendAge int64   // how long sends are tried; 0: for long
+	SendAge int64   // time that sends are tried; 0: for long
 	Send    float64 // commands by which an entity sends others, of those that add numbers or set timers
 	Forward float64 // keyed commands by which an entity sends one to another, of those that add numbers
 	Circle  int64   // mean time between commands that ask each other's entities in a circle
@@ -110,7 +110,7 @@ type harshWeather struct {
 	Later     float64 // timers that outlast the passivation of idle entities
 	Delete    float64 // commands that delete, of those that change something
 
-	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
+	Retention int64 // length of an era of membership, after which removed nodes are forgotten; a setting
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
 	ExileFor  int64 // longest of these
 
@@ -283,7 +283,7 @@ func drawClassic(seed uint64) weather {
 	if w.Rollout = rollouts.chance(0.6); w.Rollout && rollouts.chance(0.7) {
 		w.Target = rollouts.between(sec, 8*sec)
 	}
-	if d.chance(0.05) { // now and then a fine day: what is only slow must show
+	if d.chance(0.05) { // from time to time a fine day, so that slowness shows
 		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0, 0
 	}
 	return w

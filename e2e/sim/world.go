@@ -57,7 +57,7 @@ type World struct {
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all terms that were acquired
 	highest       sharding.Term          // the highest of terms
-	// recordLost says that the lease store has lost its record. From then on two processes may hold
+	// recordLost is true if the lease store has lost its record. From then on two processes may hold
 	// the lease at a time, and a term may be acquired twice.
 	recordLost bool
 	kept       keptChecks
@@ -77,7 +77,7 @@ type World struct {
 // checkEvery is the number of steps after which the invariants of a machine are checked.
 const checkEvery = 16
 
-// settleTime is how long the cluster may take to finish and converge once the weather is calm. Three
+// settleTime bounds the time in which the cluster finishes and converges once the weather is calm. Three
 // steps take long, and may follow one another: a drain with a hung turn, a handoff (twelve seconds),
 // and the removal of a member that did not come back.
 const settleTime = 60 * sec

@@ -4,5 +4,5 @@
 //
 // # What this does not do
 //
-// It publishes nothing. The coordinator and the gateway are those of the workspace.
+// It publishes nothing. The coordinator and the gateway come from the workspace.
 package stranger

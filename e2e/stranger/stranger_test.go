@@ -164,7 +164,7 @@ func start(t *testing.T, bin, region string) (gateway string) {
 }
 
 // checkImage checks the Dockerfile: that an image of nothing but the binary works, and with
-// a Docker Engine that it is built and runs. No registry is asked.
+// a Docker Engine that it is built and runs. No registry is queried.
 func checkImage(t *testing.T, dir string) {
 	t.Helper()
 	var steps []string

@@ -167,7 +167,7 @@ func (b *browser) keys(keys ...string) {
 
 const enter, right = kb.Enter, kb.ArrowRight
 
-// picture writes what is on the screen for the docs, if UI_PICTURES says where.
+// picture writes the screen for the docs, if UI_PICTURES names a directory.
 func (b *browser) picture(name string) {
 	b.Helper()
 	dir := os.Getenv("UI_PICTURES")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// cards is how many cards of regions the map has, and shards how many shards they have together.
+// cards is the number of cards of regions on the map, and shards the number of their shards together.
 const (
 	cards  = `document.querySelectorAll(".region").length`
 	shards = `Array.from(document.querySelectorAll(".region .shards")).reduce((n, e) => n + parseInt(e.textContent.replaceAll(",", "")), 0)`
@@ -18,7 +18,7 @@ func card(region string) string {
 	return `document.querySelector('.region[data-region="` + region + `"]')`
 }
 
-// TestDashboard looks at a cluster of real processes, of which a region is killed meanwhile.
+// TestDashboard looks at a cluster of real processes; a region is killed meanwhile.
 func TestDashboard(t *testing.T) {
 	b := open(t)
 	c := start(t)
@@ -51,8 +51,8 @@ func TestDashboard(t *testing.T) {
 	b.clean()
 }
 
-// coordinator stops the active coordinator, and then starts it again while the page is open: the page says that it
-// is old, and goes to the coordinator that is active now.
+// coordinator stops the active coordinator, and then starts it again while the page is open: the page is marked as
+// old, and goes to the coordinator that is active now.
 func (b *browser) coordinator(c *cluster, active, activeURL string) {
 	b.Helper()
 	b.visit(activeURL + "/ui/#/members")

@@ -88,7 +88,7 @@ func startsEmpty([]byte) error {
 	return nil
 }
 
-// becomesActive: an entity that nobody remembers lives from its first command on.
+// becomesActive: an entity that is not remembered lives from its first command on.
 func becomesActive([]byte) error {
 	m, now := newTurns(), time.Unix(1_000_000, 0)
 	id := sharding.EntityID("a")
@@ -109,7 +109,7 @@ func becomesActive([]byte) error {
 	return nil
 }
 
-// told is a strategy that does as it is told.
+// told is a strategy that obeys the test.
 type told struct{ to sharding.NodeID }
 
 func (t *told) Allocate(allocation.View, sharding.ShardID) sharding.NodeID { return t.to }
@@ -184,7 +184,7 @@ func (c *control) register(name string) []coordinator.Output {
 	return c.call(region(name), plane.Register{Name: name, Types: []sharding.TypeDesc{typeT()}})
 }
 
-// row is that of a shard, and false if it has none.
+// row returns the row of a shard, and false if it has none.
 func (c *control) row(name string) (sharding.Row, bool) {
 	for _, r := range c.m.View().Rows {
 		if r.Shard == shard(name) {
@@ -339,8 +339,8 @@ func strategyFails([]byte) error {
 	return c.allocate("s1")
 }
 
-// handOff: the owner is asked only after all others have said that they hold
-// commands back.
+// handOff: the owner receives HandOff only after all others have confirmed
+// that they hold commands back.
 func handOff([]byte) error {
 	c, err := owned()
 	if err != nil {
@@ -349,7 +349,7 @@ func handOff([]byte) error {
 	for _, o := range c.step(coordinator.DrainRegion{Region: region("r1").String()}) {
 		send, _ := o.(coordinator.Send)
 		if _, ok := send.Msg.(plane.HandOff); ok {
-			return fmt.Errorf("%v is asked to hand off before anybody else was told", send.To)
+			return fmt.Errorf("%v receives HandOff before any other was notified", send.To)
 		}
 	}
 	return nil
@@ -369,7 +369,7 @@ func ownerDies([]byte) error {
 	return nil
 }
 
-// hosting returns which region is asked to host a shard, and at which epoch.
+// hosting returns the region that is to host a shard, and the epoch.
 func hosting(out []coordinator.Output) (to sharding.NodeID, at sharding.Epoch) {
 	for _, o := range out {
 		send, _ := o.(coordinator.Send)
@@ -432,7 +432,7 @@ func failover([]byte) error {
 	return nil
 }
 
-// facts are what a new coordinator folds of what an old one showed.
+// facts are a new coordinator's fold of the facts that an old one showed.
 func facts(v coordinator.View) (list []coordinator.Fact) {
 	for _, t := range v.Types {
 		list = append(list, coordinator.TypeFact{Desc: t})
@@ -486,7 +486,7 @@ func rejected(buffer, commands int) []int {
 	return turned
 }
 
-// bufferFull: the new one is turned away, and here it is told so.
+// bufferFull: the new one is turned away, and here it gets an error.
 func bufferFull(raw []byte) error {
 	var v struct {
 		Given struct {

@@ -61,8 +61,8 @@ func newCandidate(n int, change func(*lease.Config)) *candidate {
 
 func (c *candidate) step(in lease.Input) { c.out = c.h.Step(c.now, in, nil) }
 
-// pass lets time pass until an output of a kind comes, at most so long; what is
-// read meanwhile is the record.
+// pass lets time pass until an output of a kind comes, at most so long; reads
+// meanwhile return the record.
 func pass[O lease.Output](c *candidate, most time.Duration, record lease.Record) (O, bool) {
 	for end := c.now.Add(most); ; {
 		if o, ok := last[O](c); ok {
@@ -91,7 +91,7 @@ func last[O lease.Output](c *candidate) (O, bool) {
 	return none, false
 }
 
-// held is a record that somebody else holds.
+// held is a record that another process holds.
 func held() lease.Record {
 	return lease.Record{Version: 3, Term: 2, Holder: sharding.NodeID{Addr: "other:1", UID: 99}, TTL: 2 * time.Second, Nonce: 5}
 }
@@ -276,7 +276,7 @@ func playSingleton(n int, end func(*candidate), ends ...int) error {
 			}
 		}
 		if active == nil || gone[active] {
-			return nil, errors.New("nobody is active")
+			return nil, errors.New("no coordinator is active")
 		}
 		return active, nil
 	}
@@ -301,7 +301,7 @@ func playSingleton(n int, end func(*candidate), ends ...int) error {
 	return err
 }
 
-// answer answers a candidate from the record, and returns what is stored then.
+// answer answers a candidate from the record, and returns the record that is stored then.
 func answer(c *candidate, record lease.Record) lease.Record {
 	for {
 		out := c.out
@@ -364,8 +364,7 @@ func leaseInterval(raw []byte) error {
 	return nil
 }
 
-// proxyBuffer: which commands are dropped while nobody is known who could take
-// them.
+// proxyBuffer: which commands are dropped while no receiver is known.
 func proxyBuffer(raw []byte) error {
 	var v struct {
 		Size     int `json:"buffer_size"`

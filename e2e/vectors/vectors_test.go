@@ -95,7 +95,7 @@ func TestVectors(t *testing.T) {
 	t.Logf("%d cases hold, %d differ as listed, %d are listed and have nothing here to run", hold, differ, none)
 	for _, id := range slices.Sorted(maps.Keys(listed)) {
 		if !listed[id] {
-			t.Errorf("deviations.md lists %s, which is no case", id)
+			t.Errorf("deviations.md lists %s, which is not a case", id)
 		}
 	}
 }

@@ -135,8 +135,8 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// TestClose: an account ends when somebody has taken what was left, and what is sent to it
-// afterwards comes back. A new one has nothing of it.
+// TestClose: an account ends when the rest was taken, and later transfers to it come back.
+// A new one has nothing of it.
 func TestClose(t *testing.T) {
 	k := entitytest.New(t, bank.Accounts)
 	rich(t, k, "alice", 100, 0)
@@ -219,7 +219,7 @@ func TestResolve(t *testing.T) {
 		return err
 	}
 	transfer("came")
-	k.Restart() // so that nobody knows whether it was delivered before
+	k.Restart() // so that it is unknown whether it was delivered before
 	transfer("did not")
 	k.Advance(25 * time.Hour)
 	if s, err := bank.Show.Call(t.Context(), k, "alice", bank.Nothing{}); err != nil || s.InDoubt == 0 || s.InDoubt+s.Balance != 100 {
@@ -230,7 +230,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("closing an account with a transfer in doubt: %v", err)
 	}
 	if err := resolve("unheard", true); entity.CodeOf(err) != entity.NotFound {
-		t.Errorf("resolving what is no transfer: %v", err)
+		t.Errorf("resolving something that is not a transfer: %v", err)
 	}
 	if err := resolve("came", true); err != nil {
 		t.Error(err)
@@ -299,5 +299,5 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// TestSchema: what is stored stays readable.
+// TestSchema: stored data stays readable.
 func TestSchema(t *testing.T) { entitytest.Schema(t, bank.Accounts) }

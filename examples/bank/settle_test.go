@@ -74,8 +74,7 @@ func TestAnswerThatNeverComes(t *testing.T) {
 	}
 }
 
-// TestResolveWhileClosing: what was left was sent, and nobody tells the account what has become
-// of it.
+// TestResolveWhileClosing: the rest was sent, and the account never learns the result.
 func TestResolveWhileClosing(t *testing.T) {
 	for _, credited := range []bool{true, false} {
 		k := entitytest.New(t, Accounts)

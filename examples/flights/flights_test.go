@@ -72,5 +72,5 @@ func TestSnapshotsReplaceEvents(t *testing.T) {
 	}
 }
 
-// TestSchema: what is stored stays readable.
+// TestSchema: stored data stays readable.
 func TestSchema(t *testing.T) { entitytest.Schema(t, flights.Airports, flights.Routes) }

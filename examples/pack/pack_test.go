@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestConformance is what every strategy needs.
+// TestConformance is the test that every strategy needs.
 func TestConformance(t *testing.T) {
 	for _, perRegion := range []int{1, 25, 60} {
 		allocationtest.Run(t, pack.Strategy{PerRegion: perRegion}, nil)

@@ -60,7 +60,7 @@ func TestNoRegion(t *testing.T) {
 	coordinator := &labelled{}
 	srv := httptest.NewServer(adminv1.NewAdminServer(coordinator))
 	defer srv.Close()
-	for value, ok := range map[string]bool{"sdd": false, "hdd": false, "ssd": true} { // order-free: each is asked for once
+	for value, ok := range map[string]bool{"sdd": false, "hdd": false, "ssd": true} { // order-free: each is requested once
 		coordinator.pins = 0
 		_, err := Place(t.Context(), adminclient.New(srv.URL), "T", "disk", value)
 		if ok != (err == nil) || ok != (coordinator.pins > 0) {

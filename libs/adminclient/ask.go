@@ -86,7 +86,7 @@ func ask[T any](ctx context.Context, a *Client, call func(context.Context, admin
 			if unable != nil { // it may be active, but for example have no room for its audit
 				return nil, markUnsure(fmt.Errorf("%w: no active coordinator could do it: %w", ErrUnreachable, unable))
 			}
-			return nil, markUnsure(fmt.Errorf("%w: no coordinator is active; /readyz?verbose at the management address of each says why: %w", ErrUnreachable, last))
+			return nil, markUnsure(fmt.Errorf("%w: no coordinator is active; /readyz?verbose at the management address of each has the reason: %w", ErrUnreachable, last))
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestAssignInParts: what is too much for one request is asked for in several.
+// TestAssignInParts: a request that is too large is sent in several.
 func TestAssignInParts(t *testing.T) {
 	c := &coordinator{}
 	server := httptest.NewServer(adminv1.NewAdminServer(c))

@@ -20,7 +20,7 @@ func (d diagnosed) Explain(ctx context.Context, req *diagnosisv1.ExplainRequest)
 	return d(ctx, req)
 }
 
-// TestExplainAsksAnybody: whoever answers first counts, and nobody waits for one that is silent. What a process refuses,
+// TestExplainAsksAnybody: the first answer counts, and no caller waits for a silent process. What a process refuses,
 // the others would refuse too.
 func TestExplainAsksAnybody(t *testing.T) {
 	serve := func(d diagnosed) string {

@@ -34,7 +34,7 @@ func (i *inspector) ShardStates(ctx context.Context, _ *adminv1.ShardStatesReque
 	return &adminv1.ShardStatesResponse{}, nil
 }
 
-// TestInspectPatience: if regions get a time of their own, the client that waits longer is asked, and it
+// TestInspectPatience: if regions get a time of their own, the client that waits longer is used, and it
 // waits longer than they may take.
 func TestInspectPatience(t *testing.T) {
 	quick, slow := &inspector{}, &inspector{}

@@ -73,7 +73,7 @@ func TestPlanTakesLong(t *testing.T) {
 		{planner{takes: time.Hour}, 0, planTimeout, "deadline"},
 		{planner{takes: time.Minute}, 120_000, time.Minute, ""},
 		{planner{takes: time.Hour}, 60_000, time.Minute + electionTimeout, "deadline"},
-		{planner{standby: true}, 0, electionTimeout, "no coordinator is active; /readyz?verbose at the management address of each says why"},
+		{planner{standby: true}, 0, electionTimeout, "no coordinator is active; /readyz?verbose at the management address of each has the reason"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()

@@ -150,7 +150,7 @@ func (f faulty) Allocate(allocation.View, sharding.ShardID) sharding.NodeID {
 func (faulty) Rebalance(allocation.View, []sharding.ShardID) []sharding.ShardID { panic("no shards") }
 
 // TestFaultyStrategy: shards are served although a program's strategy panics, or chooses a region that is not
-// here, and the program is told.
+// here, and the program is notified.
 func TestFaultyStrategy(t *testing.T) {
 	for _, f := range []faulty{{}, {sharding.NodeID{Addr: "nowhere:1", UID: 1}}} {
 		c := allocation.DefaultConfig()
@@ -170,7 +170,7 @@ func TestFaultyStrategy(t *testing.T) {
 		}
 		c.OwnFailed = nil
 		if s, err = allocation.New(c); err != nil || s.Allocate(v, sharding.ShardID{Type: "T", Index: 9}) != allocationtest.Node(1) {
-			t.Errorf("nobody is told: %v", err)
+			t.Errorf("the program is not notified: %v", err)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// BenchmarkPlan plans 75,000 shards of one type on 1,000 regions in three zones, of which
-// every tenth has just come and has none; with load, the shards' loads differ by Zipf's law.
-// All moves are planned at once; with consistent hashing, for which nearly all shards are in
-// the wrong place, 7,500 of them.
+// BenchmarkPlan plans 75,000 shards of one type on 1,000 regions in three zones; every
+// tenth region has just come and has none; with load, the shards' loads differ by Zipf's law.
+// All moves are planned at once; with consistent hashing, where nearly all shards are in the
+// wrong place, 7,500 of them.
 func BenchmarkPlan(b *testing.B) {
 	const shards, regions = 75_000, 1000
 	for _, name := range []string{allocation.NameLeastShards, allocation.NameConsistentHashing, allocation.NameLoad} {
@@ -84,7 +84,7 @@ func evenly(shards, regions int) allocation.View {
 	return allocationtest.Counts(counts...)
 }
 
-// BenchmarkPlanNothing plans for few regions with many shards, which are where they should be.
+// BenchmarkPlanNothing plans for few regions with many shards that are already in the right place.
 func BenchmarkPlanNothing(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(settled)) {
 		for _, shards := range []int{4096, 10_000, 40_000} {

@@ -210,8 +210,8 @@ func (z *zoned) check(t *testing.T) {
 	}
 }
 
-// level is the number with which all regions together have room for all shards, found by halving: the part
-// of their capacities, if all say theirs, or what each has at most.
+// level is the number that gives all regions together room for all shards, found by halving: the part
+// of their capacities, if all have one, or the most shards of each.
 func (z *zoned) level() float64 {
 	low, high := 0.0, float64(z.shards)
 	for range 100 {

@@ -18,14 +18,14 @@ func able(v allocation.View, r allocation.Region, s sharding.ShardID) bool {
 	return r.Status == allocation.Up && r.Reads.Contains(v.Forms[s.Index])
 }
 
-// free reports whether a region can take a shard and breaks no constraint but perhaps that
-// of the zone.
+// free reports whether a region can take a shard and breaks no constraint but perhaps the
+// zone's.
 func free(v allocation.View, r allocation.Region, s sharding.ShardID) bool {
 	return able(v, r, s) && r.Capacity == 0 && !r.Cordoned && (v.Pins[s] == "" || v.Pins[s] == r.Name)
 }
 
-// plants are the ways in which the first move of a plan can be wrong, and what the checker
-// says of it. Each returns a wrong move of the type, if it finds one: of a shard of a region
+// plants are the ways in which the first move of a plan can be wrong, with the checker's
+// finding. Each returns a wrong move of the type, if it finds one: of a shard of a region
 // to another region.
 var plants = map[string]struct {
 	says  string

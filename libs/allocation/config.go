@@ -76,7 +76,7 @@ type Config struct {
 	// LoadCooldown is the time that a shard that has moved does not move again because of its load.
 	// Default 5 min: a new owner's caches are warm and its load is measured, and no shard follows a
 	// load that comes and goes.
-	LoadCooldown time.Duration `key:"cooldown" range:"0.." help:"with load, time for which a shard does not move because of load after it has come to a region. For the same time after a coordinator has become active, no shard moves because of load" expert:"true"`
+	LoadCooldown time.Duration `key:"cooldown" range:"0.." help:"with load, minimum time between the arrival of a shard at a region and its next move because of load. For the same time after a coordinator has become active, no shard moves because of load" expert:"true"`
 	// LoadMoveMiB is the largest size of entities in memory whose shards, of one type, are on the move
 	// at a time when the strategy adds a shard to them. A shard may move alone whatever its size.
 	// Default 1024: what is loaded again in a few seconds.
@@ -179,7 +179,7 @@ func (s ownStrategy) Allocate(v View, shard sharding.ShardID) (to sharding.NodeI
 	}()
 	to = s.Strategy.Allocate(v, shard)
 	if !to.IsZero() && !slices.ContainsFunc(v.Regions, func(r Region) bool { return r.Node == to }) {
-		s.fail("it chose %v for %v, which is no region that it was shown", to, shard)
+		s.fail("it chose %v for %v, which is not one of the given regions", to, shard)
 		return mostSuitable(v)
 	}
 	return to

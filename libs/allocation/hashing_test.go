@@ -63,8 +63,8 @@ func TestCoLocation(t *testing.T) {
 	}
 }
 
-// TestHashBound: no region gets more than the bound, and what is allocated one by one is
-// where a rebalance wants it, so that nothing moves.
+// TestHashBound: no region gets more than the bound, and shards that are allocated one by
+// one are already where a rebalance wants them, so that nothing moves.
 func TestHashBound(t *testing.T) {
 	rng := seeded(t)
 	for range 100 {

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestOverShare: the surplus of the zones is what must leave them until none has more than its share,
+// TestOverShare: the surplus of the zones is the number of shards that must leave until none has more than its share,
 // rounded up.
 func TestOverShare(t *testing.T) {
 	region := func(zone string, capacity, shards int) Region {

@@ -51,7 +51,7 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// TestAbandoned: a plan for which nobody waits any more ends at once.
+// TestAbandoned: a plan without a waiting caller ends at once.
 func TestAbandoned(t *testing.T) {
 	view := func() allocation.View {
 		v := allocation.View{Type: "T", Regions: []allocation.Region{{Node: sharding.NodeID{Addr: "a:1", UID: 1}, Status: allocation.Leaving}, {Node: sharding.NodeID{Addr: "b:1", UID: 2}}, {Node: sharding.NodeID{Addr: "c:1", UID: 3}}}}

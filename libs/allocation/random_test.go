@@ -12,7 +12,7 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "run random tests with this seed alone")
 
-// seeded runs a test with a random generator, and says how to repeat it if it fails.
+// seeded runs a test with a random generator, and prints how to repeat it if it fails.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := *seedFlag
@@ -46,11 +46,11 @@ type clusterType struct {
 	forms    []sharding.FormSet // by shard
 	pins     map[sharding.ShardID]string
 	loads    []allocation.ShardLoad
-	owner    []int // by shard; -1: nobody
+	owner    []int // by shard; -1: no region
 	moving   map[sharding.ShardID]bool
 }
 
-// options is what may be in a random cluster.
+// options bounds a random cluster.
 type options struct {
 	maxRegions, maxShards int
 	constraints           bool
@@ -117,7 +117,7 @@ func (c *cluster) addType(rng *rand.Rand, o options) {
 	c.types = append(c.types, t)
 }
 
-// view is what the coordinator would show of a type.
+// view returns the coordinator's view of a type.
 func (c *cluster) view(t *clusterType) allocation.View {
 	v := allocation.View{Type: t.name, Forms: t.forms, Pins: t.pins, ShardLoads: t.loads}
 	total := make([]int, len(c.regions))
@@ -145,7 +145,7 @@ func (c *cluster) view(t *clusterType) allocation.View {
 	return v
 }
 
-// input is what a plan is made from.
+// input holds the arguments of a plan.
 func (c *cluster) input(t *testing.T, budget int) allocation.PlanInput {
 	t.Helper()
 	in := allocation.PlanInput{Budget: budget}
@@ -192,8 +192,8 @@ const instances = 10_000
 
 // TestPlansKeepConstraints: on random clusters with all constraints, the checker, which
 // shares no code with the planner, finds nothing in any plan: nothing goes to a region that
-// cannot serve it, and a constraint is broken only where nobody could serve the shard
-// otherwise.
+// cannot serve it, and a constraint is broken only where no region could serve the
+// shard otherwise.
 func TestPlansKeepConstraints(t *testing.T) {
 	rng := seeded(t)
 	moves, broken := 0, 0
@@ -213,13 +213,13 @@ func TestPlansKeepConstraints(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d moves, %d of which broke a constraint; reasons %v", moves, broken, reasons)
+	t.Logf("%d moves, %d broke a constraint; reasons %v", moves, broken, reasons)
 	if broken == 0 || len(reasons) != 5 {
 		t.Errorf("%d moves broke a constraint, and the reasons are %v: the instances test too little", broken, reasons)
 	}
 }
 
-// TestAllocationsKeepConstraints: the same for shards that nobody has.
+// TestAllocationsKeepConstraints: the same for shards without a region.
 func TestAllocationsKeepConstraints(t *testing.T) {
 	rng := seeded(t)
 	allocated, broken := 0, 0
@@ -242,11 +242,11 @@ func TestAllocationsKeepConstraints(t *testing.T) {
 				v.Regions = append(v.Regions, nowhere)
 				move := allocation.Move{Shard: id, From: nowhere.Node, To: to}
 				if to.IsZero() {
-					// Nobody may take it: the checker agrees for each of them.
+					// No region may take it: the checker agrees for each of them.
 					for _, r := range v.Regions {
 						move.To = r.Node
 						if allocation.CheckMove(v, move) == nil {
-							t.Fatalf("nobody is given %v, and %v could serve it: %+v", id, r.Node, v)
+							t.Fatalf("no region is given %v, and %v could serve it: %+v", id, r.Node, v)
 						}
 					}
 					continue
@@ -262,7 +262,7 @@ func TestAllocationsKeepConstraints(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d shards allocated, %d of which broke a constraint", allocated, broken)
+	t.Logf("%d shards allocated, %d broke a constraint", allocated, broken)
 	if allocated == 0 || broken == 0 {
 		t.Error("the instances test too little")
 	}

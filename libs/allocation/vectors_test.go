@@ -75,7 +75,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// deviates reports whether testdata/deviations.md says why the vector does not apply.
+// deviates reports whether testdata/deviations.md excuses the vector.
 func (v *vector) deviates() bool {
 	if strings.HasPrefix(v.Kind, "app_version_") {
 		return true
@@ -278,7 +278,7 @@ func checkMoves(t *testing.T, v *vector, moves []sharding.ShardID) {
 
 var stored = regexp.MustCompile(`stored=(\w+)`)
 
-// checkExternalAllocate: instead of the requester, which is no region here, a shard without
+// checkExternalAllocate: instead of the requester, which is not a region here, a shard without
 // a usable location goes to the region with the fewest shards.
 func checkExternalAllocate(t *testing.T, v *vector) {
 	view := numbered(t, map[string][]string{"A": nil, "B": {"7"}}, nil)

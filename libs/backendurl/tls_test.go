@@ -85,7 +85,7 @@ func TestRotatedAuthority(t *testing.T) {
 		cert.Store(one.server("127.0.0.1"))
 		server.StartTLS()
 		defer server.Close()
-		server.TLS.Certificates = nil // those of the test server
+		server.TLS.Certificates = nil // the certificates of the test server
 
 		file := filepath.Join(t.TempDir(), "ca.pem")
 		one.write(file)

@@ -164,7 +164,7 @@ func (u *URL) Endpoints(tls bool) ([]string, error) {
 	for _, h := range strings.Split(u.Hosts, ",") {
 		host, port, err := net.SplitHostPort(h)
 		if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {
-			return nil, fmt.Errorf("%.80q is no host and port; write for example 10.0.0.2:2379", h)
+			return nil, fmt.Errorf("%.80q is not host:port; write for example 10.0.0.2:2379", h)
 		}
 		out = append(out, scheme+h)
 	}

@@ -126,7 +126,7 @@ func (d LowestAddress) Decide(info Info) Decision {
 // listPoints lists the first contact points for people.
 func listPoints(points []ContactPoint) string {
 	if len(points) == 0 {
-		return "nobody"
+		return "no contact points"
 	}
 	const most = 8
 	var names []string

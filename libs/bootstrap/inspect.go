@@ -78,7 +78,7 @@ func (m *Machine) Check() error {
 		bad("%d contact points, at most %d are allowed", len(m.contacts), m.cfg.MaxContacts)
 	}
 	if len(m.joinSeeds) > maxSeeds {
-		bad("joins through %d members, at most %d are asked", len(m.joinSeeds), maxSeeds)
+		bad("joins through %d members, at most %d are queried", len(m.joinSeeds), maxSeeds)
 	}
 	if m.listed != (m.lookupFailure == "") && m.phase != idle {
 		bad("listed is %v, and the lookup fails by %q", m.listed, m.lookupFailure)

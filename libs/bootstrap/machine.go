@@ -107,7 +107,7 @@ func (m *Machine) discovered(peers []Peer) {
 		c := contact{addr: p.Addr, forms: p.Role == "" || p.Role == m.cfg.FormingRole, nextQuery: m.now}
 		var ok bool
 		if c.point, ok = ParseContactPoint(p.Addr); !ok {
-			m.lookupFailed(fmt.Sprintf("discovery lists %.80q, which is no host:port", p.Addr))
+			m.lookupFailed(fmt.Sprintf("discovery lists %.80q, which is not host:port", p.Addr))
 			return
 		}
 		found = append(found, c)
@@ -356,11 +356,11 @@ func (m *Machine) veto() string {
 		return m.lookupFailure
 	}
 	if len(m.contacts) == 0 {
-		return "discovery lists nobody"
+		return "discovery lists no contact point"
 	}
 	for i := range m.contacts {
 		if c := &m.contacts[i]; m.fresh(c) && c.answer.InCluster && len(c.answer.SeedNodes) == 0 {
-			return c.addr + " is in a cluster that nobody can join any more, and has not left it yet"
+			return c.addr + " is in a cluster that no node can join any more, and has not left it yet"
 		}
 	}
 	return m.conflict()

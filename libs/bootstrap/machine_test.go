@@ -110,7 +110,7 @@ func TestWaitsAndForms(t *testing.T) {
 	n.step(bootstrap.LookupFailed{Reason: "file:peers.txt: no such file"})
 	n.waits("file:peers.txt: no such file")
 	n.step(peers())
-	n.waits("discovery lists nobody")
+	n.waits("discovery lists no contact point")
 	n.step(peers("a:1"))
 	n.pass(10*time.Second, both)
 	n.waits("2 are required, discovery lists a:1")
@@ -166,7 +166,7 @@ func TestOthersWait(t *testing.T) {
 	alone.waits("discovery lists no other node that may")
 }
 
-// TestAnswersAreJudged: who answers, and when, counts; not what it is listed as.
+// TestAnswersAreJudged: who answers, and when, counts; not the name in the list.
 func TestAnswersAreJudged(t *testing.T) {
 	foreign, region, impostor, twin := good("b:1"), good("b:1"), good("a:1"), good("b:1")
 	leaving := good("b:1")
@@ -185,7 +185,7 @@ func TestAnswersAreJudged(t *testing.T) {
 		"one node, two names":      {map[string]bootstrap.Answer{"a:1": good("a:1"), "x:1": good("a:1")}, []string{"a:1", "x:1"}, "2 are required", "", false},
 		"my address":               {map[string]bootstrap.Answer{"a:1": impostor, "b:1": good("b:1")}, []string{"a:1", "b:1"}, "this node's own address", "set node.advertise", false},
 		"two processes, one name":  {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": good("b:1"), "c:1": twin}, []string{"a:1", "b:1", "c:1"}, "two processes", "set node.advertise", false},
-		"leaves its cluster":       {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": leaving}, []string{"a:1", "b:1"}, "b:1 is in a cluster that nobody can join any more", "", false},
+		"leaves its cluster":       {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": leaving}, []string{"a:1", "b:1"}, "b:1 is in a cluster that no node can join any more", "", false},
 		"other names":              {map[string]bootstrap.Answer{"z:1": good("a:1"), "y:1": good("b:1")}, []string{"y:1", "z:1"}, "", "", true},
 		"listed as a region":       {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": good("b:1")}, []string{"a:1", "b:1", "region@r:1"}, "", "", true},
 		"strangers are left aside": {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": good("b:1"), "c:1": {SelfNode: "c:1", SelfUID: 3, Cluster: "test"}}, []string{"a:1", "b:1", "c:1"}, "", `"test"`, true},
@@ -263,14 +263,14 @@ func TestLookupFailureStopsForming(t *testing.T) {
 func TestDiscoveryGarbage(t *testing.T) {
 	n := newNode(t, func(c *bootstrap.Config) { c.MaxContacts = 3 })
 	n.step(peers("a:1", "what is this"))
-	n.waits(`discovery lists "what is this", which is no host:port`)
+	n.waits(`discovery lists "what is this", which is not host:port`)
 	n.step(peers("a:1", "b:1", "c:1", "d:1"))
 	n.waits("discovery lists 4 contact points, at most 3 are allowed")
 	n.step(peers("a:1", "a:1", "region@a:1", "b:1"))
 	if got := len(n.m.Status().ContactPoints); got != 2 {
 		t.Errorf("%d contact points", got)
 	}
-	n.step(bootstrap.Answered{Addr: "b:1", Answer: good("b:1", "b:1")}) // nobody asked
+	n.step(bootstrap.Answered{Addr: "b:1", Answer: good("b:1", "b:1")}) // no peer queried
 	n.step(bootstrap.QueryFailed{Addr: "nobody:1"})
 	n.pass(time.Second, map[string]bootstrap.Answer{"b:1": good("b:1", "no address", "b:1", "", "c:1")})
 	if got := n.m.Status().Joining; fmt.Sprint(got) != "[b:1 c:1]" {
@@ -278,8 +278,8 @@ func TestDiscoveryGarbage(t *testing.T) {
 	}
 }
 
-// TestOthersComeAndGo: of those that do not form clusters there may be many, and
-// they hold nobody up.
+// TestOthersComeAndGo: there may be many nodes that do not form clusters, and they
+// hold up no other node.
 func TestOthersComeAndGo(t *testing.T) {
 	n := newNode(t, nil)
 	formed := false
@@ -313,7 +313,7 @@ func TestExplicitJoinWins(t *testing.T) {
 		t.Errorf("got %v", outs)
 	}
 	if outs := n.step(bootstrap.ExplicitJoin{Seeds: []string{"y:1"}}); len(outs) > 0 {
-		t.Errorf("a member is told to join: %v", outs)
+		t.Errorf("a member receives an order to join: %v", outs)
 	}
 }
 

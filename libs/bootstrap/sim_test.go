@@ -91,8 +91,8 @@ func (w *world) nuisance() {
 	}
 }
 
-// wrong is what a discovery in trouble says: parts of the truth, other names for
-// the same nodes, strangers, nobody, only the asker, or nothing.
+// wrong is the answer of a discovery in trouble: parts of the truth, other names
+// for the same nodes, strangers, an empty list, only the asker, or nothing.
 func (w *world) wrong(p *proc) ([]bootstrap.Peer, string) {
 	if p.listed != nil && w.rng.IntN(4) > 0 {
 		return p.listed, ""
@@ -132,7 +132,7 @@ func (w *world) wrong(p *proc) ([]bootstrap.Peer, string) {
 
 // bootSkewed requires one contact point only. For less than the stable margin
 // discovery shows some of the nodes to each, and for longer some cannot reach
-// each other: then the margin, and that all must answer, is what keeps them from
+// each other: then the margin, and the rule that all must answer, keep them from
 // forming a cluster each.
 func bootSkewed(seed uint64, trace func(string)) *world {
 	w := newWorld(seed, 2+int(seed/5%4), 1, func(c *bootstrap.Config) { c.Required = 1 })
@@ -234,7 +234,7 @@ func (w *world) traceAll() {
 	w.net.Trace = func(format string, args ...any) { w.tracef("  "+format, args...) }
 }
 
-// failure says what broke and how to see it again.
+// failure describes the fault and how to reproduce it.
 func (w *world) failure() string {
 	return fmt.Sprintf("seed %d: %s\n\tBOOT_SEED=%d go test -count=1 -run 'TestBoot$' -v ./libs/bootstrap", w.seed, w.broken, w.seed)
 }

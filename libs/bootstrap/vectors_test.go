@@ -244,8 +244,8 @@ func vecQueryInterval(t *testing.T, v *vector) {
 	}
 }
 
-// vecJSON reads what such a contact point answers, and writes it again. What it
-// only says about a part of the answer is that of a node in no cluster.
+// vecJSON reads what such a contact point answers, and writes it again. A vector
+// that only gives a part of the answer means a node in no cluster.
 func vecJSON(t *testing.T, v *vector) {
 	if v.JSONContains != "" {
 		none := gossip.View{Self: sharding.NodeID{Addr: "10.0.0.1:25521", UID: 1}}

@@ -26,7 +26,7 @@ type world struct {
 	procs  []*proc
 	events events
 	order  int
-	// lookup is what discovery tells a process now, or an error.
+	// lookup is the answer of discovery to a process now, or an error.
 	lookup func(p *proc) ([]bootstrap.Peer, string)
 	// orphans lets processes of other roles outlive all that form clusters.
 	orphans bool
@@ -277,7 +277,7 @@ func (w *world) run(d time.Duration, done func() bool) bool {
 				next = p.nextTick
 			}
 		}
-		// Of what gossip does by itself, restarts need a look.
+		// Of gossip's own actions, restarts need a look.
 		w.net.Run(min(max(next.Sub(w.net.Now), 0), tickEvery))
 		for len(w.events) > 0 && !w.events[0].at.After(w.net.Now) {
 			heap.Pop(&w.events).(event).do()
@@ -293,7 +293,7 @@ func (w *world) run(d time.Duration, done func() bool) bool {
 	return done != nil && w.broken == "" && done()
 }
 
-// turn is what the driver does from time to time.
+// turn does the periodic work of the driver.
 func (w *world) turn(p *proc) {
 	switch {
 	case p.node.M == nil:
@@ -359,11 +359,11 @@ func (w *world) judge() {
 	}
 }
 
-// agreed tells that every process is a member of the one cluster, or why not.
+// agreed returns nil if every process is a member of the one cluster, otherwise the reason.
 func (w *world) agreed() error {
 	for _, p := range w.procs {
 		if p.m == nil || !p.finished {
-			return fmt.Errorf("%s is no member", p.node.Addr)
+			return fmt.Errorf("%s is not a member", p.node.Addr)
 		}
 	}
 	return w.net.Agreed()

@@ -17,7 +17,7 @@ import (
 type drops struct {
 	budget                *bounded.Budget
 	left, arrived         int64
-	buffer, least, counts int64 // the buffer at the last read; how far the budget was behind it at worst
+	buffer, least, counts int64 // the buffer at the last read; the greatest lag of the budget
 }
 
 func (d *drops) Read(p []byte) (int, error) {
@@ -77,7 +77,7 @@ func TestOneBodyFits(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 	if _, err := bounded.ReadAll(other, 1, 1<<20); !errors.Is(err, bounded.ErrFull) {
-		t.Errorf("beside it: %v", err)
+		t.Errorf("in addition: %v", err)
 	}
 	one.Release()
 	if text, err := bounded.ReadAll(other, 1, 1<<20); err != nil || string(text) != "y" {

@@ -19,7 +19,7 @@ func checkFields(b []byte, kind protoreflect.MessageDescriptor) error {
 	if err := protojson.Unmarshal(b, t.New().Interface()); err != nil {
 		// The prefix varies between builds.
 		text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-		return fmt.Errorf("the body is no %s: %s; the fields are %s", kind.Name(), text, fieldsOf(kind, maxListedDepth))
+		return fmt.Errorf("the body is not a %s: %s; the fields are %s", kind.Name(), text, fieldsOf(kind, maxListedDepth))
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func TestKnownFields(t *testing.T) {
 		{"Freeze", "application/json", `{"for_ms":"1000"}`, true, ""},
 		{"Freeze", "application/json", `{"forMs":1000}`, true, ""},
 		{"Freeze", "application/json", `{"for_ms":"1h"}`, true, "for_ms"},
-		{"Freeze", "application/json", `{`, true, "the body is no FreezeRequest"},
+		{"Freeze", "application/json", `{`, true, "the body is not a FreezeRequest"},
 		{"Freeze", "application/protobuf", string(unknown), true, ""},
 		{"Pin", "application/json", `{"pins":[{"type":"T","index":5}],"region":"r1"}`, true, `unknown field \"region\"; the fields are pins {type, index, region}, ahead, `},
 		{"Pin", "application/json", `{"pins":[{"type":"T","shard":5}]}`, true, `unknown field \"shard\"`},

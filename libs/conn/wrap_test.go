@@ -65,7 +65,7 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// TestErrors compares errors with those of package net.
+// TestErrors compares errors with package net's.
 func TestErrors(t *testing.T) {
 	each(t, func(t *testing.T, client, server net.Conn) {
 		check := func(what string, err error, op string, is error) {

@@ -102,7 +102,7 @@ func IsCall(m Message) bool {
 // CheckOneWay refuses a message that is not a one-way message for a role.
 func CheckOneWay(to Role, m Message) error {
 	if k := kindOf(m); k == nil || k.To&to == 0 || k.Answers != nil {
-		return fmt.Errorf("%s is no one-way message for %s", Name(m), to)
+		return fmt.Errorf("%s is not a one-way message for %s", Name(m), to)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func CheckOneWay(to Role, m Message) error {
 // CheckCall refuses a message that is not a call of a role.
 func CheckCall(to Role, m Message) error {
 	if k := kindOf(m); k == nil || k.To&to == 0 || k.Answers == nil {
-		return fmt.Errorf("%s is no call that %s answers", Name(m), to)
+		return fmt.Errorf("%s is not a call that %s answers", Name(m), to)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (i Identity) MaySpeakAs(other Identity) error {
 func CheckSender(by, as Identity, m Message) error {
 	may := senders(m)
 	if may&by.Roles == 0 || as.Roles != 0 && may&as.Roles == 0 {
-		return fmt.Errorf("%s is no message of %s", Name(m), by)
+		return fmt.Errorf("%s is not a message of %s", Name(m), by)
 	}
 	if r, is := m.(Register); is && by.Node != "" && r.Name != by.Node { //mutant:false sender-register
 		return fmt.Errorf("the certificate is for %s, and cannot register the node %.100q", by, r.Name)
@@ -192,7 +192,7 @@ func CheckSender(by, as Identity, m Message) error {
 func CheckAnswer(call, answer Message) error {
 	k := kindOf(call)
 	if k == nil || !slices.ContainsFunc(k.Answers, func(a Message) bool { return Name(a) == Name(answer) }) {
-		return fmt.Errorf("%s is no answer to %s", Name(answer), Name(call))
+		return fmt.Errorf("%s is not an answer to %s", Name(answer), Name(call))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func TestKindsAreComplete(t *testing.T) {
 }
 
 // TestOneWayMessages: they can be compared, so that one that waits already is not added
-// again, and what a coordinator sends is of a term.
+// again, and every message of a coordinator has a term.
 func TestOneWayMessages(t *testing.T) {
 	for _, k := range control.Kinds {
 		if k.Answers == nil && !reflect.TypeOf(k.Zero).Comparable() {

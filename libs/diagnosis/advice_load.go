@@ -38,7 +38,7 @@ func (x *exam) commands() {
 func (x *exam) hotShards() {
 	for _, s := range x.Shards {
 		if s.Load >= HotShard && s.Load > hotShare*x.Load/float64(max(1, x.Regions)) {
-			x.say(Warning, []string{s.Region}, "roost cluster top says which entities take it: a single one must do less, or become several; many with ids that somebody has chosen may be an attack (gateway.principal_rate)",
+			x.say(Warning, []string{s.Region}, "roost cluster top lists the entities that take it: a single one must do less, or become several; many with similar or made-up ids may be an attack (gateway.principal_rate)",
 				"the shard %s alone takes %.1f processors, and all shards together %.1f: no move relieves the region that has it", s.Shard, s.Load, x.Load)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 
 func (x *exam) quarantined() {
 	if n := len(x.Quarantined); n > 0 {
-		x.say(Warning, nil, "roost entity quarantine says why; when the cause is repaired, roost entity quarantine --undo (docs/running/repair.md)", "%s: %s. Their commands are refused", count(n, "entity is quarantined", "entities are quarantined"), someOf(x.Quarantined))
+		x.say(Warning, nil, "roost entity quarantine shows the reason; when the cause is repaired, roost entity quarantine --undo (docs/running/repair.md)", "%s: %s. Their commands are refused", count(n, "entity is quarantined", "entities are quarantined"), someOf(x.Quarantined))
 	}
 }
 
 func (x *exam) suspects() {
 	if n := len(x.Suspects); n > 0 {
-		x.say(Note, nil, "roost entity quarantine says which regions ended; their logs say why (docs/running/repair.md)", "%s: %s. They run one at a time", count(n, "entity ran when a region ended", "entities ran when a region ended"), someOf(x.Suspects))
+		x.say(Note, nil, "roost entity quarantine lists the regions that ended; their logs have the reason (docs/running/repair.md)", "%s: %s. They run one at a time", count(n, "entity ran when a region ended", "entities ran when a region ended"), someOf(x.Suspects))
 	}
 }
 
@@ -28,7 +28,7 @@ func (x *exam) unreadable() {
 
 func (x *exam) homeless() {
 	if x.Homeless > 0 && x.HomelessFor >= homelessLong {
-		x.say(Danger, nil, "look at roost shard ls and roost cluster status; roost shard show TYPE/SHARD says why a shard has no region", "%s without a region, %s for %s: commands for their entities wait or fail", count(x.Homeless, "shard is", "shards are"), x.HomelessLongest, days(x.HomelessFor))
+		x.say(Danger, nil, "look at roost shard ls and roost cluster status; roost shard show TYPE/SHARD shows the reason why a shard has no region", "%s without a region, %s for %s: commands for their entities wait or fail", count(x.Homeless, "shard is", "shards are"), x.HomelessLongest, days(x.HomelessFor))
 	}
 }
 
@@ -49,7 +49,7 @@ func (x *exam) notAlive() {
 			if more := int(p.NotAlive) - len(list); more > 0 {
 				list = append(slices.Clone(list), fmt.Sprintf("and %d more", more))
 			}
-			x.say(Danger, []string{p.Name}, "start a version of the program that can apply what is stored; or set the named record aside: roost journal repair record TYPE/ID --skip RECORD --intact (docs/running/repair.md)",
+			x.say(Danger, []string{p.Name}, "start a version of the program that can apply the stored data; or set the named record aside: roost journal repair record TYPE/ID --skip RECORD --intact (docs/running/repair.md)",
 				"%s could not bring %s to life in the last hour. Their commands are refused: %s",
 				p.Name, count(int(p.NotAlive), "entity", "entities"), strings.Join(list, "; "))
 		}

@@ -39,7 +39,7 @@ func (x *exam) authentication() {
 
 func (x *exam) public() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Role == "gateway" && p.Authenticates && !p.PublicTls && !p.Local }), Warning,
-		"set public.cert and public.key. If a proxy in front of the gateways has TLS, and the network behind it is private, nothing needs to be done",
+		"set public.cert and public.key. If a proxy in front of the gateways has TLS, and the network between proxy and gateways is private, nothing needs to be done",
 		"clients send their tokens and keys to these gateways without TLS")
 }
 
@@ -58,7 +58,7 @@ func (x *exam) management() {
 func (x *exam) unguarded() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Tls && p.ManagementLocal && !p.ManagementGuarded }), Note,
 		"set management.tokens (docs/running/security.md)",
-		"whoever has an account on the machine may change the cluster: the management listener asks nobody for a token")
+		"any user of the machine may change the cluster: the management listener requires no token")
 }
 
 func (x *exam) managementPlain() {
@@ -70,7 +70,7 @@ func (x *exam) managementPlain() {
 func (x *exam) anyRole() {
 	x.sayOf(x.which(func(p *Setup) bool { return p.Tls && p.Verifies && p.AnyRole }), Warning,
 		"issue certificates that name roles, and set tls.roles to require (docs/running/security.md)",
-		"whoever has any certificate of tls.ca that names no role can be a coordinator")
+		"any process with a certificate of tls.ca that names no role can be a coordinator")
 }
 
 func (x *exam) shared() {
@@ -134,7 +134,7 @@ func (x *exam) refused() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
-		x.say(Danger, by[name], "renew its files of tls.cert and tls.key, which it reads again by itself; start it again if it has ended (docs/running/walk.md)",
+		x.say(Danger, by[name], "renew its files of tls.cert and tls.key, which it reloads automatically; start it again if it has ended (docs/running/walk.md)",
 			"the certificate of %s has expired at %s: these processes refuse its connections, so it is unreachable for them, and may be removed from the cluster", name, time.UnixMilli(ends[name]).UTC().Format(time.RFC3339))
 	}
 }

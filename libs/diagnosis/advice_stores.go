@@ -80,7 +80,7 @@ func (x *exam) clocks() {
 	if apart := ahead.ahead - behind.ahead; apart > clockSkew {
 		about := append(slices.Clone(ahead.processes), behind.processes...)
 		slices.Sort(about)
-		x.say(Warning, slices.Compact(about), "synchronize the clocks of the machines (NTP), that of the journal's server too", "the clock of %s is at least %s ahead of that of %s", ahead.of, apart.Round(time.Millisecond), behind.of)
+		x.say(Warning, slices.Compact(about), "synchronize the clocks of the machines (NTP), including the journal's server", "the clock of %s is at least %s fast compared with %s", ahead.of, apart.Round(time.Millisecond), behind.of)
 	}
 }
 

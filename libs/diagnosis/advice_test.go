@@ -9,7 +9,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// sound is a cluster of which nothing is to be said.
+// sound is a cluster without findings.
 func sound() *Cluster {
 	e := &Cluster{Active: "coordinator-1"}
 	for _, name := range []string{"coordinator-1", "coordinator-2", "region-1", "region-2", "gateway-1", "gateway-2"} {
@@ -44,7 +44,7 @@ func hot(e *Cluster, shard, all float64) {
 var advised = []struct {
 	name   string
 	change func(*Cluster)
-	want   string // name and severity of what is said, in this order
+	want   string // name and severity of the findings, in this order
 	text   string
 }{
 	{"sound", func(*Cluster) {}, "", ""},
@@ -117,10 +117,10 @@ var advised = []struct {
 	{"a standby cannot use the lease", func(e *Cluster) { e.Processes[1].LeaseError = "read-only" }, "lease-unusable warning", ""},
 	{"clocks", func(e *Cluster) {
 		e.Processes[1].Clock, e.Processes[4].Clock = -300*time.Millisecond, 300*time.Millisecond
-	}, "clocks-apart warning", "gateway-1 is at least 600ms ahead of that of coordinator-2"},
+	}, "clocks-apart warning", "gateway-1 is at least 600ms fast compared with coordinator-2"},
 	{"the store's clock", func(e *Cluster) {
 		e.Processes[2].NowUnixMs, e.Processes[2].StoreNowUnixMs, e.Processes[2].Clock = 10_000, 310_000, 100*time.Millisecond
-	}, "clocks-apart warning", "the clock of the journal's store (as region-1 reads it) is at least 5m0.1s ahead of that of coordinator-1"},
+	}, "clocks-apart warning", "the clock of the journal's store (as region-1 reads it) is at least 5m0.1s fast compared with coordinator-1"},
 	{"clocks are near", func(e *Cluster) {
 		e.Processes[1].Clock, e.Processes[4].Clock = -200*time.Millisecond, 300*time.Millisecond
 	}, "", ""},
@@ -184,7 +184,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamineNothing: nobody has told anything.
+// TestExamineNothing: no process has answered.
 func TestExamineNothing(t *testing.T) {
 	if list := Examine(&Cluster{}); len(list) == 0 {
 		t.Error("a cluster without regions is sound")

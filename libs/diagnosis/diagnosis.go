@@ -200,7 +200,7 @@ func (q *inquest) shard() {
 			version = strings.Join(by, " or ")
 		}
 		forms := strings.Join(c.GetForms(), "; ")
-		q.find(Unreadable, true, since, "start a region of "+version+", or of another version that reads it; if the region that had the shard crashed, roost rollout look finds out what it has stored",
+		q.find(Unreadable, true, since, "start a region of "+version+", or of another version that reads it; if the region that had the shard crashed, roost rollout look finds out which forms it stored",
 			"no region reads all that may be stored in %s%s", q.shardName(), prefixed(": no region reads ", forms))
 	case q.row.Phase == "handing-off":
 		q.handingOff(since)
@@ -239,7 +239,7 @@ func (q *inquest) noCoordinator() {
 func (p *Party) words() string {
 	switch p.Result {
 	case Refused:
-		return "does not run: nobody listens at " + p.Addr
+		return "does not run: no process listens at " + p.Addr
 	case Silent:
 		return "does not answer, though its host takes connections for it"
 	case Unreached:
@@ -271,7 +271,7 @@ func (q *inquest) handingOff(since time.Duration) {
 	if r := q.owner.observation(); r != nil && r.Entity.GetRunning() != "" {
 		why = fmt.Sprintf("its turn %s has been running for %s", r.Entity.Running, ms(r.Entity.RunningMs))
 	}
-	q.find(HandingOff, true, since, "it ends by itself: what has not finished within region.drain_timeout is cancelled. roost entity ls --running-longer 1s lists turns that hold it up",
+	q.find(HandingOff, true, since, "it ends automatically: what has not finished within region.drain_timeout is cancelled. roost entity ls --running-longer 1s lists turns that hold it up",
 		"%s leaves %s%s, and commands wait for its next owner: %s%s", q.shardName(), owner, because(" ", c.GetCause()), why, ago(since))
 }
 
@@ -297,7 +297,7 @@ func (q *inquest) starting(since time.Duration) {
 	case r.Shard == "serving":
 		state = "it serves it, and the coordinator has not stored that yet"
 	}
-	q.find(Starting, true, since, "it ends by itself, or the shard goes to another region", "%s starts at %s%s: %s%s", q.shardName(), owner, because(" ", c.GetCause()), state, ago(since))
+	q.find(Starting, true, since, "it ends automatically, or the shard goes to another region", "%s starts at %s%s: %s%s", q.shardName(), owner, because(" ", c.GetCause()), state, ago(since))
 }
 
 func (q *inquest) unallocated() {
@@ -308,11 +308,11 @@ func (q *inquest) unallocated() {
 	case c.MinRegions > 0:
 		q.find(Starting, true, 0, fmt.Sprintf("start more regions, or lower coordinator.min_regions (%d)", c.MinRegions), "%s has no region: none is given a shard before %d regions are up", q.shardName(), c.MinRegions)
 	case c.Recovering:
-		q.find(Starting, true, 0, "it ends by itself", "%s has no region: the new coordinator waits for the owners of earlier terms", q.shardName())
+		q.find(Starting, true, 0, "it ends automatically", "%s has no region: the new coordinator waits for the owners of earlier terms", q.shardName())
 	case c.Usable == 0:
-		q.find(NoRegion, true, 0, "roost cluster status says what is wrong with them: unreachable, leaving, or without their journal", "%d regions host the entity type %s, and none of them can be given shards now", c.Hosts, q.Type)
+		q.find(NoRegion, true, 0, "roost cluster status shows what is wrong with them: unreachable, leaving, or without their journal", "%d regions host the entity type %s, and none of them can be given shards now", c.Hosts, q.Type)
 	case q.waiting() > 0:
-		q.find(Starting, true, 0, "it ends by itself", "%s has no region yet, and commands wait for it", q.shardName())
+		q.find(Starting, true, 0, "it ends automatically", "%s has no region yet, and commands wait for it", q.shardName())
 	default:
 		q.find(Unallocated, false, 0, "", "%s has no region yet: its first command gives it one", q.shardName())
 	}
@@ -353,7 +353,7 @@ func (q *inquest) sound() {
 	name := q.Type + "/" + q.ID
 	switch {
 	case r == nil:
-		q.find(Undecided, false, 0, "ask again, or another coordinator or gateway", "what %s does could not be found out: nobody has said which region has it", name)
+		q.find(Undecided, false, 0, "ask again, or another coordinator or gateway", "the state of %s could not be found out: no process knows which region has it", name)
 	case r.Entity != nil:
 		q.find(Active, false, 0, "", "%s is in memory at %s and executes commands", name, q.owner.Name)
 	case r.Stored == "stored":

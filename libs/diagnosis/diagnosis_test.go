@@ -177,7 +177,7 @@ var cases = []struct {
 		s.region.Entity.WaitsForType, s.region.Entity.WaitsForId = "Stock", "s1"
 	}, []Cause{WaitsForEntity, Busy}, "waiting for Stock/s1"},
 	{"a turn runs", func(s *scene) { s.runs(999) }, []Cause{Busy}, "3 more commands wait"},
-	{"a turn runs, and nobody waits", func(s *scene) { s.runs(999); s.region.Entity.Mailbox = 1 }, []Cause{Active}, ""},
+	{"a turn runs, and no caller waits", func(s *scene) { s.runs(999); s.region.Entity.Mailbox = 1 }, []Cause{Active}, ""},
 	{"the region is full", func(s *scene) { s.region.Commands = 1000 }, []Cause{RegionFull}, "1000"},
 	{"quarantined", func(s *scene) {
 		s.region.Entity, s.region.Quarantined = nil, "since 3 o'clock, roost: its command Checkout ended r1, r2"
@@ -229,7 +229,7 @@ var cases = []struct {
 		s.gateway.HeardMs = 8000
 		s.fails(Coordinator, Refused)
 		s.fails(Region, Refused)
-	}, []Cause{OwnerUnreachable, NoCoordinator}, "nobody listens at r:1"},
+	}, []Cause{OwnerUnreachable, NoCoordinator}, "no process listens at r:1"},
 	{"a gateway that is cut off, as others see it", func(s *scene) {
 		s.coordinator.Gateways = []*inspectionv1.ObservedGateway{{Addr: "g:1", Uid: 31, HeardMs: 7000}}
 		s.fails(Gateway, Unreached)
@@ -258,7 +258,7 @@ var cases = []struct {
 		s.fails(Coordinator, Refused)
 		s.parties[Region], s.gateway.Waiting, s.gateway.Row = nil, 1, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
 	}, []Cause{Starting, NoCoordinator}, ""},
-	{"a standby knows nobody", func(s *scene) {
+	{"a standby knows no active one", func(s *scene) {
 		s.coordinator = &inspectionv1.CoordinatorObservation{}
 		s.parties[Region], s.parties[Gateway] = nil, nil
 	}, []Cause{NoCoordinator}, "no coordinator is known"},
@@ -322,7 +322,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestFacts: what a party has said is told, and so is why another one has not.
+// TestFacts: a party's answer is shown, and so is the reason for a missing one.
 func TestFacts(t *testing.T) {
 	s := newScene()
 	s.runs(2000)
@@ -343,7 +343,7 @@ func TestFacts(t *testing.T) {
 		"its host does not answer",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("nobody says %q:\n%s", want, text)
+			t.Errorf("no party reports %q:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "%!") {

@@ -271,7 +271,7 @@ func text(err error) string {
 	t := err.Error()
 	if errors.As(err, &e) {
 		if t = e.Msg(); e.Code() == twirp.BadRoute {
-			t = "it runs a release of Roost that cannot be asked"
+			t = "it runs a release of Roost that cannot be queried"
 		}
 	}
 	return strings.ToValidUTF8(t[:min(len(t), maxText)], "\ufffd")

@@ -48,7 +48,7 @@ func explainer(t *testing.T, o Observe, coordinators ...string) *Explainer {
 	}.Ready()
 }
 
-// TestFollows: the parties that an answer names are asked, once, and the answer says what came of it.
+// TestFollows: the parties that an answer names are queried, once, and the answer has the results.
 func TestFollows(t *testing.T) {
 	var asked atomic.Int32
 	region := process(t, 11, func(context.Context, *inspectionv1.ObserveRequest) (*inspectionv1.Observation, error) {
@@ -91,7 +91,7 @@ func TestFollows(t *testing.T) {
 
 // TestSilence: what becomes of a connection tells why a process does not answer.
 func TestSilence(t *testing.T) {
-	deaf, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, as of a process that is paused
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // no accept, as in a paused process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestSilence(t *testing.T) {
 	}{
 		{deaf.Addr().String(), Silent, ""},
 		{gone.Addr().String(), Refused, ""},
-		{strings.TrimPrefix(stranger.URL, "http://"), Failed, "cannot be asked"},
+		{strings.TrimPrefix(stranger.URL, "http://"), Failed, "cannot be queried"},
 		{other, Failed, "another incarnation"},
 	} {
 		row := &inspectionv1.ObservedRow{Owner: c.addr, Uid: 11, Epoch: 5, Phase: "serving"}

@@ -65,7 +65,7 @@ func gatewayFacts(g *inspectionv1.GatewayObservation, add func(string, ...any)) 
 
 func coordinatorFacts(c *inspectionv1.CoordinatorObservation, add func(string, ...any)) {
 	if !c.Active {
-		add("it stands by; active is %s", cmp.Or(c.ActiveAddr, "nobody, as far as it knows"))
+		add("it stands by; active is %s", cmp.Or(c.ActiveAddr, "none, as far as it knows"))
 		if c.Lease != "" {
 			add("it cannot use the lease: %s", c.Lease)
 		}
@@ -92,7 +92,7 @@ func coordinatorFacts(c *inspectionv1.CoordinatorObservation, add func(string, .
 		}
 		add("the owner is %s, %s%s%s", m.Status, reach, cond(!m.Registered, ", not registered"), cond(m.Draining, ", being drained"))
 		if m.Journal != "" && m.Journal != "answers" {
-			add("the owner says that its journal is %s", m.Journal)
+			add("the owner reports that its journal is %s", m.Journal)
 		}
 	}
 	if c.Handoffs > 0 {
@@ -154,11 +154,11 @@ func journalFacts(j *inspectionv1.JournalObservation, add func(string, ...any)) 
 func storedText(found string) string {
 	switch found {
 	case "stored":
-		return "what is stored of it can be read"
+		return "its stored data can be read"
 	case "none":
 		return "nothing is stored of it"
 	case "damaged":
-		return "what is stored of it is damaged"
+		return "its stored data is damaged"
 	}
 	return "it cannot be brought to life" // "failed"
 }

@@ -43,7 +43,7 @@ func (q *inquest) newer(row *inspectionv1.ObservedRow) (epoch uint64, who string
 		return 0, ""
 	}
 	if r := q.said.GetRow(); r.GetEpoch() > 0 {
-		epoch, who = r.Epoch, "that of "+q.coordinator.Name
+		epoch, who = r.Epoch, "the row of "+q.coordinator.Name
 	}
 	if q.said != nil {
 		return epoch, who

@@ -127,7 +127,7 @@ func TestLeaveThatFails(t *testing.T) {
 	}
 }
 
-// follower tells of changes, or fails to.
+// follower reports changes, or fails to.
 type follower struct {
 	fake
 	changed chan error
@@ -165,7 +165,7 @@ func TestWatchFollows(t *testing.T) {
 		if told != 2 || f.calls != 2 {
 			t.Errorf("told %d times after a change, %d lookups", told, f.calls)
 		}
-		// One that tells of changes all the time is not asked all the time.
+		// One that reports changes all the time is not polled all the time.
 		f.set(func() { f.calls = 0 })
 		for range 1000 {
 			select {
@@ -177,7 +177,7 @@ func TestWatchFollows(t *testing.T) {
 		if f.calls < 4 || f.calls > 11 {
 			t.Errorf("%d lookups in a second of flapping", f.calls)
 		}
-		// One that cannot tell is asked at intervals.
+		// One that cannot report is polled at intervals.
 		f.set(func() { f.calls = 0 })
 		for range 60 {
 			select {
@@ -189,8 +189,8 @@ func TestWatchFollows(t *testing.T) {
 		if f.calls < 40 || f.calls > 62 {
 			t.Errorf("%d lookups in a minute of deafness", f.calls)
 		}
-		// One that never says anything is asked at last.
-		time.Sleep(2 * time.Minute) // what was left is taken in
+		// One that never reports anything is polled at last.
+		time.Sleep(2 * time.Minute) // the rest is read
 		f.set(func() { f.calls = 0 })
 		time.Sleep(16 * time.Minute)
 		if f.calls < 3 || f.calls > 4 {

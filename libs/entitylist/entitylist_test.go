@@ -11,7 +11,7 @@ import (
 
 func same(p Position) Position { return p }
 
-// TestMerge: whoever follows Next sees each row once and in order, however the parts are cut.
+// TestMerge: a caller that follows Next sees each row once and in order, however the parts are cut.
 func TestMerge(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -36,7 +36,7 @@ var entries = []Entry{
 		Causes: "The name of a type, an id, a command, a key or a header is not allowed, a header is empty, given twice or unknown (Roost-…), the request " +
 			"has a query, a GET has a body, or the input does not fit the command. " +
 			"With the code malformed, a Twirp request cannot be read, or has a field that its message does not have.",
-		Action: "Correct what the message names. If it says that the body broke off, look at the network and at proxies, and send the request again.",
+		Action: "Correct what the message names. If the body broke off, look at the network and at proxies, and send the request again.",
 	},
 	{
 		Number: UnknownType, Answers: []Answer{{"not_found", 404}}, Outcome: sharding.NotApplied, Repeat: Useless,
@@ -60,8 +60,8 @@ var entries = []Entry{
 	},
 	{
 		Number: Unavailable, Answers: []Answer{{"unavailable", 503}}, Outcome: sharding.NotApplied, Repeat: Later,
-		Meaning: "nobody serves the entity now, or the process stops or has too many connections",
-		Causes: "The shard of the entity has no owner yet, no registered region hosts the type or reads what is stored, the journal " +
+		Meaning: "no region serves the entity now, or the process stops or has too many connections",
+		Causes: "The shard of the entity has no owner yet, no registered region hosts the type or reads its stored data, the journal " +
 			"does not answer, the route table is not known yet, the keys of a token's issuer are not known, the gateway stops, or a listener has " +
 			"too many connections, or serves nothing more on this one after a chunked request. At the management address: the audit cannot be written.",
 		Action: "Send it again after Retry-After. If it stays, roost entity explain TYPE/ID names the cause, and roost cluster status the processes that are missing.",
@@ -71,7 +71,7 @@ var entries = []Entry{
 		Meaning: "the time was over before the command could run",
 		Causes: "The command has waited for its shard, for the load of the entity or in the mailbox until its deadline, a handler did not end in its time and was " +
 			"undone, or the body of the request did not arrive in time (service.body_timeout, service.read_timeout).",
-		Action: "Send it again, with more time if it is usually short (Roost-Timeout). The message says what the command waited for; " +
+		Action: "Send it again, with more time if it is usually short (Roost-Timeout). The message names what the command waited for; " +
 			"roost cluster slow shows where the time of slow commands goes.",
 	},
 	{
@@ -82,18 +82,18 @@ var entries = []Entry{
 	},
 	{
 		Number: Failed, Answers: []Answer{{"internal", 500}, {"data_loss", 500}}, Outcome: sharding.NotApplied, Repeat: Useless,
-		Meaning: "the handler failed and was undone, or what is stored cannot be read",
-		Causes: "internal: the handler panicked or returned an error that is no business error. data_loss: records or the " +
+		Meaning: "the handler failed and was undone, or stored data cannot be read",
+		Causes: "internal: the handler panicked or returned an error that is not a business error. data_loss: records or the " +
 			"snapshot of the entity are damaged, or the running version cannot read them.",
 		Action: "Look for the reference of the message in the log of the region: it has the error itself. Correct the code of the entity; for data_loss run " +
-			"a version that reads what is stored, or see roost journal check and roost journal repair record TYPE/ID.",
+			"a version that reads the stored data, or see roost journal check and roost journal repair record TYPE/ID.",
 	},
 	{
 		Number: Refused, Answers: []Answer{}, Outcome: sharding.NotApplied, Repeat: IfAborted,
 		Meaning: "refused for another reason, by its code",
 		Causes: "failed_precondition: what the command does is not allowed there or would always be refused, such as more than a " +
 			"turn may store or send, or a call cycle. aborted: entities waited for each other, or the command was overtaken. Other codes come from an entity that the command asked.",
-		Action: "The message says why. For aborted, send the command again. Otherwise change the command or the code of the entity.",
+		Action: "The message has the reason. For aborted, send the command again. Otherwise change the command or the code of the entity.",
 	},
 	{
 		Number: NoRoute, Answers: []Answer{{"bad_route", 404}, {"bad_route", 405}}, Outcome: sharding.NotApplied, Repeat: Useless,
@@ -131,7 +131,7 @@ var entries = []Entry{
 		Number: OtherVersion, Answers: []Answer{{"unavailable", 503}}, Outcome: sharding.NotApplied, Repeat: Later,
 		Meaning: "the version that serves the entity does not have the command, another version has it",
 		Causes:  "A rollout is in progress, and the entity is still, or again, in a region of a version without the command.",
-		Action:  "Send it again after Retry-After. Send a new command only when roost rollout status says that all regions have it. See docs/running/rolling-out.md.",
+		Action:  "Send it again after Retry-After. Send a new command only when all regions have it (roost rollout status). See docs/running/rolling-out.md.",
 	},
 	{
 		Number: Unauthenticated, Answers: []Answer{{"unauthenticated", 401}}, Outcome: sharding.NotApplied, Repeat: Useless,
@@ -144,7 +144,7 @@ var entries = []Entry{
 		Meaning: "the policy, or the role of the certificate or token, forbids the request",
 		Causes: "No rule of auth.policy of the gateway or of the region allows the command to this sender, the command is kept for Roost itself, the " +
 			"certificate of a peer is for another role, or a management token may only read.",
-		Action: "Allow it in the file of auth.policy, or send it as somebody who may. See docs/running/security.md.",
+		Action: "Allow it in the file of auth.policy, or send it as a principal that may. See docs/running/security.md.",
 	},
 	{
 		Number: RateLimited, Answers: []Answer{{"resource_exhausted", 429}}, Outcome: sharding.NotApplied, Repeat: Later,
@@ -163,7 +163,7 @@ var entries = []Entry{
 		Meaning: "no answer within the time",
 		Causes:  "The command was sent to a region, and neither the region nor the journal had answered at the deadline.",
 		Action: "Send it again under the same key: it takes effect at most once. Without a key, read the entity before you send it again. " +
-			"roost entity explain TYPE/ID says what keeps commands waiting.",
+			"roost entity explain TYPE/ID finds what keeps commands waiting.",
 	},
 	{
 		Number: InDoubt, Answers: []Answer{}, Outcome: sharding.Unknown, Repeat: WithKey,

@@ -26,7 +26,7 @@ func TestEntries(t *testing.T) {
 			t.Errorf("%s may have run, and the command may be repeated without its key", e.Number)
 		}
 		if e.Outcome == 0 || e.Repeat == "" || e.Answers == nil {
-			t.Errorf("%s lacks what is known of the command, whether a repeat helps, or the answers: %+v", e.Number, e)
+			t.Errorf("%s lacks the command's outcome, whether a repeat helps, or the answers: %+v", e.Number, e)
 		}
 		for _, a := range e.Answers {
 			if a.Code == "" || a.Status < 400 || http.StatusText(a.Status) == "" || !e.Comes(a.Code, a.Status) || e.Comes(a.Code, a.Status+1) && e.Number != errornumber.NoRoute {
@@ -35,7 +35,7 @@ func TestEntries(t *testing.T) {
 		}
 		for _, text := range []string{e.Causes, e.Action} {
 			if !strings.HasSuffix(text, ".") || strings.ContainsAny(text, "|\n") {
-				t.Errorf("%s: %q is no sentence for a table", e.Number, text)
+				t.Errorf("%s: %q is not a sentence for a table", e.Number, text)
 			}
 		}
 		if e.Meaning == "" || strings.HasSuffix(e.Meaning, ".") || strings.ContainsAny(e.Meaning, "|\n") {

@@ -82,7 +82,7 @@ type rowFact struct {
 func Examine(s Stream) *Examination {
 	x := &Examination{stream: s, types: map[sharding.EntityType]*typeFacts{}, at: map[string]int{}, doubtful: map[sharding.ShardID]bool{}}
 	if s.Mark != nil {
-		x.add(Finding{Record: s.Start, Form: "snapshot", Wrong: "it cannot be read: " + s.Mark.Error(), Cost: "nothing: it only says where reading begins"})
+		x.add(Finding{Record: s.Start, Form: "snapshot", Wrong: "it cannot be read: " + s.Mark.Error(), Cost: "nothing: it only marks the start of reading"})
 	}
 	if s.Last == 0 && s.Used && len(s.Shards) > 0 {
 		x.hole(Finding{Form: "stream", Wrong: "a coordinator was active and types are declared, but no fact is stored"})
@@ -102,7 +102,7 @@ func (x *Examination) Damaged() bool { return len(x.Findings) > 0 }
 
 func (x *Examination) add(f Finding) { x.Findings = append(x.Findings, f) }
 
-const holeCost = "what its facts said. All shards are given out anew. What operators have asked for, quarantined or released in it must be asked for again"
+const holeCost = "its facts. All shards are allocated anew. Operators' requests, quarantines and releases in it must be made again"
 
 // hole adds a finding that means that rows and types may be lost.
 func (x *Examination) hole(f Finding) {
@@ -179,7 +179,7 @@ func (x *Examination) readFact(e sharding.Event, at Finding) (row rowFact, is bo
 		a, err := decodeAsked(e)
 		if err != nil {
 			unreadable(err)
-			at.Cost = "what it says: an earlier " + e.Name + " is in effect again, if there is one"
+			at.Cost = "its content: an earlier " + e.Name + " is in effect again, if there is one"
 			x.add(at)
 			return row, false
 		}
@@ -211,7 +211,7 @@ func (x *Examination) readType(f TypeFact, at Finding) {
 		x.add(at)
 		return
 	case declared != 0 && d.Shards != declared: //mutant:false facts-shards
-		at.Wrong = fmt.Sprintf("it says that the type has %d shards, and the journal says %d", d.Shards, declared)
+		at.Wrong = fmt.Sprintf("it declares %d shards for the type, and the journal %d", d.Shards, declared)
 		x.add(at)
 		return
 	}
@@ -229,7 +229,7 @@ func (x *Examination) readType(f TypeFact, at Finding) {
 	if n := len(t.fact.Forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.fact.Forms) {
 		t.fact.Forms, t.fact.By = f.Forms, f.By
 	} else if len(f.Forms) > len(t.fact.Forms) || !slices.Equal(f.Forms, t.fact.Forms[:len(f.Forms)]) {
-		at.Wrong, at.Cost = "its forms do not continue those of an earlier declaration", "nothing: the forms of both are kept"
+		at.Wrong, at.Cost = "its forms do not continue the forms of an earlier declaration", "nothing: the forms of both are kept"
 		x.add(at)
 		for _, form := range f.Forms {
 			if !slices.Contains(t.fact.Forms, form) {
@@ -305,7 +305,7 @@ func (x *Examination) findLost() {
 		if x.holes || contradicted { //mutant:false facts-lost-type x.holes
 			x.Lost = append(x.Lost, typ)
 			x.add(Finding{Form: wire.TypeFactName, About: string(typ), Wrong: "no fact declares this type any more",
-				Cost: fmt.Sprintf("its shard rule and its forms. The journal says that it has %d shards. A repair drops it only with --without %s", shards, typ)})
+				Cost: fmt.Sprintf("its shard rule and its forms. In the journal it has %d shards. A repair drops it only with --without %s", shards, typ)})
 		}
 	}
 	slices.Sort(x.Lost)

@@ -207,7 +207,7 @@ func lostRecord(fail fails) {
 	}
 }
 
-// TestUnreadableFacts: a fact is lost alone, and what that costs depends on what it is about.
+// TestUnreadableFacts: a fact is lost alone, and its cost depends on its subject.
 func TestUnreadableFacts(t *testing.T) {
 	for name, anew := range map[string]int{wire.RowFactName: 4, wire.TypeFactName: 4, wire.CordonFactName: 0, wire.PinFactName: 0, wire.MoveFactName: 0, wire.QuarantineFactName: 0, wire.DrainFactName: 0, wire.FreezeFactName: 0, wire.TargetFactName: 0, RepairedName: 0} {
 		s := intactStream()
@@ -246,7 +246,7 @@ func contradictions(fail fails) {
 		{rowEvent(formed), "row in record 13 (Cart/1): it names forms that its type does not have", []uint32{1}},
 		{rowEvent(outside), "row in record 13 (Cart/4): the type has 4 shards", nil},
 		{rowEvent(stray), "row in record 13 (Nobody/0): no fact declares its type", nil},
-		{typeFact(other, forms...), "type in record 13 (Cart): it says that the type has 8 shards, and the journal says 4", nil},
+		{typeFact(other, forms...), "type in record 13 (Cart): it declares 8 shards for the type, and the journal 4", nil},
 		{typeFact(ruled, forms...), "type in record 13 (Cart): it contradicts an earlier declaration", nil},
 		{typeFact(volatile, forms...), "type in record 13 (Cart): it contradicts an earlier declaration", nil},
 		{typeFact(sharding.TypeDesc{Type: "Cart"}), "type in record 13 (Cart): it makes no sense", nil},
@@ -272,7 +272,7 @@ func contradictions(fail fails) {
 			}
 		}
 	}
-	// Forms that do not continue: those of both declarations are kept, and everything may be stored in any of them.
+	// Forms that do not continue: the forms of both declarations are kept, and everything may be stored in any of them.
 	s := intactStream()
 	s.Records[2].Events = append(s.Records[2].Events, typeFact(cart, forms[2]))
 	x, out := repair(fail, s, options)
@@ -292,13 +292,13 @@ func firstContradicts(fail fails) {
 	other.Shards = 8
 	s.Records[0].Events = slices.Insert(s.Records[0].Events, 0, typeFact(other, forms...))
 	x, out := repair(fail, s, options)
-	wantFindings(fail, x, "type in record 11 (Cart): it says that the type has 8 shards")
+	wantFindings(fail, x, "type in record 11 (Cart): it declares 8 shards for the type")
 	if x = again(fail, s, options, out); x.types["Cart"] == nil || len(x.types["Cart"].rows) != 3 {
 		fail("the type is %+v", x.types["Cart"])
 	}
 }
 
-// TestLostType: a type of which nothing but its number of shards is known is dropped only if it is named. So is one
+// TestLostType: a type that is known only by its number of shards is dropped only if it is named. So is one
 // whose facts and the journal contradict each other.
 func TestLostType(t *testing.T) { lostType(t.Errorf) }
 

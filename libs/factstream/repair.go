@@ -49,7 +49,7 @@ func (x *Examination) Repair(o Options) (Remainder, error) {
 	}
 	if len(refused) > 0 {
 		return Remainder{}, fmt.Errorf("%w: the declaration of %s is lost, and with it the shard rule (ShardBy) and the forms in which something is stored; "+
-			"restore a backup, or give --without %s: then start only regions whose code declares the same shard rule as before, and first those of the newest version",
+			"restore a backup, or give --without %s: then start only regions whose code declares the same shard rule as before, and the newest version first",
 			ErrRefused, strings.Join(refused, ", "), strings.Join(refused, " --without "))
 	}
 	out := Remainder{Kept: map[string]int{}}

@@ -65,7 +65,7 @@ func TestConvergesAfterStorm(t *testing.T) {
 }
 
 // storm is one of them, in a cluster that may forget removed nodes within
-// seconds. It tells how many eras began.
+// seconds. It returns the number of eras that began.
 func storm(t *testing.T, seed uint64, forgets bool) uint64 {
 	net := newCluster(t, seed, 5, func(cfg *gossip.Config) {
 		if forgets {
@@ -129,8 +129,8 @@ func storm(t *testing.T, seed uint64, forgets bool) uint64 {
 	return net.Nodes[0].M.Era().Number
 }
 
-// TestNodesThatWait form nothing by themselves, and join a cluster that shows
-// itself: through seeds that they are told, or because it announces itself.
+// TestNodesThatWait form nothing on their own, and join a cluster that shows
+// itself: through given seeds, or because it announces itself.
 func TestNodesThatWait(t *testing.T) {
 	net := gossiptest.New(1)
 	for i := range 3 {

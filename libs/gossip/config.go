@@ -37,7 +37,7 @@ func ProfileOf(fast bool, detector string) (Profile, error) {
 	case "deadline":
 		p.Deadline = phi.DeadlineConfig{Interval: p.Interval, Pause: p.Phi.Pause}
 	default:
-		return p, fmt.Errorf("%q is no failure detector: choose phi, cloud or deadline", detector)
+		return p, fmt.Errorf("%q is not a failure detector: choose phi, cloud or deadline", detector)
 	}
 	return p, nil
 }
@@ -246,7 +246,7 @@ func (c Config) Validate() error {
 	}
 	for _, s := range c.Seeds {
 		if s == "" || len(s) > sharding.MaxAddrLen {
-			bad("Seeds: %.40q is no host:port", s)
+			bad("Seeds: %.40q is not host:port", s)
 		}
 	}
 	for _, d := range []struct {

@@ -25,8 +25,8 @@ func (p *patient) Decide(_ time.Time, v View) Decision {
 func (p *patient) Clone() Downing                           { c := *p; return &c }
 func (p *patient) AppendState(b []byte, _ time.Time) []byte { return append(b, byte(p.asked)) }
 
-// A provider of the user's own: the machine shows it what is observed, keeps
-// its memory apart in clones, and says why it downed somebody.
+// A provider of the user's own: the machine shows it the observations, keeps
+// its memory apart in clones, and reports why it downed a member.
 func TestDowningWithMemory(t *testing.T) {
 	l := newPair(t)
 	p := &patient{}
@@ -58,16 +58,16 @@ func TestDowningWithMemory(t *testing.T) {
 		t.Error("clones share the memory of the provider")
 	}
 	if bytes.Equal(c.AppendState(nil), l.m.AppendState(nil)) {
-		t.Error("the memory of the provider is no part of the state")
+		t.Error("the memory of the provider is not a part of the state")
 	}
 	l.step(Tick{})
 	if !happened[DowningDecided](l) || !happened[MemberRemoved](l) {
-		t.Errorf("nobody is downed: %v", l.out)
+		t.Errorf("no member is downed: %v", l.out)
 	}
 }
 
-// Who becomes unreachable while somebody else is so already is shown as such
-// since then: else it would be down at once.
+// A member that becomes unreachable while another one already is, is shown as
+// unreachable since then: otherwise it would be down at once.
 func TestSecondUnreachable(t *testing.T) {
 	l := newPair(t)
 	third := sharding.NodeID{Addr: "third:1", UID: 3}
@@ -86,11 +86,11 @@ func TestSecondUnreachable(t *testing.T) {
 			l.receive(third, HeartbeatReply{l.m.seq})
 		}
 		if happened[DowningDecided](l) {
-			t.Fatalf("somebody is down as soon as unreachable: %v", l.out)
+			t.Fatalf("a member is down as soon as unreachable: %v", l.out)
 		}
 		for _, m := range l.m.View().Members {
 			if !m.Reachable && m.UnreachableSince.IsZero() {
-				t.Fatalf("nobody knows since when %v is unreachable", m.Node)
+				t.Fatalf("it is unknown since when %v is unreachable", m.Node)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func TestDue(t *testing.T) {
 		}
 		for soon := net.Now.Add(5 * time.Second); !suspected(); net.Run(10 * time.Millisecond) {
 			if net.Now.After(soon) {
-				t.Fatalf("seed %d: nobody is suspected", seed)
+				t.Fatalf("seed %d: no member is suspected", seed)
 			}
 			if m, _ := n1.M.View().Member(n4.ID); m.Phi >= 8 && n1.M.Due().After(net.Now) {
 				t.Fatalf("seed %d: phi is %v, and no tick is due for %v", seed, m.Phi, n1.M.Due().Sub(net.Now))

@@ -26,7 +26,7 @@ func forgetful(t *testing.T, n int, downing gossip.Downing) *gossiptest.Net {
 	return net
 }
 
-// forgot waits until nobody remembers removed nodes.
+// forgot waits until no member remembers removed nodes.
 func forgot(t *testing.T, net *gossiptest.Net, nodes ...*gossiptest.Node) {
 	t.Helper()
 	if !net.RunUntil(time.Minute, func() bool {
@@ -49,10 +49,10 @@ func TestRemovedNodeStaysRemoved(t *testing.T) {
 	}
 }
 
-// revenant says what is wrong.
+// revenant describes the fault.
 func revenant(t *testing.T) (why string) {
 	defer func() {
-		if r := recover(); r != nil { // somebody saw it come back
+		if r := recover(); r != nil { // a member saw it come back
 			why = fmt.Sprint(r)
 		}
 	}()
@@ -94,7 +94,7 @@ func TestPausedMemberBringsNobodyBack(t *testing.T) {
 	forgot(t, net, n1, n5)
 }
 
-// ages is a node at which a test says what others tell it.
+// ages is a node whose received messages a test scripts.
 type ages struct {
 	net   *gossiptest.Net
 	node  *gossiptest.Node
@@ -145,7 +145,7 @@ func (a *ages) has(n sharding.NodeID) bool {
 }
 
 // A node that moves on to the next era drops the others that are missing there,
-// but for those that nobody can have forgotten.
+// but for nodes that no member can have forgotten.
 func TestNextEraDropsMissingMembers(t *testing.T) {
 	if why := lifted(t); why != "" {
 		t.Error(why)
@@ -172,9 +172,9 @@ func lifted(t *testing.T) string {
 	return ""
 }
 
-// Gossip of another era changes nothing. Who is one era behind gets the whole
-// state, who is further behind is told that it is no member, and of a later era
-// this node learns from who is in it.
+// Gossip of another era changes nothing. A node that is one era behind gets the
+// whole state, one that is further behind learns that it is not a member, and
+// this node learns of a later era from its members.
 func TestErasAreNotMixed(t *testing.T) {
 	a := newAges()
 	old := a.state
@@ -223,7 +223,7 @@ func excluded(t *testing.T) string {
 	claim := gossip.Claim{Cluster: a.state.Cluster, Era: a.state.Era, OldestNode: b}
 	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: old})
 	if a.node.Downed > 0 {
-		return "a member stops because of what it said in an era that it has left"
+		return "a member stops because of its message from an era that it has left"
 	}
 	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: a.state.Era})
 	if a.node.Downed == 0 {
@@ -232,7 +232,7 @@ func excluded(t *testing.T) string {
 	return ""
 }
 
-// Nobody is let in who may have been removed and forgotten, nor while there are
+// No node is let in that may have been removed and forgotten, nor while there are
 // too many removed nodes to remember.
 func TestAdmissionByEra(t *testing.T) {
 	if why := admitted(t); why != "" {
@@ -273,7 +273,7 @@ func admitted(t *testing.T) string {
 	return ""
 }
 
-// settings are those of newAges, as it would send them itself.
+// settings are the settings of newAges, as it would send them itself.
 func settings() []gossip.Setting {
 	var found []gossip.Setting
 	net := gossiptest.New(1)
@@ -327,7 +327,7 @@ func TestJoinerKeepsItsEra(t *testing.T) {
 }
 
 // The storm of TestConvergesAfterStorm in a cluster that forgets removed nodes
-// within seconds, and with pauses and cuts beyond that: nobody comes back.
+// within seconds, and with pauses and cuts beyond that: no removed node comes back.
 func TestStormBeyondTheRetention(t *testing.T) {
 	seeds := 10
 	if testing.Short() {

@@ -77,7 +77,7 @@ func Example() {
 type patient struct{ after time.Duration }
 
 func (p patient) Decide(now time.Time, v gossip.View) gossip.Decision {
-	if v.Leader != v.Self { // every node is asked: one of a side decides for it
+	if v.Leader != v.Self { // every node decides: one of a side decides for it
 		return gossip.Decision{}
 	}
 	reachable := 0

@@ -218,7 +218,7 @@ func (m *Machine) rejectOutsider(from sharding.NodeID, cluster Founding) bool {
 func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 	parts := len(msg.Parts)
 	if parts > maxParts || parts&(parts-1) != 0 {
-		m.emit(Refused{from, "gossip status: the number of parts is no power of two, or too high"})
+		m.emit(Refused{from, "gossip status: the number of parts is not a power of two, or is too high"})
 		return
 	}
 	if m.rejectOutsider(from, msg.Cluster) || m.handleOtherEra(from, msg.Era) {

@@ -22,7 +22,7 @@ func (m *Machine) Check() error {
 		bad("state: %s", why)
 	}
 	if s.sums() != m.sums || m.sums.digest(s.Cluster, s.Era) != m.digest {
-		bad("sums and digest are not those of the state")
+		bad("sums and digest do not match the state")
 	}
 	if clean := s.withoutRemoved(); clean.digest() != m.digest {
 		bad("state holds traces of nodes that are not members")

@@ -274,7 +274,7 @@ func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, 
 	}
 	if other, ok := m.sameUID(joiner.Node); ok {
 		m.quarantine(joiner.Node, "it has the uid of "+other.String())
-		return "the uid is that of " + other.String() + "; start this process again, and never from a copy of a running one", true
+		return "the uid belongs to " + other.String() + "; start this process again, and never from a copy of a running one", true
 	}
 	switch era := m.state.Era; {
 	case era.forgotten(joiner.HeardIn): //mutant:false era-join

@@ -229,7 +229,7 @@ func ghost(t *testing.T) string {
 }
 
 // A node that refuses another one is in a cluster, so the refused node forms none, even
-// if it is told to.
+// on request.
 func TestRefusedNodeFormsNoCluster(t *testing.T) {
 	differently := func(cfg *gossip.Config) { cfg.MinMembers, cfg.RetryRefused = 2, true }
 	net, waiting := pair(t, func(cfg *gossip.Config) { differently(cfg); cfg.DriverDecides = true })
@@ -241,7 +241,7 @@ func TestRefusedNodeFormsNoCluster(t *testing.T) {
 		net.Run(100 * time.Millisecond)
 		net.Step(waiting, gossip.Form{})
 		if waiting.M.View().InCluster {
-			t.Fatalf("formed a cluster beside the one that refused it at %v", net.Now)
+			t.Fatalf("formed a cluster in addition to the one that refused it at %v", net.Now)
 		}
 	}
 	net.Crash(net.Nodes[0])
@@ -253,8 +253,8 @@ func TestRefusedNodeFormsNoCluster(t *testing.T) {
 	}
 }
 
-// A refusal that comes when the node asks somebody else by now is a sign of a
-// cluster all the same.
+// A refusal that comes when the node already asks another one still shows a
+// cluster.
 func TestLateRefusalIsASignOfACluster(t *testing.T) {
 	cfg := gossip.DefaultConfig()
 	cfg.Self, cfg.Seeds = sharding.NodeID{Addr: "n1:1", UID: 1}, []string{"n1:1", "n2:1"}
@@ -314,5 +314,5 @@ func stuck(t *testing.T) string {
 			return ""
 		}
 	}
-	return "after its own pause it asks nobody else for longer than JoinTimeout"
+	return "after its own pause it asks no other node for longer than JoinTimeout"
 }

@@ -47,7 +47,7 @@ func TestLeadersFollowOneAnother(t *testing.T) {
 }
 
 // TestSlowJoinerIsNotSuspected: a node that is let in beats at once, so that
-// nobody takes it for unreachable, however long it takes until it may come up;
+// no member takes it for unreachable, however long it takes until it may come up;
 // then everybody hears that it has.
 func TestSlowJoinerIsNotSuspected(t *testing.T) {
 	net := gossiptest.New(1)
@@ -76,8 +76,8 @@ func TestSlowJoinerIsNotSuspected(t *testing.T) {
 	}
 }
 
-// TestWeaklyUpOnBothSides: while the cluster is divided, and nobody is declared
-// down, each side lets a node in as weakly up. Both come up when the cut heals.
+// TestWeaklyUpOnBothSides: while the cluster is divided, and no member is
+// declared down, each side lets a node in as weakly up. Both come up when the cut heals.
 func TestWeaklyUpOnBothSides(t *testing.T) {
 	net := gossiptest.New(1)
 	for i, seed := range []string{"n1:1", "n1:1", "n1:1", "n1:1", "n1:1", "n3:1"} {

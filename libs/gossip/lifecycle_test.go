@@ -40,14 +40,14 @@ func TestNobodyComesUpBeforeThereAreEnough(t *testing.T) {
 	if all := net.Nodes[0].M.View().OldestFirst(""); len(all) == 0 || all[0].UpNumber != 1 {
 		t.Errorf("oldest first: %+v", all)
 	}
-	// Enough is asked for coming up, not for staying up.
+	// Enough members are required for coming up, not for staying up.
 	net.Crash(net.Nodes[3])
 	if !net.RunUntil(40*time.Second, func() bool { return net.Agreed() == nil }) {
 		t.Error(net.Agreed())
 	}
 }
 
-// While somebody is unreachable joiners become weakly up, and up as soon as
+// While a member is unreachable, joiners become weakly up, and up as soon as
 // that is over.
 func TestWeaklyUp(t *testing.T) {
 	for _, after := range []time.Duration{0, 3 * time.Second} {

@@ -282,7 +282,7 @@ func TestJoinerWaitsForItsOldIncarnation(t *testing.T) {
 	}
 	beat, ok := sent[Heartbeat](l, other)
 	if !ok {
-		t.Fatal("nobody asks who lives there")
+		t.Fatal("no member asks who lives there")
 	}
 	l.receive(joiner, HeartbeatReply{beat.Seq})
 	l.pass(200 * time.Millisecond)
@@ -292,7 +292,7 @@ func TestJoinerWaitsForItsOldIncarnation(t *testing.T) {
 	}
 }
 
-// While somebody is unreachable nobody is removed, so that a node which starts
+// While a member is unreachable, none is removed, so that a node which starts
 // again and again leaves several incarnations behind. Each is replaced.
 func TestJoinerReplacesEveryOldIncarnation(t *testing.T) {
 	l := newPair(t)
@@ -303,7 +303,7 @@ func TestJoinerReplacesEveryOldIncarnation(t *testing.T) {
 		l.receive(joiner, Join{})
 		beat, ok := sent[Heartbeat](l, old)
 		if !ok {
-			t.Fatalf("nobody asks whether %v still lives there", old)
+			t.Fatalf("no member asks whether %v still lives there", old)
 		}
 		l.receive(joiner, HeartbeatReply{beat.Seq})
 		if mem, ok := l.m.state.Member(old); !ok || mem.Status != Down {
@@ -345,7 +345,7 @@ func TestNacksMustComeFromAllSeeds(t *testing.T) {
 	l.receive(sharding.NodeID{Addr: "c:1", UID: 3}, InitJoinNack{})
 	l.pass(200 * time.Millisecond)
 	if !l.m.View().InCluster {
-		t.Error("did not form a cluster although nobody knows of one")
+		t.Error("did not form a cluster although no node knows one")
 	}
 }
 
@@ -432,7 +432,7 @@ func TestRemovedWhileExitingHasLeft(t *testing.T) {
 	}
 }
 
-// The time for which this process was paused does not count against others.
+// The pause of this process does not count against others.
 func TestPauseDoesNotBringDowningForward(t *testing.T) {
 	l := newPair(t)
 	l.step(Evidence{other})

@@ -23,7 +23,7 @@ func TestMutants(t *testing.T) {
 		{"era", "gossip: nothing of another era is joined", revenant},
 		{"era-lift", "gossip: who moves on to the next era drops who is missing there", lifted},
 		{"era-left", "gossip: what is said about an era that a node has left is ignored", excluded},
-		{"era-join", "gossip: nobody is let in who may have been removed and forgotten", admitted},
+		{"era-join", "gossip: no node is let in that may have been removed and forgotten", admitted},
 		{"excluded-by-own-side", "gossip: who is excluded by its own side ends, even if it is the oldest", usurped},
 		{"config-check", "gossip: who is set up differently is not let in", func(t *testing.T) string {
 			net, n3 := pair(t, func(cfg *gossip.Config) { cfg.Downing = gossip.AutoDown{After: time.Minute} })
@@ -36,7 +36,7 @@ func TestMutants(t *testing.T) {
 		}},
 		{"pause-first", "gossip: a pause does not move timers on that are set after it", stuck},
 		{"answered-again", "gossip: who does not hear this node any more is suspected", deaf},
-		{"min-members", "gossip: nobody is up before there are enough", func(*testing.T) string {
+		{"min-members", "gossip: no node is up before there are enough", func(*testing.T) string {
 			net := gossiptest.New(1)
 			cfg := gossip.DefaultConfig()
 			cfg.MinMembers = 2

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/gossiptest"
 )
 
-// A process that was started twice is told about by all, and so is the second one.
+// All report a process that was started twice, and its second run.
 // One that was started again elsewhere is not.
 func TestNamesThatSeveralHave(t *testing.T) {
 	net := gossiptest.New(1)
@@ -24,7 +24,7 @@ func TestNamesThatSeveralHave(t *testing.T) {
 		add(fmt.Sprintf("n%d:1", i+1), fmt.Sprint("node-", i+1))
 	}
 	for _, addr := range []string{"x1:1", "x2:1"} {
-		add(addr, "") // no name is no name
+		add(addr, "") // no name, so none is added
 	}
 	agree(t, net, 10*time.Second)
 	net.Crash(net.Node("n3:1"))

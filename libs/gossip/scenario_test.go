@@ -174,7 +174,7 @@ func TestLeaveBeforeJoining(t *testing.T) {
 	}
 }
 
-// A node that was paused suspects nobody when it wakes up.
+// A node that was paused suspects no other node when it wakes up.
 func TestOwnPauseSuspectsNobody(t *testing.T) {
 	net := formed(t, 1, 4)
 	n1 := net.Nodes[0] // with the fast profile
@@ -264,7 +264,7 @@ func TestYoungerClusterGivesWay(t *testing.T) {
 	net.Start(net.Nodes[0])
 	net.Run(10 * time.Second)
 	if cluster(net.Nodes[0]) == was || !net.Nodes[0].M.View().InCluster {
-		t.Fatal("a first seed that finds nobody should form a cluster")
+		t.Fatal("a first seed that finds no other node should form a cluster")
 	}
 	net.Heal()
 	net.Run(time.Second) // they meet
@@ -300,7 +300,7 @@ func TestJuniorHalfGivesWay(t *testing.T) {
 }
 
 // A member that was paused until the others had removed it ends when it continues, whatever it hears
-// first, and nobody else does. That it was the oldest member does not matter, nor that it does not know
+// first, and no other node does. That it was the oldest member does not matter, nor that it does not know
 // who tells it.
 func TestRemovedWhilePausedEndsAlone(t *testing.T) {
 	if why := usurped(t); why != "" {
@@ -309,7 +309,7 @@ func TestRemovedWhilePausedEndsAlone(t *testing.T) {
 }
 
 // usurped pauses a member, restarts another one meanwhile, and resumes the first at several moments around
-// its removal. Nothing is left of what was sent to it meanwhile. It returns what is wrong afterwards.
+// its removal. Nothing that was sent to it meanwhile is left. It returns what is wrong afterwards.
 func usurped(t *testing.T) string {
 	for _, paused := range []int{0, 1} { // the oldest, and another one
 		for late := -500 * time.Millisecond; late <= 500*time.Millisecond; late += 50 * time.Millisecond {

@@ -57,7 +57,7 @@ func mutate(r *rand.Rand, s State, all []sharding.NodeID) State {
 }
 
 // Merging gossip is a join: in whatever order and however often states meet,
-// everybody ends with the same one, and nobody removed comes back.
+// all nodes end with the same one, and no removed node comes back.
 func TestJoinIsALattice(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -174,7 +174,7 @@ func TestEveryFieldOfAMemberCounts(t *testing.T) {
 	}
 }
 
-// What is sent of a state in parts is all of it, and sums follow changes.
+// The parts of a state are all of it, and sums follow changes.
 func TestPartsMakeTheWhole(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

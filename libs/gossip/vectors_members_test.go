@@ -323,11 +323,11 @@ func vecMemberOrder(t judge, v *vector) {
 	}
 }
 
-// vecEvents compares the events between two views with those of a vector.
+// vecEvents compares the events between two views with the events of a vector.
 func vecEvents(t judge, v *vector) {
 	var want map[string]json.RawMessage
 	v.expect(t, &want)
-	for key, raw := range want { // order-free: each is looked at by itself
+	for key, raw := range want { // order-free: each is looked at alone
 		observer, of := "self", key
 		if kind, name, ok := strings.Cut(key, "_when_self_is_"); ok {
 			observer, of = name, kind

@@ -95,8 +95,8 @@ func (v *vector) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// judge is what a check of a vector says it with: a [testing.T], or who waits
-// for it to fail.
+// judge is the reporter of a vector's check: a [testing.T], or a test that
+// expects a failure.
 type judge interface {
 	Helper()
 	Error(...any)
@@ -117,8 +117,8 @@ func (o *objections) Fatal(args ...any)         { o.Error(args...); panic(endOfV
 func (o *objections) Fatalf(f string, a ...any) { o.Errorf(f, a...); panic(endOfVector{}) }
 
 // deviations are the first columns of the table in testdata/deviations.md: what
-// is different here on purpose, by the kind of a vector, by its id, or by what
-// it is about (see topics).
+// is different here on purpose, by the kind of a vector, by its id, or by its
+// topic (see topics).
 func deviations(t *testing.T) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "deviations.md"))
@@ -145,8 +145,8 @@ func deviations(t *testing.T) map[string]int {
 	return out
 }
 
-// onlyAbout says how an objection begins that a topic excuses, unless it excuses
-// all to the vector.
+// onlyAbout is the beginning of the objections that a topic excuses, unless it
+// excuses all to the vector.
 var onlyAbout = map[string]string{
 	"role leaders": noEvents + "role_leader_changed", "seen events": noEvents + "seen_changed",
 	"tombstone events": noEvents + "tombstones_changed", "times of tombstones": noTimes, "member_order-002": uidOrder,
@@ -157,7 +157,7 @@ const (
 	noTimes  = "tombstones have no times"
 )
 
-// topics are what deviations.md may excuse a vector for.
+// topics are the reasons that deviations.md may give to excuse a vector.
 func topics(id, kind string, raw []byte) []string {
 	all := []string{id, kind}
 	text := string(raw)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDetectors: whichever detector watches, a crashed member is suspected about
-// when its profile says, and nobody else is.
+// at the time of its profile, and no other member is.
 func TestDetectors(t *testing.T) {
 	for _, c := range []struct {
 		fast        bool
@@ -62,7 +62,7 @@ func TestDetectors(t *testing.T) {
 }
 
 // TestMutualHeartbeats: members at rest that watch each other send heartbeats and nothing else for it. One that watches
-// less often, or is of a version that has no patience, gets its answers at once.
+// less often, or has a version without patience, gets its answers at once.
 func TestMutualHeartbeats(t *testing.T) {
 	net := newCluster(t, 1, 4, func(cfg *gossip.Config) { cfg.Watch = gossip.FastProfile() })
 	startAll(net)

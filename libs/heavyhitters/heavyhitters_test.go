@@ -116,7 +116,7 @@ func TestRatesBegin(t *testing.T) {
 	}
 }
 
-// TestBounds: the memory is bounded whatever comes, and a copy continues by itself.
+// TestBounds: the memory is bounded whatever comes, and a copy continues independently.
 func TestBounds(t *testing.T) {
 	const seed = 3
 	cfg := DefaultConfig()

@@ -53,7 +53,7 @@ func (t *Turn) Ask(ctx context.Context, a turn.Ask) sharding.Reply {
 	}
 	switch {
 	case t.asker == nil:
-		return refuse(t.command + " is no command; only the handlers of commands can ask other entities")
+		return refuse(t.command + " is not a command; only the handlers of commands can ask other entities")
 	case a.Key != "" && a.KeyName != "":
 		return refuse("Key and StepKey exclude each other")
 	}

@@ -23,7 +23,7 @@ var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit instead of 
 // ErrStored is wrapped by errors about stored events and snapshots that this
 // version of a type cannot read. The entity is not activated: a state without the data
 // that was not understood would be wrong.
-var ErrStored = errors.New("what is stored cannot be read by this version")
+var ErrStored = errors.New("the stored data cannot be read by this version")
 
 // ErrLossySnapshot: the entity has state in fields that are not stored. No snapshot is taken.
 var ErrLossySnapshot = errors.New("a snapshot would not have all of the state")

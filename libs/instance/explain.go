@@ -45,7 +45,7 @@ func explain(into any, err error) error {
 	case unknown:
 		return unknownFieldError(name)
 	case ours && strings.HasPrefix(text, "invalid use of ,string"):
-		return errors.New("a field holds a number or boolean in quotes, and what is sent for it is not that")
+		return errors.New("a field holds a number or boolean in quotes, and another value is sent for it")
 	}
 	if text, ok := strings.CutPrefix(text, "proto:"); ok {
 		return errors.New(strings.TrimSpace(text))

@@ -56,7 +56,7 @@ func TestExplain(t *testing.T) {
 		`{"Raw":5}`:                `field "Raw" is a number; it must be a string in base64`,
 		`{"Raw":"?"}`:              `illegal base64 data at input byte 0`,
 		`{"From":5}`:               `field "From" is a number; it must be a string`,
-		`{"Quoted":"x"}`:           `a field holds a number or boolean in quotes, and what is sent for it is not that`,
+		`{"Quoted":"x"}`:           `a field holds a number or boolean in quotes, and another value is sent for it`,
 		`{"Any":{}}`:               `field "Any" is an object; it must be something else`,
 		`[]`:                       `the value is an array; it must be an object`,
 		`{"nome":"x"}`:             `there is no field "nome"; check its spelling or leave it out`,

@@ -18,7 +18,7 @@ func (i *Instance) Keep() (*turn.Kept, error) {
 }
 
 // ErrOtherForm reports that this version of the type cannot read the form of a kept state.
-var ErrOtherForm = errors.New("the kept state is of a form that this version of the type cannot read; see SnapshotV")
+var ErrOtherForm = errors.New("the kept state has a form that this version of the type cannot read; see SnapshotV")
 
 // Resume returns the entity with a kept state. If the state cannot be read, the entity is empty, and unread
 // is the reason.

@@ -97,7 +97,7 @@ func (e *Codec) decode(ev sharding.Event) (v any, partly bool, err error) {
 			return v, false, err
 		}
 	}
-	return nil, false, fmt.Errorf("it is of version %d, from which there is no step: give V(%d, …) an entity.From(%d, …)", stored, e.Version, stored)
+	return nil, false, fmt.Errorf("it is of version %d, and no step leads from there: give V(%d, …) an entity.From(%d, …)", stored, e.Version, stored)
 }
 
 // fix returns the advice for the author about a stored event that decode cannot read.
@@ -206,7 +206,7 @@ func (e *Codec) check() error {
 		for v := e.ReadableBy; v < e.Version; v++ {
 			i := slices.IndexFunc(e.Steps, func(s Step) bool { return s.version == v })
 			if i < 0 {
-				complain("ReadableBy(%d) needs a step from version %d, which says what that version has", e.ReadableBy, v)
+				complain("ReadableBy(%d) needs a step from version %d, which describes that version", e.ReadableBy, v)
 			} else if field := lacks(e.typ, e.Steps[i].from); field != "" {
 				complain("ReadableBy(%d): version %d would not find its field %s, and refuse it", e.ReadableBy, v, field)
 			} else if field := e.layout.confusing(layoutOf(e.Steps[i].from)); field != "" {

@@ -297,7 +297,7 @@ func (w *walker) unknown(l *layout, name string) *shapeError {
 			if w.input {
 				return &shapeError{path: name, what: fmt.Sprintf("there is no %%s; it is called %q", f)}
 			}
-			return &shapeError{path: name, what: fmt.Sprintf("it was stored with a %%s, and that of this program is %q", f)}
+			return &shapeError{path: name, what: fmt.Sprintf("it was stored with a %%s, and this program has %q", f)}
 		}
 	}
 	if w.lenient {
@@ -332,10 +332,10 @@ func (w *walker) table(l *layout) *shapeError {
 			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is none of the declared values", key)}
 		}
 		if l.numbers && !wholeNumber(key) && w.input {
-			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is no whole number in its shortest form", key)}
+			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is not a whole number in its shortest form", key)}
 		}
 		if l.numbers && !wholeNumber(key) {
-			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is no number as it is stored", key), damaged: true}
+			return &shapeError{what: fmt.Sprintf("%%s has the key %q, which is not a number as it is stored", key), damaged: true}
 		}
 		if err := w.value(l.elem); err != nil {
 			return err.in("[]")

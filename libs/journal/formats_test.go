@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// TestFormats says which journals this program works on, and what it says of others.
+// TestFormats lists the journals that this program works on, and the errors for others.
 func TestFormats(t *testing.T) {
 	type journalOf struct {
 		format, reader, writer int

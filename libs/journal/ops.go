@@ -207,7 +207,7 @@ func (o *Op) Check() error {
 	case o.Drop != nil && o.Drop.Shard.Type != o.Drop.Entity.Type:
 		return fmt.Errorf("drop of the snapshot of %s names shard %s", o.Drop.Entity, o.Drop.Shard)
 	case o.Drop != nil && sharding.CheckEntityType("type", o.Drop.Entity.Type) != nil:
-		return fmt.Errorf("the snapshot of %s is Roost's own, and says what no record does", o.Drop.Entity)
+		return fmt.Errorf("the snapshot of %s is Roost's own, and has data that no record has", o.Drop.Entity)
 	}
 	return nil
 }

@@ -199,10 +199,10 @@ func (p *RepairPlan) skip(e *RawEntity, r *Repair, now time.Time) error {
 	}
 	_, err := e.read(r.Seq)
 	if err == nil && !r.Intact {
-		return fmt.Errorf("%w: record %d of %s is what was stored; to set it aside all the same, such as one whose events the code cannot read, add --intact", ErrRepair, r.Seq, e.Entity)
+		return fmt.Errorf("%w: record %d of %s is intact; to set it aside all the same, for example because the code cannot read its events, add --intact", ErrRepair, r.Seq, e.Entity)
 	}
 	if e.record(r.Seq) == nil && r.Seq <= max(e.Life, e.Cut) {
-		return fmt.Errorf("%w: record %d of %s was removed, as nobody needs it any more", ErrRepair, r.Seq, e.Entity)
+		return fmt.Errorf("%w: record %d of %s was removed, because it is not needed any more", ErrRepair, r.Seq, e.Entity)
 	}
 	p.setAside(e, r.Seq, now)
 	if err == nil && r.Seq <= e.SnapshotSeq && r.Seq > e.Life {
@@ -275,7 +275,7 @@ func (p *RepairPlan) loseReply(e *RawEntity, r *Repair) error {
 		return fmt.Errorf("%w: %w; that record itself must be repaired: roost journal repair record %s", ErrRepair, err, e.Entity)
 	}
 	if _, err := DecodeReply(e.Entity, r.Seq, was.Reply); err == nil {
-		return fmt.Errorf("%w: the reply of record %d of %s is what was stored", ErrRepair, r.Seq, e.Entity)
+		return fmt.Errorf("%w: the reply of record %d of %s is intact", ErrRepair, r.Seq, e.Entity)
 	}
 	entry.Record.Reply = sharding.Doubt(sharding.DataLoss, "it was applied; the reply that was stored of it is lost")
 	p.SetAside = []RawRecord{*was}
@@ -295,7 +295,7 @@ func (p *RepairPlan) dropRows(e *RawEntity) error {
 		}
 	}
 	if len(p.Wakes)+len(p.Sends) == 0 {
-		return fmt.Errorf("%w: every reminder and kept send of %s has a record that says what it is", ErrRepair, e.Entity)
+		return fmt.Errorf("%w: every reminder and kept send of %s has its record", ErrRepair, e.Entity)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestRepairFence(t *testing.T) {
 	}{
 		{"of a region", sharding.Fence{Epoch: sharding.MakeEpoch(7, 4), Owner: 9}, sharding.MakeEpoch(7, 5), false},
 		{"of a repair", sharding.Fence{Epoch: sharding.MakeEpoch(7, 4), Owner: journal.RepairOwner}, sharding.MakeEpoch(7, 4), false},
-		{"of nobody", sharding.Fence{}, 1, false},
+		{"without entity", sharding.Fence{}, 1, false},
 		{"the last one", sharding.Fence{Epoch: sharding.MakeEpoch(7, 1<<32-1), Owner: 9}, 0, true},
 	} {
 		f, err := journal.RepairFence(c.have)

@@ -74,7 +74,7 @@ func (p *RepairPlan) line(r *Repair, now time.Time) RepairLine {
 func DecodeRepairLine(r *sharding.Record) (RepairLine, error) {
 	var l RepairLine
 	if len(r.Events) != 1 || r.Events[0].Name != RepairEvent {
-		return l, fmt.Errorf("%w: %s, record %d is no audit line", ErrCorrupt, RepairsEntity, r.Seq)
+		return l, fmt.Errorf("%w: %s, record %d is not an audit line", ErrCorrupt, RepairsEntity, r.Seq)
 	}
 	if err := json.Unmarshal(r.Events[0].Payload, &l); err != nil {
 		return l, fmt.Errorf("%w: %s, record %d: %w", ErrCorrupt, RepairsEntity, r.Seq, err)
@@ -88,7 +88,7 @@ func (r *Repair) Check() error {
 	case r.Shard.Type != r.Entity.Type:
 		return fmt.Errorf("%w: %s is not in shard %s", ErrRepair, r.Entity, r.Shard)
 	case sharding.CheckEntityType("type", r.Entity.Type) != nil:
-		return fmt.Errorf("%w: %s is Roost's own; roost journal repair facts is for those of the coordinators", ErrRepair, r.Entity)
+		return fmt.Errorf("%w: %s is Roost's own; roost journal repair facts repairs the coordinators' facts", ErrRepair, r.Entity)
 	case strings.TrimSpace(r.Reason) == "":
 		return fmt.Errorf("%w: the reason is missing", ErrRepair)
 	case len(r.Reason) > MaxReason || len(r.By) > MaxReason || len(r.File) > MaxReason:

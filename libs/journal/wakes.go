@@ -381,7 +381,7 @@ func checkWakes(a *sharding.Append) error {
 		}
 	}
 	if len(a.Fired) > MaxWakes {
-		return fmt.Errorf("%w: append to %s says that %d wake-ups have fired, at most %d may", ErrTooLarge, a.Entity, len(a.Fired), MaxWakes)
+		return fmt.Errorf("%w: append to %s fires %d wake-ups, at most %d may", ErrTooLarge, a.Entity, len(a.Fired), MaxWakes)
 	}
 	fired := map[sharding.WakeRef]struct{}{}
 	for i := range a.Fired {

@@ -49,7 +49,7 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return c, nil
 }
 
-// lose makes all connections that there are lose what is sent.
+// lose makes all present connections lose sent data.
 func (p *pipes) lose() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -69,7 +69,7 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// TestMalformedSketch: sketches that nobody has made do no harm.
+// TestMalformedSketch: made-up sketches do no harm.
 func TestMalformedSketch(t *testing.T) {
 	for _, s := range []Sketch{"", "\x80", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01", Sketch(strings.Repeat("\x01", 5000)), Sketch(strings.Repeat("\xff", 50)), "\x9f\x01\x05\x05"} {
 		var h Histogram

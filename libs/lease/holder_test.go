@@ -156,7 +156,7 @@ func TestLateAnswerCountsFromStart(t *testing.T) {
 }
 
 // A candidate that stands by looks for the next renewal when it is due, and then often, until it sees it or
-// the lease is free. A process that is no candidate has no hurry.
+// the lease is free. A process that is not a candidate has no hurry.
 func TestStandbyLooksForRenewal(t *testing.T) {
 	b := newBench(t, config(1))
 	b.rec = foreign(1, 1)
@@ -378,7 +378,7 @@ func TestTermStaysAboveALostRecord(t *testing.T) {
 	b.rec = foreign(9, 30)
 	b.run(time.Second)
 	b.take()
-	b.rec = Record{} // somebody deleted it
+	b.rec = Record{} // another process deleted it
 	b.run(time.Second)
 	if got, ok := find[Acquired](b.take()); ok {
 		t.Errorf("acquired term %d while the holder of the lost record may go on", got.Term)
@@ -398,7 +398,7 @@ func TestCluster(t *testing.T) {
 	other.step(Tick{})
 	made := a.rec.Cluster
 	if got, _ := find[Acquired](a.take()); made == 0 || got.Cluster != made || other.rec.Cluster == made {
-		t.Fatalf("acquired as %v, the record has %v, that of another store %v", got.Cluster, made, other.rec.Cluster)
+		t.Fatalf("acquired as %v, the record has %v, the one in another store %v", got.Cluster, made, other.rec.Cluster)
 	}
 	a.run(time.Second)
 	b := newBench(t, config(3))

@@ -168,8 +168,8 @@ func (w *world) perform(n *node, inc int, o Output) {
 	}
 }
 
-// request reaches the store late or never, and so does the answer; now and
-// then the store says that it does not know, having done it or not.
+// request reaches the store late or never, and so does the answer; from time
+// to time the store answers that the outcome is unknown, having done it or not.
 func (w *world) request(do func() Input, failed Input, n *node, inc int) {
 	lost := !w.calm && w.rng.IntN(12) == 0
 	w.after(w.delay(), func() {
@@ -203,7 +203,7 @@ func (w *world) swap(o Swap) Outcome {
 	return Done
 }
 
-// held checks the promise: nobody acts while somebody else may.
+// held checks the promise: no candidate acts while another one may.
 func (w *world) held(n *node, term sharding.Term, until time.Time, fresh bool) {
 	left := time.Duration(float64(until.Sub(w.local(n))) / n.rate)
 	if left <= 0 {

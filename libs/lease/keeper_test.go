@@ -74,7 +74,7 @@ func (m *moody) Swap(ctx context.Context, name string, old, next lease.Record) (
 	return m.Driver.Swap(ctx, name, old, next)
 }
 
-// runner runs a Keeper and keeps what it says.
+// runner runs a Keeper and keeps its events.
 type runner struct {
 	*lease.Keeper
 	stop context.CancelFunc
@@ -99,7 +99,7 @@ func launch(t *testing.T, s lease.Driver, uid sharding.NodeUID, rank int, log *s
 		defer close(r.done)
 		k.Run(ctx, func(o lease.Output) {
 			if _, ok := k.Valid(); ok && isLost(o) {
-				t.Error("valid while it is told that the lease is lost")
+				t.Error("valid while it learns that the lease is lost")
 			}
 			r.mu.Lock()
 			r.said = append(r.said, o)
@@ -184,7 +184,7 @@ func TestKeeperRaisesAndRanks(t *testing.T) {
 		}
 		r.stop()
 		<-r.done
-		r.SetRank(3) // nobody listens any more, nobody minds
+		r.SetRank(3) // no goroutine listens any more, which does no harm
 	})
 }
 

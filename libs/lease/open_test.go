@@ -38,7 +38,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Servers are asked when they are needed, so they may be down at start.
+// Servers are contacted when they are needed, so they may be down at start.
 func TestOpenServers(t *testing.T) {
 	for _, url := range []string{
 		"etcd://127.0.0.1:1/roost", "consul://127.0.0.1:1/roost", "kubernetes://prod?api=http://127.0.0.1:1", "postgres://me@127.0.0.1:1/roost",

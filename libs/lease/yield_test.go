@@ -22,7 +22,7 @@ func TestYield(t *testing.T) {
 	b.want() // others have a head start of 7 × 300 ms
 	b.run(200 * time.Millisecond)
 	if got, _ := find[Acquired](b.take()); got.Term != 2 {
-		t.Errorf("nobody took it, and it has term %d, want 2", got.Term)
+		t.Errorf("no process took it, and it has term %d, want 2", got.Term)
 	}
 
 	b.step(Yield{})
@@ -51,7 +51,7 @@ func TestYieldInTrouble(t *testing.T) {
 	b.mute = false
 	b.run(time.Second)
 	b.want(Lost{Term: 1}, Observed{Term: 1})
-	// A renewal is in progress that nobody learns of.
+	// A renewal is in progress whose answer is lost.
 	b = lost(func(b *bench) { b.mute = true; b.run(510 * time.Millisecond) })
 	b.mute = false
 	b.run(time.Second)

@@ -172,7 +172,7 @@ func benchLink(b *testing.B, wake func(uint64)) *Link {
 	return get(b, up)
 }
 
-// BenchmarkTell sends commands of which nobody waits for the answer; the
+// BenchmarkTell sends commands without waiting for the answer; the
 // region accepts each. "raw" is the same bytes one way, without a codec's
 // checks and without acceptance.
 func BenchmarkTell(b *testing.B) {

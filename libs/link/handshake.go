@@ -122,7 +122,7 @@ func readWelcome(kind byte, body []byte) (w welcome, err error) {
 		return w, fmt.Errorf("%w: %s", ErrRefused, reason)
 	case kindWelcome:
 	default:
-		return w, fmt.Errorf("%w: kind %d is no handshake", ErrMalformed, kind)
+		return w, fmt.Errorf("%w: kind %d is not a handshake", ErrMalformed, kind)
 	}
 	w.version = d.uvarint("version")
 	w.cluster = d.id("cluster", sharding.MaxClusterLen)

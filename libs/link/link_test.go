@@ -298,8 +298,8 @@ func testOrderPerShard(t *testing.T, ln net.Listener, cfg Config, to sharding.No
 	}
 }
 
-// TestBackpressure: when the region does not read, Send refuses commands, no byte of
-// which is sent, and Down names those that were accepted but never sent.
+// TestBackpressure: when the region does not read, Send refuses commands, of whose
+// bytes none is sent, and Down names the commands that were accepted but never sent.
 func TestBackpressure(t *testing.T) { synctest.Test(t, testBackpressure) }
 
 func testBackpressure(t *testing.T) {

@@ -82,7 +82,7 @@ func fit(a Answer, maxPayload int) Answer {
 	case r.Encoding > sharding.Protobuf:
 		unfit(r, fmt.Sprintf("reply encoding %d is not known", r.Encoding))
 	case r.Code != "" && !goodCode(r.Code):
-		unfit(r, fmt.Sprintf("reply code %.40q is no name", string(r.Code)))
+		unfit(r, fmt.Sprintf("reply code %.40q is not a name", string(r.Code)))
 	}
 	if r.Message != "" {
 		r.Message = clipMessage(r.Message)

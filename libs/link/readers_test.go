@@ -110,7 +110,7 @@ func confuseReaders(seed uint64) string {
 				}
 			}
 			if len(open) > 0 && len(reading) == 0 && len(slices.Collect(r.All())) > 0 {
-				return "somebody waits for nothing"
+				return "a reader waits for nothing"
 			}
 		}
 	}

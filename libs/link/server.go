@@ -57,7 +57,7 @@ func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn
 		return nil, err
 	}
 	if onCommands == nil {
-		return nil, errors.New("link: onCommands is nil, nobody would get the commands")
+		return nil, errors.New("link: onCommands is nil, so commands would be lost")
 	}
 	if onClose == nil {
 		onClose = func(*Conn, error) {}
@@ -144,7 +144,7 @@ func (s *Server) serve(nc net.Conn, br *bufio.Reader) error {
 	}
 	kind, body, err := readHandshake(br)
 	if err == nil && kind != kindHello {
-		err = fmt.Errorf("%w: kind %d is no handshake", ErrMalformed, kind)
+		err = fmt.Errorf("%w: kind %d is not a handshake", ErrMalformed, kind)
 	}
 	var h hello
 	if err == nil {

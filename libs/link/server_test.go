@@ -346,8 +346,8 @@ func TestMaxLinks(t *testing.T) {
 }
 
 // TestEndedBeforeTheNextReads: a connection has ended before the next one of its lane
-// brings commands, although its client is still told why. What waits of the first may be
-// sent again on the next, so that it must not be taken in behind it.
+// brings commands, although its client is still told why. Waiting messages of the first
+// may be sent again on the next, so they must not be read after it.
 func TestEndedBeforeTheNextReads(t *testing.T) {
 	ln := listen(t)
 	ended := make(chan bool, 1)

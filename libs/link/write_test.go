@@ -60,7 +60,7 @@ func tcp(t *testing.T) (here, there net.Conn) {
 	}
 	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
 	if newDirect(here) == nil {
-		t.Skip("nobody but the writer writes on this system")
+		t.Skip("only the writer writes on this system")
 	}
 	return here, there
 }
@@ -143,8 +143,7 @@ func TestSlowReaderOverTCP(t *testing.T) {
 }
 
 // TestSlowProgressIsProgress: a client that reads so slowly that a write stays blocked
-// for long is not disconnected as long as its system acknowledges bytes, and is when
-// it no longer does.
+// for long is not disconnected as long as its system acknowledges bytes, but later.
 func TestSlowProgressIsProgress(t *testing.T) {
 	here, there := tcp(t)
 	if outQueue(here) != 0 || runtime.GOOS != "linux" {
@@ -166,7 +165,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 		runtime.Gosched()
 	}
 	p := progressState{limit: 2}
-	var stuck, slow int // ticks; those of them with a write that waits still
+	var stuck, slow int // ticks; the ones with a write that still waits
 	buf := make([]byte, 4<<10)
 	for before := s.writes.Load(); stuck < 20; stuck++ {
 		if err := s.tick(&p); err != nil {

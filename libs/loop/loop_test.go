@@ -91,7 +91,7 @@ func TestRun(t *testing.T) {
 		gone, stop := context.WithCancel(t.Context())
 		stop()
 		if err := Do(gone, nil, nobody, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("asked by somebody who is gone: %v", err)
+			t.Errorf("asked by a caller that is gone: %v", err)
 		}
 		if err := Do(ctx, nil, func(func()) error { return ErrFull }, nil); !errors.Is(err, ErrFull) {
 			t.Errorf("refused: %v", err)
@@ -131,7 +131,7 @@ func TestRunDue(t *testing.T) {
 			ticks = nil
 		}
 		time.Sleep(every)
-		want("what is due from the start", every)
+		want("due from the start", every)
 		time.Sleep(980 * time.Millisecond)
 		want("nothing is due")
 		b.Put(300*time.Millisecond, 100*time.Millisecond) // the last one counts

@@ -127,7 +127,7 @@ func TestGuard(t *testing.T) {
 		{"an escaped letter", "POST", n.ServiceAddr(), "/v1/Acc/x/%41dd", "", nil, 404},
 		{"an escaped letter of a prefix", "POST", n.ServiceAddr(), "/%761/Acc/x/Add", "", nil, 404},
 		{"an escaped underscore", "POST", n.ServiceAddr(), "/v1/Acc/x/Add%5fAll", "", nil, 404},
-		{"an escaped letter behind what is no valid path", "POST", n.ServiceAddr(), "/v1/Acc/x%22/%41dd", "", nil, 404},
+		{"an escaped letter after an invalid path", "POST", n.ServiceAddr(), "/v1/Acc/x%22/%41dd", "", nil, 404},
 		{"escapes that are needed", "POST", n.ServiceAddr(), "/v1/Acc/%F0%9F%8D%8C%25%20%3F/Add", "", nil, 200},
 		{"managing by an escaped letter", "POST", n.ManagementAddr(), "/d%6f", "", nil, 404},
 		{"a service", "POST", n.ServiceAddr(), "/twirp/roost.gateway.v1.Entities/Ask", "", nil, 200},
@@ -157,7 +157,7 @@ func TestGuard(t *testing.T) {
 		case c.want >= 400 && !bytes.Contains(body, []byte(`"outcome":"not_applied"`)):
 			t.Errorf("%s: %s", c.name, body)
 		case bytes.Contains(body, []byte(`web pages of \"\"`)):
-			t.Errorf("%s: nobody is named in %s", c.name, body)
+			t.Errorf("%s: no principal is named in %s", c.name, body)
 		case c.want == 200 && c.addr == n.ServiceAddr() && string(body) != c.path:
 			t.Errorf("%s: arrived as %s", c.name, body)
 		case (allowed != "") != mine || mine && allowed != "https://shop.example":
@@ -166,7 +166,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestNothingIsCached: no answer of a listener may be stored by a cache, whoever gives it.
+// TestNothingIsCached: no answer of a listener may be stored by a cache, whichever handler gives it.
 func TestNothingIsCached(t *testing.T) {
 	n := serve(t, func(c *serviceConfig) { c.MaxBody, c.AllowedOrigins = 10, []string{"https://shop.example"} }, func(n *Node) {
 		echo(n)
@@ -501,7 +501,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 	begin()
 	if err := <-wrote; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("an answer that nobody reads ends with %v", err)
+		t.Errorf("an unread answer ends with %v", err)
 	}
 	slow, got := begin(), 0
 	tick := time.NewTicker(40 * time.Millisecond) // 8 MiB take longer than the timeout

@@ -80,7 +80,7 @@ func TestRolesOfPeers(t *testing.T) {
 		t.Errorf("a peer with TLS 1.2 is answered %d", status)
 	}
 
-	// A gateway's certificate is no certificate of a server of peers.
+	// A gateway's certificate is not a certificate of a server of peers.
 	posing := serve(t, func(c *serviceConfig) {
 		c.ClusterName, c.TLS = "shop", a.IssueFor("spiffe://shop/gateway/g1", year)
 	}, echo)
@@ -159,8 +159,8 @@ func TestOwnCertificate(t *testing.T) {
 	}
 }
 
-// TestExpiredPeers: a node remembers whose certificates had expired, until they are renewed; those of strangers are
-// not remembered.
+// TestExpiredPeers: a node remembers whose certificates had expired, until they are renewed; strangers' certificates
+// are not remembered.
 func TestExpiredPeers(t *testing.T) {
 	a, stranger := securitytest.NewAuthority(t), securitytest.NewAuthority(t)
 	n := serve(t, func(c *serviceConfig) {
@@ -182,11 +182,11 @@ func TestExpiredPeers(t *testing.T) {
 	}
 }
 
-// TestConnectionsEnd: an open connection ends when its certificate is denied, expires, or is of an authority that
-// is no longer trusted; others stay.
+// TestConnectionsEnd: an open connection ends when its certificate is denied, expires, or its authority is no
+// longer trusted; others stay.
 func TestConnectionsEnd(t *testing.T) {
 	a, other, year := securitytest.NewAuthority(t), securitytest.NewAuthority(t), time.Now().AddDate(1, 0, 0)
-	deny := fileOf(t, "# nobody yet\n")
+	deny := fileOf(t, "# none yet\n")
 	ownCA, err := os.ReadFile(filepath.Join(a.Dir, "ca.pem"))
 	a.Must(err)
 	otherCA, err := os.ReadFile(filepath.Join(other.Dir, "ca.pem"))
@@ -292,6 +292,6 @@ func TestListenerForPeers(t *testing.T) {
 		t.Errorf("a coordinator gets %d %q", status, body)
 	}
 	if client, base := peers.ReachGateway("", "10.0.0.1:8558", http.DefaultClient); client != http.DefaultClient || base != "http://10.0.0.1:8558" {
-		t.Errorf("a gateway without such a listener is asked at %s", base)
+		t.Errorf("a gateway without such a listener is queried at %s", base)
 	}
 }

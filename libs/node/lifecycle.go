@@ -130,7 +130,7 @@ func (l *lifecycle) start(ctx context.Context, stage *Stage) error {
 			err := stage.Run(life)
 			if life.Err() == nil {
 				if err == nil {
-					err = errors.New("ended by itself")
+					err = errors.New("ended unexpectedly")
 				}
 				l.fail(fmt.Errorf("stage %s: %w", stage.Name, err))
 			}

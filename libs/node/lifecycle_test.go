@@ -82,8 +82,8 @@ func TestStartFails(t *testing.T) {
 
 func TestRunFails(t *testing.T) {
 	for name, run := range map[string]func(context.Context) error{
-		"fsync":           func(context.Context) error { return errors.New("fsync") },
-		"ended by itself": func(context.Context) error { return nil },
+		"fsync":              func(context.Context) error { return errors.New("fsync") },
+		"ended unexpectedly": func(context.Context) error { return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events eventLog

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLoopStandsStill: a loop that does not run fails only after the configured time, whether it is
-// asked often or seldom, and not for longer than it stands still.
+// queried often or seldom, and not for longer than it stands still.
 func TestLoopStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{config: &config.Config{StalledAfter: 30 * time.Second}}
@@ -40,7 +40,7 @@ func TestLoopStandsStill(t *testing.T) {
 		synctest.Wait()
 		go func() { (<-work)() }()
 		live("")
-		time.Sleep(time.Hour) // nobody asks
+		time.Sleep(time.Hour) // no query comes
 		live("")
 		close(ended) // a loop that has ended does not stand still
 		synctest.Wait()

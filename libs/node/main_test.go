@@ -212,8 +212,8 @@ func logMuch(log *slog.Logger) {
 	}
 }
 
-// TestLogIsNotRead: a process whose log is not read starts, works and stops; when it is read again, it says how many
-// lines are missing.
+// TestLogIsNotRead: a process whose log is not read starts, works and stops; when it is read again, it reports the
+// number of missing lines.
 func TestLogIsNotRead(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {

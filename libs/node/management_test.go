@@ -219,7 +219,7 @@ func TestManagementHosts(t *testing.T) {
 	}
 }
 
-// TestManagementTLS: the management listener has a certificate of its own, and may ask for those of clients.
+// TestManagementTLS: the management listener has a certificate of its own, and may require certificates of clients.
 func TestManagementTLS(t *testing.T) {
 	a := securitytest.NewAuthority(t)
 	files := a.IssueFor("", time.Now().AddDate(1, 0, 0))
@@ -260,8 +260,8 @@ func TestTokenBeforeBody(t *testing.T) {
 	}
 }
 
-// TestGuessedTokens: a token that is not known is logged also where another handler checks it, such as that of tickets
-// for the dashboard: otherwise tokens could be guessed there unseen.
+// TestGuessedTokens: a token that is not known is logged also where another handler checks it, for example the handler
+// of dashboard tickets: otherwise tokens could be guessed there unseen.
 func TestGuessedTokens(t *testing.T) {
 	token, line, err := security.NewAPIKey("anna")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node/security/securitytest"
 )
 
-// TestStatus: a process says how it is set up.
+// TestStatus: a process reports its setup.
 func TestStatus(t *testing.T) {
 	got := serve(t, func(c *serviceConfig) { c.Management.Pprof = true }, func(*Node) {}).Status()
 	if got.TLS || got.Verifies || got.ServiceTLS || !got.Expires.IsZero() || !got.Local || !got.ManagementLocal || !got.Pprof ||

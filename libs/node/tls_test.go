@@ -228,7 +228,7 @@ func TestCertificateRemaining(t *testing.T) {
 	}
 }
 
-// TestCertificateHasExpired: /readyz says so, since nobody else can tell the process. It is only a warning: the
+// TestCertificateHasExpired: /readyz shows it, since no other one can notify the process. It is only a warning: the
 // connections that are open may still be of a certificate from before.
 func TestCertificateHasExpired(t *testing.T) {
 	a := securitytest.NewAuthority(t)

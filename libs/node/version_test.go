@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRelease: a region's main module may be that of its author, whose version is not that of Roost.
+// TestRelease: a region's main module may be its author's, whose version is not Roost's.
 func TestRelease(t *testing.T) {
 	ours, theirs := debug.Module{Path: modules + "services/region"}, debug.Module{Path: "example.com/shop", Version: "v7.0.0"}
 	libs := func(version string, replace *debug.Module) []*debug.Module {

@@ -30,7 +30,7 @@ type model struct {
 	open  map[sharding.ShardID]sharding.Epoch
 	epoch sharding.Epoch
 	later []event
-	// behave says how a delivery ends; nil: with success.
+	// behave returns the end of a delivery; nil: with success.
 	behave func(env *sharding.Envelope) behaviour
 	stored map[sharding.CommandID]sharding.Reply // of targets
 	// effects are the places of the sends of each pair that had an effect, in their order.
@@ -45,10 +45,10 @@ type model struct {
 	acks    int
 	rejects int  // attempts that were refused
 	untaken bool // senders cannot take answers
-	// damaged says which appends meet damage; nil: none.
+	// damaged reports whether an append meets damage; nil: none.
 	damaged func(*sharding.Append) bool
 	torn    sharding.ShardID // cannot be read
-	// tight: pages have no room for all rows at times. unreadable says which records cannot be read;
+	// tight: pages have no room for all rows at times. unreadable reports whether a record cannot be read;
 	// nil: none.
 	tight      bool
 	unreadable func(*record) bool
@@ -61,7 +61,7 @@ type record struct {
 	states []sharding.SendState
 }
 
-// event is what happens later.
+// event is a later event.
 type event struct {
 	at time.Time
 	do func()
@@ -231,8 +231,8 @@ func (m *model) deliver(e sharding.Entity, all []sharding.Delivered) {
 	}
 }
 
-// send stores a record, and tells the dispatcher: what it is, or only that its outcome was
-// unknown.
+// send stores a record, and notifies the dispatcher: of its content, or only of its unknown
+// outcome.
 func (m *model) send(from sharding.Entity, told bool, sends ...sharding.Send) {
 	m.t.Helper()
 	r := &record{seq: uint64(len(m.rows[from]) + 1), at: m.now, sends: sends, states: make([]sharding.SendState, len(sends))}
@@ -247,8 +247,8 @@ func (m *model) send(from sharding.Entity, told bool, sends ...sharding.Send) {
 	}
 }
 
-// giveUp lets an operator give up a pending send. The dispatcher is told a while after it is
-// durable, perhaps twice.
+// giveUp lets an operator give up a pending send. The dispatcher is notified a while after it
+// is durable, perhaps twice.
 func (m *model) giveUp() {
 	var all []*record
 	var froms []sharding.Entity
@@ -330,7 +330,7 @@ func (m *model) fire(f turn.Fire, d *outbox.Dispatcher) {
 		key := fmt.Sprint(f.Entity, f.Wakeup.Seq, f.Wakeup.Number)
 		r := m.find(f.Entity, f.Wakeup.Seq)
 		if at := f.Wakeup.Answer.SentAt; at.UnixMilli() != r.at.UnixMilli() {
-			m.t.Fatalf("the answer to a send of %s says that it was sent at %v, it was stored at %v", f.Entity, at, r.at)
+			m.t.Fatalf("the answer to a send of %s gives %v as its time, it was stored at %v", f.Entity, at, r.at)
 		}
 		switch dice := m.rng.IntN(20); {
 		case m.open[f.Shard] != f.Epoch:
@@ -397,7 +397,7 @@ func entity(typ string, n int) sharding.Entity {
 	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(fmt.Sprint("e", n))}
 }
 
-// command is a send whose payload says of which pair it is and which one.
+// command is a send whose payload has its pair and its number.
 func command(from, to sharding.Entity, what any, replyTo string) sharding.Send {
 	return sharding.Send{To: to, Input: sharding.Input{Command: "do", Version: 1, ReadableBy: 1, Payload: fmt.Appendf(nil, "%s>%s|%v", from, to, what)}, ReplyTo: replyTo}
 }
@@ -518,7 +518,7 @@ func checkSend(t testing.TB, m *model, seed uint64, from sharding.Entity, s *sha
 	refused := what[len(what)-1] == '7'
 	given := m.given[string(s.Input.Payload)]
 	if given && !refused {
-		refused = !slices.Contains(m.effects[pair], what) // nobody knows
+		refused = !slices.Contains(m.effects[pair], what) // it is unknown
 	}
 	if got := slices.Contains(m.effects[pair], what); got == refused {
 		t.Errorf("seed %d: %s of %s has an effect: %t", seed, what, pair, got)
@@ -566,7 +566,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// atOnce: what is stored in this process is delivered without a read, and in batches.
+// atOnce: sends stored in this process are delivered without a read, and in batches.
 func atOnce(t testing.TB) {
 	m := newModel(t, 1, nil)
 	m.own()
@@ -584,7 +584,7 @@ func atOnce(t testing.TB) {
 
 func TestAtOnce(t *testing.T) { atOnce(t) }
 
-// pairsApart: a target that fails holds back what is sent to it, in order, and nothing else.
+// pairsApart: a target that fails holds back its own sends, in order, and nothing else.
 func pairsApart(t testing.TB) {
 	m := newModel(t, 2, nil)
 	away, attempts := true, 0
@@ -837,12 +837,11 @@ func TestRefusesConfig(t *testing.T) {
 	}
 	short := outbox.Config{MaxAge: 30 * time.Second}
 	if good.CheckAge(24*time.Hour, "keys") != nil || good.CheckAge(24*time.Hour-1, "keys") == nil || short.CheckAge(time.Minute, "keys") != nil || short.CheckAge(time.Minute-2, "keys") == nil {
-		t.Error("MaxAge must be an hour below the time for which keys are remembered")
+		t.Error("MaxAge must be an hour below the time that keys are remembered")
 	}
 }
 
-// meanwhile: what is stored while its sender is being read is not overtaken by what is stored
-// after that.
+// meanwhile: a send stored while its sender is being read is not overtaken by a later one.
 func meanwhile(t testing.TB) {
 	cfg := outbox.DefaultConfig()
 	cfg.ReadShards = 1
@@ -911,8 +910,8 @@ func crowded(t testing.TB) {
 
 func TestCrowded(t *testing.T) { crowded(t) }
 
-// TestUntried: what was always refused, and what waited behind it and was never tried, certainly
-// had no effect.
+// TestUntried: a send that was always refused, and later ones that were never tried, certainly had
+// no effect.
 func TestUntried(t *testing.T) {
 	m := newModel(t, 7, func(c *outbox.Config) { c.MaxAge = time.Minute })
 	m.behave = func(*sharding.Envelope) behaviour {
@@ -986,14 +985,14 @@ func TestUnstorableLeavesRoom(t *testing.T) {
 	checkEffects(t, m, 9)
 }
 
-// deposed: an owner to whom the journal says that it is none any more stores and delivers nothing,
-// although nobody else has told it.
+// deposed: an owner that the journal has deposed stores and delivers nothing, although no other
+// process has notified it.
 func deposed(t testing.TB) {
 	m := newModel(t, 10, nil)
 	m.own()
 	m.run(time.Second)
 	from := entity("A", 1)
-	m.open[shardOf(from)]++ // by somebody else
+	m.open[shardOf(from)]++ // by another process
 	shard := turn.SendsStored{Shard: shardOf(from), Epoch: m.open[shardOf(from)] - 1, Entity: from, At: m.now}
 	for n := range 3 {
 		s := command(from, entity("C", n), n, "")
@@ -1017,7 +1016,7 @@ func deposedPage(t testing.TB) {
 	s := command(from, entity("C", 1), 1, "")
 	m.own()
 	m.run(time.Second)
-	m.open[shardOf(from)]++ // by somebody else, who stores the send
+	m.open[shardOf(from)]++ // by another process, which stores the send
 	m.rows[from] = []*record{{seq: 1, at: m.now, sends: []sharding.Send{s}, states: make([]sharding.SendState, 1)}}
 	m.run(10 * time.Minute)
 	if len(m.effects) > 0 {
@@ -1027,8 +1026,8 @@ func deposedPage(t testing.TB) {
 
 func TestDeposedPage(t *testing.T) { deposedPage(t) }
 
-// tooOldToWait: the sender of what is given up takes that answer at once, whichever type was
-// looked at first.
+// tooOldToWait: the sender of a send that is given up takes that answer at once, whichever
+// type was examined first.
 func tooOldToWait(t testing.TB) {
 	for _, types := range [][2]string{{"A", "B"}, {"B", "A"}} {
 		d, now := outbox.New(outbox.DefaultConfig()), time.UnixMilli(1_000_000_000_000)

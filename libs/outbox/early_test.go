@@ -123,7 +123,7 @@ func inFlight(t testing.TB) {
 
 func TestEarlyInFlight(t *testing.T) { inFlight(t) }
 
-// released: what is sent to an entity is retried at once when it is no longer quarantined.
+// released: sends to an entity are retried at once when it is no longer quarantined.
 func released(t testing.TB) {
 	m := newAway(t, nil)
 	m.since(1)
@@ -138,7 +138,7 @@ func released(t testing.TB) {
 
 func TestReleased(t *testing.T) { released(t) }
 
-// TestRetry: an operator has sends retried, those of a sender, or to a target or its type.
+// TestRetry: an operator retries sends, all of a sender, or to a target or its type.
 func TestRetry(t *testing.T) {
 	for _, x := range []struct {
 		of, to sharding.Entity

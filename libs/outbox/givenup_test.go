@@ -13,7 +13,7 @@ import (
 )
 
 // givenUp: a send that an operator has given up is not tried again, wherever it is just then, and
-// what waits behind it continues: at once, or when the attempt in progress has ended.
+// the sends that wait for it continue: at once, or when the attempt in progress has ended.
 func givenUp(t testing.TB) {
 	s := &sender{
 		TB: t, d: outbox.New(outbox.DefaultConfig()), cfg: outbox.DefaultConfig(), now: time.UnixMilli(1_000_000_000_000),
@@ -37,7 +37,7 @@ type sender struct {
 	to   sharding.Entity
 
 	shard     sharding.ShardID
-	delivered string // the payloads of what was delivered, in this order
+	delivered string // the delivered payloads, in this order
 	last      uint64 // the number of the last delivery
 	ended     int    // how many sends have ended
 	fired     turn.Fire
@@ -123,7 +123,7 @@ func givenUpUnderWay(s *sender) {
 	s.in(outbox.Answered{Number: s.last, Reply: sharding.Reject(sharding.Unavailable, "away")})
 	s.want("one fails", "1", 3, 0)
 	s.drop(2)
-	s.want("behind it", "1", 2, 1)
+	s.want("after it", "1", 2, 1)
 	s.drop(2)
 	s.drop(1)
 	s.want("while it waits to be tried again", "13", 1, 2)
@@ -153,7 +153,7 @@ func givenUpWhileAnswerIsTaken(s *sender) {
 	s.stored()
 }
 
-// givenUpWhileRead: what is read may be older than what is told.
+// givenUpWhileRead: a read may be older than a notification.
 func givenUpWhileRead(s *sender) {
 	s.later(s.cfg.Refresh)
 	s.drop(7)

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// attempts are those of sends to targets that are away, by target.
+// attempts counts the attempts of sends to absent targets, by target.
 type attempts map[sharding.Entity][]time.Time
 
 // newAttempts is a model whose targets are away. An attempt is refused after a while.
@@ -33,7 +33,7 @@ func with(s sharding.Send, o sharding.SendOptions) sharding.Send {
 	return s
 }
 
-// ownOptions: the time-out, the pauses and the age of a send are its own; what it does not set is that of the Config.
+// ownOptions: the time-out, the pauses and the age of a send are its own; unset ones come from the Config.
 func ownOptions(t testing.TB) {
 	m, list := newAttempts(t, time.Hour, func(c *outbox.Config) {
 		c.AttemptTimeout, c.RetryMin, c.RetryMax, c.MaxAge = 2*time.Second, time.Second, time.Second, time.Minute
@@ -55,7 +55,7 @@ func ownOptions(t testing.TB) {
 		t.Errorf("%d attempts within a minute, and %d within 100 s", len(list[usual]), len(list[quick]))
 	}
 	if len(m.dead) != 2 || !strings.Contains(m.dead[0].Message, "in 1m0s;") || m.dead[0].To != usual || !strings.Contains(m.dead[1].Message, "in 1m40s;") {
-		t.Errorf("dead letters: %+v, want that of %s after a minute, then the other one", m.dead, usual)
+		t.Errorf("dead letters: %+v, want the one of %s after a minute, then the other one", m.dead, usual)
 	}
 }
 
@@ -80,7 +80,7 @@ func endsInPause(t testing.TB) {
 	m.send(from, true, with(command(from, entity("C", 2), 1, "told"), own))
 	m.run(15200 * time.Millisecond)
 	if len(m.dead) != 2 || !strings.Contains(m.dead[1].Message, "has not taken the answer in 15s") {
-		t.Errorf("dead letters: %+v, want one of which the answer was not taken", m.dead)
+		t.Errorf("dead letters: %+v, want one whose answer was not taken", m.dead)
 	}
 }
 
@@ -121,7 +121,7 @@ func earlySlow(t testing.TB) {
 
 func TestEarlySlow(t *testing.T) { earlySlow(t) }
 
-// TestUntil: operators are told when a send that fails is given up.
+// TestUntil: operators see the time at which a failing send is given up.
 func TestUntil(t *testing.T) {
 	m, _ := newAttempts(t, time.Millisecond, nil)
 	from := entity("A", 1)

@@ -23,7 +23,7 @@ type script struct {
 	reads     []outbox.Read
 	acks      []outbox.Ack
 	fired     turn.Fire
-	ended     int // sends, as the sender's entity core is told
+	ended     int // sends, as the sender's entity core receives them
 }
 
 func newScript(t testing.TB, cfg outbox.Config) *script {
@@ -64,7 +64,7 @@ func (s *script) row(from sharding.Entity, seq uint64) journal.SendRow {
 	return journal.SendRow{Shard: s.shard, Entity: from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{x}}
 }
 
-// stored says that a record is durable.
+// stored reports a record as durable.
 func (s *script) stored(from sharding.Entity, seq uint64) {
 	s.t.Helper()
 	r := sharding.Record{Seq: seq, Sends: []sharding.Send{s.row(from, seq).Sends[0]}}
@@ -89,7 +89,7 @@ func (s *script) answer(r sharding.Reply) {
 	s.in(outbox.Answered{Number: s.last, Reply: r})
 }
 
-// TestPendingSends: only what is pending is delivered, also of a record of which some has ended.
+// TestPendingSends: only pending sends are delivered, also of a record whose other sends have ended.
 func TestPendingSends(t *testing.T) {
 	s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
 	row := journal.SendRow{Shard: s.shard, Entity: from, Seq: 7, At: s.now, States: make(journal.SendStates, 1)}
@@ -153,7 +153,7 @@ func behindDamage(t testing.TB) {
 
 func TestBehindDamage(t *testing.T) { behindDamage(t) }
 
-// evictedBehind: a sender that is forgotten while a sweep continues behind it is read again before
+// evictedBehind: a sender that is forgotten while a sweep continues after it is read again before
 // anything more of it is delivered.
 func evictedBehind(t testing.TB) {
 	cfg := outbox.DefaultConfig()

@@ -177,7 +177,7 @@ func (s Strategy) Validate() error {
 	}
 	switch hasOrder := s.Main.Order != 0; {
 	case hasOrder && s.Limit == 0:
-		c.fail("limit", s.Limit, fmt.Sprintf("must be above 0: %s says who goes at the limit", s.name()))
+		c.fail("limit", s.Limit, fmt.Sprintf("must be above 0: %s chooses the entities that go at the limit", s.name()))
 	case !hasOrder && s.Limit > 0:
 		c.fail("main", "empty", "must say who goes at the limit: lru, mru or lfu")
 	case !hasOrder && s.Admission != nil:

@@ -41,7 +41,7 @@ func Parse(text string) (Strategy, error) {
 		key, value, _ := strings.Cut(w, "=")
 		switch _, twice := given[key]; {
 		case value == "":
-			return s, fmt.Errorf("passivation: %q is no setting; write key=value, such as limit=10000", w)
+			return s, fmt.Errorf("passivation: %q is not a setting; write key=value, such as limit=10000", w)
 		case twice:
 			return s, fmt.Errorf("passivation: %s is given twice", key)
 		}
@@ -59,7 +59,7 @@ func Parse(text string) (Strategy, error) {
 	}
 	for _, w := range words {
 		if key, _, _ := strings.Cut(w, "="); given[key] != "" {
-			return s, fmt.Errorf("passivation: there is no setting %s; see idle, limit, segments, aging and those of composite", key)
+			return s, fmt.Errorf("passivation: there is no setting %s; see idle, limit, segments, aging and the settings of composite", key)
 		}
 	}
 	return s, s.Validate()

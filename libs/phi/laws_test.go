@@ -114,7 +114,7 @@ func checkGrowth(t *testing.T, d *Detector, last time.Time) {
 	}
 }
 
-// checkSums: the sums are those of the remembered intervals, however many there were.
+// checkSums: the sums match the remembered intervals, however many there were.
 func checkSums(t *testing.T, h *history) {
 	t.Helper()
 	var sum, sumSq int64
@@ -125,7 +125,7 @@ func checkSums(t *testing.T, h *history) {
 		sum, sumSq = sum+v, sumSq+v*v
 	}
 	if sum != h.sum || sumSq != h.sumSq {
-		t.Errorf("sums are %d and %d, those of the history %d and %d", h.sum, h.sumSq, sum, sumSq)
+		t.Errorf("sums are %d and %d, the history's are %d and %d", h.sum, h.sumSq, sum, sumSq)
 	}
 }
 

@@ -206,7 +206,7 @@ func checkPhi(t *testing.T, i int, o op, results []float64) {
 		t.Errorf("op %d: phi is %v", i, got)
 	}
 	if o.EqualsOp != nil && math.Abs(got-results[*o.EqualsOp]) > o.Tol {
-		t.Errorf("op %d: phi is %v, want that of op %d: %v", i, got, *o.EqualsOp, results[*o.EqualsOp])
+		t.Errorf("op %d: phi is %v, want the one of op %d: %v", i, got, *o.EqualsOp, results[*o.EqualsOp])
 	}
 }
 

@@ -26,7 +26,7 @@ type world struct {
 	damaged map[sharding.ShardID]bool
 	reads   int
 	readsOf map[sharding.ShardID]int
-	// more is how many purges of a shard leave records, early whether they say when it is due next.
+	// more is the number of purges of a shard that leave records, early whether they return the next due time.
 	more  map[sharding.ShardID]int
 	early bool
 	due   map[sharding.ShardID]int64

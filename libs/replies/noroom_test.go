@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestNoRoom: what is said then, and that it says what is known of the effects.
+// TestNoRoom: the error, and that it reports whether the command had effects.
 func TestNoRoom(t *testing.T) {
 	for _, c := range []struct {
 		outcome  sharding.Outcome

@@ -57,8 +57,8 @@ func TestSmallOnesPass(t *testing.T) {
 	}
 }
 
-// TestEstimatesGrow: a command that was small when it came and is not any more holds up
-// no small ones, and keeps its place before those of its entity.
+// TestEstimatesGrow: a command that was small when it came and has grown holds up no
+// small ones, and keeps its place before its entity's later ones.
 func TestEstimatesGrow(t *testing.T) {
 	b, q, ask := testQueue(t)
 	b.SetUnsent(&q.Account, 16_000)
@@ -84,8 +84,8 @@ func TestEstimatesGrow(t *testing.T) {
 	}
 }
 
-// TestGrownKeepTheirOrder: commands of which the replies have become large while they
-// waited keep their order among each other, and go before those that came later.
+// TestGrownKeepTheirOrder: commands whose replies have become large while they waited
+// keep their order among each other, and go before later ones.
 func TestGrownKeepTheirOrder(t *testing.T) {
 	b, q, ask := testQueue(t)
 	b.SetUnsent(&q.Account, 16_000)
@@ -207,7 +207,7 @@ func sharedConfig() Config {
 }
 
 // TestAHungEntityLeavesTheRest: an entity whose turns do not end has its share of the
-// connection, and what waits for that holds up nobody. When it is answered its commands
+// connection, and its waiting commands hold up no others. When it is answered its commands
 // go on in their order.
 func TestAHungEntityLeavesTheRest(t *testing.T) {
 	b, q := NewBudget(sharedConfig()), &Queue[string]{}

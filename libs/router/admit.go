@@ -136,7 +136,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	// Mutants: must-read
 	if r.mustRead && !command.ReadOnly { //mutant:false must-read
 		refusal := sharding.Reject(sharding.FailedPrecondition,
-			fmt.Sprintf("not applied: %s.%s is asked as read-only, and may change the entity by what the regions say that host it", desc.Type, command.Name))
+			fmt.Sprintf("not applied: %s.%s is sent as read-only, but may change the entity according to the regions that host it", desc.Type, command.Name))
 		return nil, &refusal
 	}
 	if desc.Unhosted && !m.reachable(desc, env.Entity.ID) {

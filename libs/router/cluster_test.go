@@ -193,7 +193,7 @@ func (r *fakeRegion) execute(s *held, j job) {
 	j.link.toRouter(Answer{Attempt: o.Attempt, Reply: reply})
 }
 
-// regionRefused notes that a region refused a command: those behind it may overtake it.
+// regionRefused notes that a region refused a command: later ones may overtake it.
 func (w *world) regionRefused(o SendCommand) {
 	w.unreported[o.Attempt] = true
 	if w.newest[o.Env.ID] > o.Attempt {

@@ -41,8 +41,8 @@ func TestMutantsOfVersions(t *testing.T) {
 }
 
 // TestMutantsOfReads: a command that may change something would be sent for a sender that
-// relies on it to change nothing; one for which an entity of a shard waits that is handed
-// off would wait for the end of that; and one that fails permanently would have dozens of turns, or
+// relies on it to change nothing; one from a waiting entity of a shard in handoff would
+// wait for the end of that; and one that fails permanently would have dozens of turns, or
 // be overtaken meanwhile, or end without its reason.
 func TestMutantsOfReads(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
@@ -54,7 +54,7 @@ func TestMutantsOfReads(t *testing.T) {
 	}
 }
 
-// TestMutantsOfRules: a command would be sent to another shard than that of its entity.
+// TestMutantsOfRules: a command would be sent to another shard than its entity's.
 func TestMutantsOfRules(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	mutant.Activate("route-rule")
@@ -81,8 +81,8 @@ func TestMutantsOfFinding(t *testing.T) {
 	}
 }
 
-// TestMutantsOfKeys: a client would be told that its deadline has passed, not that its key has
-// expired.
+// TestMutantsOfKeys: a client would be answered that its deadline has passed, not that its key
+// has expired.
 func TestMutantsOfKeys(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	mutant.Activate("expired-again")

@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestStatus: a router tells operators what it has of a shard, and changes nothing by it.
+// TestStatus: a router shows operators its state of a shard, and changes nothing by it.
 func TestStatus(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Fed = true

@@ -13,7 +13,7 @@ import (
 
 // TestRepliesAreBounded: replies that are expected or not delivered yet count before a
 // command is sent. One that exceeds the budget all the same is replaced by an error which
-// says that the command ran.
+// reports that the command ran.
 func TestRepliesAreBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	region := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}

@@ -116,7 +116,7 @@ func (m *Machine) unreadable(s *shard) bool {
 
 // refuseWaiting ends the waiting commands of a shard that is not readable.
 func (m *Machine) refuseWaiting(s *shard) {
-	const why = "no region that runs now reads what is stored of the entity's shard; one of a version that reads it must be started, see roost rollout status"
+	const why = "no running region reads the stored data of the entity's shard; start one of a version that reads it, see roost rollout status"
 	for r := s.first; r != nil; {
 		next := r.next
 		switch {

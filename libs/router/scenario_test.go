@@ -75,11 +75,11 @@ func (s *scenario) do(line string) {
 		s.step(Stop{})
 	case "turned-away": // 3
 		s.step(TurnedAway{Commands: int(s.number(arg(1)))})
-	case "unhosted": // c1 1.2 r9: a table that says of type T that no region hosts it, r9 was the last
+	case "unhosted": // c1 1.2 r9: a table where no region hosts type T, r9 was the last
 		types := testTypes()
 		types[0].Unhosted, types[0].LastHost = true, arg(3)
 		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2)), Types: types}))
-	case "rule": // c1 1.2 - 1: a table that says of type W that part 1 of an id at "-" is hashed
+	case "rule": // c1 1.2 - 1: a table where part 1 of an id of type W, cut at "-", is hashed
 		types := testTypes()
 		types[2].Rule = sharding.ShardRule{Separator: arg(3), Part: int(s.number(arg(4)))}
 		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2)), Types: types}))
@@ -89,7 +89,7 @@ func (s *scenario) do(line string) {
 		s.step(watched(arg(1), control.NotActive{Term: sharding.Term(s.number(arg(2))), Active: node(arg(3))}))
 	case "unwatched": // c1: a poll failed
 		s.step(watched(arg(1), nil))
-	case "found": // r1 [T/0 1.2 serving r2, …]: the answer of a region to which shards it knows
+	case "found": // r1 [T/0 1.2 serving r2, …]: the answer of a region about its shards
 		_, rows, _ := strings.Cut(line, arg(1))
 		s.step(Replied{From: arg(1), Asked: control.FindShards{}, Msg: control.ShardsFound{Rows: s.rows(rows)}})
 	case "unfound": // r1: a region does not answer that

@@ -59,7 +59,7 @@ type world struct {
 	overtaken  map[RequestID]bool
 }
 
-// call is what the client knows of its command.
+// call is the client's view of its command.
 type call struct {
 	env      sharding.Envelope
 	canceled bool

@@ -317,7 +317,7 @@ func (w *Watcher) Check() error {
 	case w.triedInRound < 0 || w.nextCoordinator < 0 || w.nextFallback < 0:
 		return fmt.Errorf("watcher: negative position %d, %d, %d", w.triedInRound, w.nextCoordinator, w.nextFallback)
 	case w.outstanding.to == "" && w.outstanding != poll{}:
-		return fmt.Errorf("watcher: a poll to nobody")
+		return fmt.Errorf("watcher: a poll without an address")
 	case w.outstanding.fallback && w.outstanding.hinted:
 		return fmt.Errorf("watcher: fallback %s taken for a coordinator", w.outstanding.to)
 	}

@@ -122,7 +122,7 @@ func TestTermNobodyClaimed(t *testing.T) {
 	w.active("", 2)
 	w.asks(100*time.Millisecond, "b")
 	if !w.Changed(w.now, "b", at(3, 1)) {
-		t.Fatal("the active coordinator was dropped for a term that nobody claimed")
+		t.Fatal("the active coordinator was dropped for an unclaimed term")
 	}
 	w.active("b", 3)
 	w.NotActive(w.now, "a", node("a"), 3) // a late answer about the same term
@@ -163,7 +163,7 @@ func TestSilentMachine(t *testing.T) {
 	w.asks(0, "c")
 	w.Changed(w.now, "c", at(2, 1))
 	w.active("c", 2)
-	// It is asked again in its turn when its time is over, or at once when it is
+	// It is polled again in its turn when its time is over, or at once when it is
 	// active in a later term.
 	w.asks(0, "c")
 	w.now = w.now.Add(900 * time.Millisecond)
@@ -249,7 +249,7 @@ func TestWhoIsAskedForACopy(t *testing.T) {
 	asks := func(d time.Duration, to string, fallback bool) {
 		t.Helper()
 		if w.asks(d, to); w.PollsCopy() != fallback {
-			t.Errorf("%s is asked for a copy: %v", to, !fallback)
+			t.Errorf("%s is polled for a copy: %v", to, !fallback)
 		}
 	}
 	pause := time.Duration(0)
@@ -262,11 +262,11 @@ func TestWhoIsAskedForACopy(t *testing.T) {
 	}
 	asks(pause, "a", false)
 	w.NotActive(w.now, "a", node("r"), 9)
-	asks(0, "r", false) // a standby says that it is active
+	asks(0, "r", false) // a standby reports itself as active
 }
 
-// TestFallbackWithOlderTerm: the term of a dead coordinator that nobody has a
-// table of must not keep a gateway from starting.
+// TestFallbackWithOlderTerm: the term of a dead coordinator whose table is lost
+// must not keep a gateway from starting.
 func TestFallbackWithOlderTerm(t *testing.T) {
 	w := newWatch(t, []string{"a"}, []string{"r"})
 	w.asks(0, "a")

@@ -85,7 +85,7 @@ var causeTexts = map[string]string{
 	"released":         "its region released it",
 	"commands-refused": "its region refused commands again and again",
 	"unreadable":       "no region reads what may be stored of it",
-	"forms-read":       "what is stored of it was looked at",
+	"forms-read":       "its stored data was examined",
 	"region-came":      "a region came that can have it",
 	"repaired":         "the facts of the coordinators were repaired",
 }

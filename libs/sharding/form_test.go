@@ -44,8 +44,8 @@ func TestFormSets(t *testing.T) {
 	}
 }
 
-// TestReads: a form is read if it is known, or if it says that the reader's version may
-// ignore what it does not know.
+// TestReads: a form is read if it is known, or if it allows the reader's version to
+// ignore unknown parts.
 func TestReads(t *testing.T) {
 	form := func(name string, version, readableBy uint16, shape uint64) sharding.Form {
 		return sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: version, ReadableBy: readableBy, Shape: shape}

@@ -80,7 +80,7 @@ func (w *Wake) Check() error {
 
 func (k WakeKind) checkDue(name string, due int64) error {
 	if k == ReminderWake && due < 0 || k == RememberWake && due > 0 {
-		return fmt.Errorf("wake-up %q is due at %d ms: that of a reminder is not negative, that of a remembered entity not positive", clip(name), due)
+		return fmt.Errorf("wake-up %q is due at %d ms: it must not be negative for a reminder, and not positive for a remembered entity", clip(name), due)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ type Delivered struct {
 // Check returns an error unless the state is one in which a send can end.
 func (d *Delivered) Check() error {
 	if d.As < SendDone || d.As > SendInDoubt {
-		return fmt.Errorf("sends of record %d end as %d, which is no end", d.Seq, d.As)
+		return fmt.Errorf("sends of record %d end as %d, which is not an end", d.Seq, d.As)
 	}
 	return nil
 }

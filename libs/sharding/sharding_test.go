@@ -171,7 +171,7 @@ func TestCommandHashIsFixed(t *testing.T) {
 }
 
 // TestCommandHashIsNotForged: a command of mally was made to have the xxh64 of the command that
-// alice is about to send. A hash for which that is possible would give alice's key to mally.
+// alice is about to send. A hash that allows it would give alice's key to mally.
 func TestCommandHashIsNotForged(t *testing.T) {
 	payload := []byte(`{"note":"once upon a time, two","delta":1000000000000}`)
 	forged := []byte("{\"note\":\"once upon a t\xfd\x05x4T\x92\x95w\",\"delta\":1000000000000}")

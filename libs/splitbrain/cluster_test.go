@@ -65,7 +65,7 @@ func (x *cluster) pass(d time.Duration) {
 }
 
 // event gives the lease up for a node that is to. If it cannot reach the store,
-// the lease ends by itself.
+// the lease expires.
 func (x *cluster) event(node *gossiptest.Node, e gossip.Event) {
 	if _, ok := e.(gossip.YieldLease); ok && x.lease.Holder == node.ID && (x.store == nil || x.store(node)) {
 		x.yielded++
@@ -322,8 +322,8 @@ func healAndDivide(after time.Duration) error {
 }
 
 // The only member that sees the lease crashes together with another one, and is
-// started anew at the same address. It must be let in although nobody can
-// remove anybody before it decides about the other one.
+// started anew at the same address. It must be let in although no member
+// can be removed before it decides about the other one.
 func TestTheOnlySeerComesBack(t *testing.T) {
 	c := LeaseConfig("seer")
 	c.StableAfter = 3 * time.Second

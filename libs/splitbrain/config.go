@@ -38,7 +38,7 @@ type Config struct {
 	// StableAfter is the time without changes in membership and reachability before anything is
 	// decided. Long enough for all nodes of a side to see the same, whatever the size of the
 	// cluster. Default 20 s, as in Akka.
-	StableAfter time.Duration `key:"stable_after" range:"0.." help:"time for which the reachability of members must not have changed before members are declared down"`
+	StableAfter time.Duration `key:"stable_after" range:"0.." help:"time without changes of reachability before members are declared down"`
 	// DownAllWhenUnstable is the time after StableAfter that reachability may keep changing. Then
 	// all members down themselves, because none of them can know what the others see. With
 	// lease-majority, the lease decides then, and the side that holds it stays. Default [On]: three
@@ -144,7 +144,7 @@ func New(c Config) (*Resolver, error) {
 	}
 	s := c.strategy()
 	if s == nil {
-		return nil, fmt.Errorf("%s is no strategy of a resolver: use Open", c.Strategy)
+		return nil, fmt.Errorf("%s is not a strategy of a resolver: use Open", c.Strategy)
 	}
 	return &Resolver{cfg: c, strategy: s}, nil
 }

@@ -13,13 +13,13 @@ import (
 // most is the largest cluster of the matrices.
 const most = 5
 
-// matrix says who observes whom as unreachable: bit j of row i.
+// matrix holds which node observes which one as unreachable: bit j of row i.
 type matrix [most]uint8
 
 func (o *matrix) observes(i, j int) bool { return o[i]>>j&1 == 1 }
 
 // small is a cluster of a few nodes after everything has come to rest: gossip
-// has gone wherever it can, and resolvers decide until nobody has anything to
+// has gone wherever it can, and resolvers decide until none has anything to
 // decide any more. Node i has the i-th lowest address.
 //
 // Two nodes exchange gossip unless both observe the other as unreachable: who
@@ -33,7 +33,7 @@ type small struct {
 	heard    uint8               // who did
 	cfg      Config
 	seers    uint8
-	holder   int // of the lease; -1: nobody
+	holder   int // of the lease; -1: none
 	alive    uint8
 	down     [most]uint8 // whom node i holds for down
 	patience bool        // who waits for the lease has waited long enough
@@ -42,7 +42,7 @@ type small struct {
 	old bool
 }
 
-// component is who gossip connects with i.
+// component is the set of nodes that gossip connects with i.
 func (w *small) component(i int) uint8 {
 	c := uint8(1) << i
 	for grown := true; grown; {
@@ -59,7 +59,7 @@ func (w *small) component(i int) uint8 {
 	return c
 }
 
-// view is what node i sees.
+// view is the cluster as node i sees it.
 func (w *small) view(i int) gossip.View {
 	c := w.component(i)
 	id := func(j int) sharding.NodeID { return w.members[j].Node }
@@ -223,9 +223,9 @@ func brief(members []gossip.Member) string {
 }
 
 func (c *tally) report(t *testing.T, name string) {
-	t.Logf("%-15s %9d cases: %7d all stay, %7d a part stays, %7d nobody", name, c.cases, c.all, c.side, c.none)
+	t.Logf("%-15s %9d cases: %7d all stay, %7d a part stays, %7d none stays", name, c.cases, c.all, c.side, c.none)
 	if c.none == c.cases {
-		t.Error("nobody ever stays")
+		t.Error("no node ever stays")
 	}
 	for _, b := range c.broken {
 		t.Error(b)
@@ -279,8 +279,8 @@ func variants(n int, c Config) []small {
 // full is set by SPLITBRAIN=full: minutes instead of seconds.
 func full() bool { return os.Getenv("SPLITBRAIN") == "full" }
 
-// TestMatrices tries every strategy on every matrix of who observes whom; those
-// of five nodes are symmetric unless SPLITBRAIN=full.
+// TestMatrices tries every strategy on every matrix of observations; the ones of
+// five nodes are symmetric unless SPLITBRAIN=full.
 func TestMatrices(t *testing.T) {
 	for name := range configs(2) {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +384,7 @@ func (c *tally) tryMoved(w small, parts []int, statuses int) {
 		}
 	}
 	if joining == w.n {
-		return // nobody formed the cluster
+		return // no node formed the cluster
 	}
 	heards, leader := 0, 0
 	for i, p := range parts {

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestLeaseRank: the oldest goes first, a minority behind everybody, nobody behind those who cannot be
-// reached or behind the last holder, and who is in no cluster is no candidate.
+// TestLeaseRank: the oldest goes first, a minority last, none after nodes that cannot be reached or
+// after the last holder, and a node in no cluster is not a candidate.
 func TestLeaseRank(t *testing.T) {
 	id := func(i int) sharding.NodeID {
 		return sharding.NodeID{Addr: string(rune('a'+i)) + ":1", UID: sharding.NodeUID(i + 1)}

@@ -94,7 +94,7 @@ func (r *Resolver) byLease(now time.Time, v *gossip.View, s *sides, due bool) go
 	if now.Sub(r.waitingSince) < r.cfg.LeasePatience || v.Self != judge && v.Self != v.Leader {
 		return gossip.Decision{}
 	}
-	return r.downBy(now, s, reversed(a), "nobody on this side could see the lease for "+r.cfg.LeasePatience.String())
+	return r.downBy(now, s, reversed(a), "no member on this side could see the lease for "+r.cfg.LeasePatience.String())
 }
 
 // downBy makes the decision for an action, and restarts all clocks if it downs any

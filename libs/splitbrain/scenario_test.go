@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 )
 
-// scenarios are what single rules are for.
+// scenarios are the cases of single rules.
 var scenarios = map[string]func() error{
 	"only the leader decides": func() error {
 		x := newScene(3, DefaultConfig(), []int{0, 0, 1})
@@ -40,7 +40,7 @@ var scenarios = map[string]func() error{
 		}
 		return nil
 	},
-	"my own pause is no time": func() error {
+	"my own pause does not count as time": func() error {
 		x := newScene(3, DefaultConfig(), []int{0, 0, 1})
 		x.pass(0, 5*time.Second)
 		x.now, x.paused = x.now.Add(time.Minute), time.Minute
@@ -77,7 +77,7 @@ var scenarios = map[string]func() error{
 		x.w.holder, x.lasts = 0, time.Second
 		x.pass(2, 10*time.Minute)
 		if x.downed {
-			return fmt.Errorf("a region decides beside a coordinator")
+			return fmt.Errorf("a region decides with a coordinator")
 		}
 		x.pass(1, 30*time.Second) // the first of its side, and the lease is held elsewhere
 		return x.want(true)
@@ -122,7 +122,7 @@ var scenarios = map[string]func() error{
 		x.pass(0, 6*time.Second)
 		x.w.holder = -1
 		x.pass(0, 3*time.Second)
-		x.w.holder = 0 // nobody else took it
+		x.w.holder = 0 // no other node took it
 		x.pass(0, 10*time.Second)
 		if x.downed || x.yielded != 1 {
 			return fmt.Errorf("anybody downed: %v, yielded %d times", x.downed, x.yielded)
@@ -133,7 +133,7 @@ var scenarios = map[string]func() error{
 		}
 		return nil
 	},
-	"the lease stays where nobody else could take it": func() error {
+	"the lease stays where no other node could take it": func() error {
 		for _, c := range []struct {
 			parts []int
 			yield Span

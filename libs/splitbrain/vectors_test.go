@@ -169,7 +169,7 @@ func sortView(v *gossip.View) {
 	slices.SortFunc(v.Members, func(a, b gossip.MemberView) int { return a.Node.Compare(b.Node) })
 }
 
-// view is what the deciding side knows.
+// view is the knowledge of the deciding side.
 func (v *vector) view() gossip.View {
 	self := memberView(v.Sides[v.From][0]).Node
 	w := gossip.View{Self: self, Leader: self, InCluster: true}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// TestReadings: what is known of a store's clock after a second reading, which the store answered and which arrived later.
+// TestReadings: the knowledge of a store's clock after a second reading, which the store answered and which arrived later.
 func TestReadings(t *testing.T) {
 	const ms = time.Millisecond
 	began := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		asked, arrived time.Duration // by the clock of the process; the first reading arrived at 0, and showed 1 hour
 		store          time.Duration // what the second reading shows, after that hour
-		want           time.Duration // what is known when it arrives
+		want           time.Duration // the bounds when it arrives
 		slack          time.Duration
 	}{
 		"fast":                           {1000 * ms, 1002 * ms, 1001 * ms, 1002 * ms, 1 * ms},

@@ -145,7 +145,7 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 	// ask from the turn's command. `turn.askAnswered` detects a key that was used before with another input.
 	// Mutants: ask-unkeyed, ask-read-only, asked-read-only, ask-key, ask-ordinal, ask-conflict, ask-turn, asks-again
 	case !in.ReadOnly && c.origin(e) == nil: //mutant:false ask-unkeyed
-		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be told from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
+		return refuse(sharding.FailedPrecondition, c.env.Command+" has no idempotency key, so "+in.Command+" could not be distinguished from a repeat; send "+c.env.Command+" with one (the header Idempotency-Key; entity.Key in Go), or use a reminder instead of a timer")
 	case !in.ReadOnly && len(c.asksMade) >= m.cfg.AsksPerTurn && !c.asks(in): //mutant:true asks-again !c.asks(in)
 		return refuse(sharding.FailedPrecondition, "the turn has asked "+strconv.Itoa(len(c.asksMade))+" entities already for something that changes them; use Send for so many")
 	// Invariant: a command that a turn waits for is admitted even if other commands have reached the limits. The

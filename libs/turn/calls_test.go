@@ -54,7 +54,7 @@ type callMachine struct {
 	skew  time.Duration
 }
 
-// callEntity is what the world knows of an entity, without asking its machine.
+// callEntity is the world's knowledge of an entity, without asking its machine.
 type callEntity struct {
 	running *callTurn
 	present map[sharding.CommandID]bool // commands that are delivered and whose turn is not over
@@ -389,7 +389,7 @@ func breakDeadlocks() error {
 	return nil
 }
 
-// TestRandomCalls: whoever asks whom, everybody is answered, and only circles are broken.
+// TestRandomCalls: whichever entities ask each other, every ask is answered, and only circles are broken.
 func TestRandomCalls(t *testing.T) {
 	if err := randomCalls(); err != nil {
 		t.Error(err)

@@ -170,7 +170,7 @@ type Config struct {
 	// LookupTimeout bounds the time that a repeat of a recent command, and the commands after it,
 	// wait for the journal's answer about it. Then the repeat has a turn like any other command.
 	// Default 1 s: a lookup takes some milliseconds.
-	LookupTimeout time.Duration `key:"lookup_timeout" range:">0" help:"longest time for which a repeated command waits until the journal reports whether the command is stored. The commands behind it in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command" expert:"true"`
+	LookupTimeout time.Duration `key:"lookup_timeout" range:">0" help:"longest time that a repeated command waits until the journal reports whether the command is stored. Later commands in the mailbox wait as well. Usually the journal needs some milliseconds. After this time, the repeated command has a turn like any other command" expert:"true"`
 	// Hot bounds what is kept of the entities that take most. Nothing is decided by it. HotSeed
 	// decides which turns are sampled.
 	Hot     heavyhitters.Config

@@ -82,16 +82,16 @@ func refuseDeadLetter(of *sharding.DeadLetterInput, in *ReadSendDone, again bool
 	case in.Err != "":
 		r = sharding.Reject(in.Code, name+" cannot be read: "+in.Err)
 	case in.State == sharding.SendDone:
-		r = sharding.Reject(sharding.NotFound, name+" is neither pending nor a dead letter of the entity: there is no such send, or it is done, or somebody has dealt with it before")
+		r = sharding.Reject(sharding.NotFound, name+" is neither pending nor a dead letter of the entity: there is no such send, or it is done, or an operator has ended it already")
 	case in.State == sharding.SendPending && again: //mutant:false again-pending
-		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself. Only dead letters can be sent again")
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered and retried automatically. Only dead letters can be sent again")
 	// Invariant: a pending send is dropped only if an operator accepts that the target may have executed the send. A
 	// dropped send is not tried again. Later sends continue.
 	// Guarded by: `turn.refuseDeadLetter`, `reportSendDropped`. `outbox.dropped`: a page that was read before the drop
 	// does not bring the send back. An attempt that began before the drop does not bring the send back either.
 	// Mutants: drop-pending, drop-told, drop-forgets, drop-waits, drop-read
 	case in.State == sharding.SendPending && !of.MayHaveRun: //mutant:false drop-pending
-		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered, and tried again, by itself, and its target may have executed it already. Look at the target; to drop it all the same, accept that (may_have_run in the input; --may-have-run of roost entity sends drop)")
+		r = sharding.Reject(sharding.FailedPrecondition, name+" is pending: it is delivered and retried automatically, and its target may have executed it already. Look at the target; to drop it all the same, accept that (may_have_run in the input; --may-have-run of roost entity sends drop)")
 	case again && in.State == sharding.SendInDoubt && !of.MayRepeat: //mutant:false again-doubt
 		r = sharding.Reject(sharding.FailedPrecondition, name+" is in doubt: its target may have executed it already, and would then execute it a second time. Look at the target; then drop the send, or send it again and accept that it may be repeated (may_repeat in the input; --may-repeat of roost entity sends again)")
 	default:

@@ -324,7 +324,7 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	if e != nil && m.wouldBeLate(e, in.Env.Deadline) {
-		m.refuse(in.Request, sharding.ResourceExhausted, "the commands ahead of it in the entity's mailbox would take too much of the command's time")
+		m.refuse(in.Request, sharding.ResourceExhausted, "the commands before it in the entity's mailbox would take too much of the command's time")
 		return
 	}
 	if room := m.room(chained); m.stats.Commands >= room.Commands || m.stats.Bytes+size > room.Bytes {
@@ -423,7 +423,7 @@ func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 	c.requests = append(c.requests, in.Request)
 }
 
-const conflictMessage = "the idempotency key was used for another command or payload, or by somebody else; give each command a key of its own"
+const conflictMessage = "the idempotency key was used for another command or payload, or by another principal; give each command its own key"
 
 // fewCommands is the number of commands that find still searches without an index.
 const fewCommands = 8

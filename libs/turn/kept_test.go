@@ -17,7 +17,7 @@ type owner struct {
 	m      *turn.Machine
 	now    time.Time
 	counts map[turn.Incarnation]int
-	// drained is what the last hand-off has kept.
+	// drained holds the kept states of the last handoff.
 	drained *turn.Drained
 	ran     []string // entity and command
 	slow    bool     // loads are not answered
@@ -151,7 +151,7 @@ func wantKept(t *testing.T, kept []turn.Kept, want ...string) {
 }
 
 // TestKeptStates: the next owner continues with the states of all entities that were alive,
-// also of those that nobody called in between. What an entity has read is not kept any more.
+// also of entities without calls in between. What an entity has read is not kept any more.
 func TestKeptStates(t *testing.T) {
 	a, b, c := newOwner(t, nil), newOwner(t, nil), newOwner(t, nil)
 	a.open(1, nil)
@@ -232,8 +232,8 @@ func TestNotKept(t *testing.T) {
 	wantKept(t, c.drained.Kept, "x=1")
 }
 
-// TestKeptUntilAlive: a state that was not read, because nobody waited for the load any more,
-// is still kept.
+// TestKeptUntilAlive: a state that was not read, because no command waited for the load any
+// more, is still kept.
 func TestKeptUntilAlive(t *testing.T) {
 	a := newOwner(t, nil)
 	a.slow = true

@@ -106,7 +106,7 @@ func TestLateTurnKeepsItsCommand(t *testing.T) {
 				step(fmt.Sprintf("done %d", i+10))
 			}
 			if late.Env.ID != "b" || late.Incarnation != inc {
-				t.Errorf("the late turn of b by %v has become that of %s by %v", inc, late.Env.ID, late.Incarnation)
+				t.Errorf("the late turn of b by %v has become the turn of %s by %v", inc, late.Env.ID, late.Incarnation)
 			}
 			if len(used) > 3 {
 				t.Errorf("%d envelopes for commands one after the other: none are used again", len(used))

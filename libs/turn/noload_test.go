@@ -105,8 +105,8 @@ func TestFirstTurnMakesTheInstance(t *testing.T) {
 	}
 }
 
-// TestTimeInTheMailbox: a command that is refused because its deadline has passed in the mailbox says how long it was
-// there, whether the turn ahead of it ends or not.
+// TestTimeInTheMailbox: a command that is refused because its deadline has passed in the mailbox reports the time that
+// it spent there, whether the turn before it ends or not.
 func TestTimeInTheMailbox(t *testing.T) {
 	for name, late := range map[string]func(*maker) []string{
 		"the turn continues": func(o *maker) []string { return o.step(turn.Tick{}) },
@@ -145,7 +145,7 @@ func TestInstanceIsNotMade(t *testing.T) {
 	began = o.out
 	o.want(o.call(time.Millisecond))
 	o.now, o.out = o.now.Add(time.Minute), began
-	o.want(o.done(failed), "answer 3 not_applied", "turn.Drop", "answer 4 not_applied") // nobody waits for a new instance: nothing is stopped
+	o.want(o.done(failed), "answer 3 not_applied", "turn.Drop", "answer 4 not_applied") // no command waits for a new instance: nothing is stopped
 	if st := o.m.Stats(); st.Entities != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -179,7 +179,7 @@ func TestLimitsOfLoads(t *testing.T) {
 	}
 }
 
-// TestOnlyVolatileTypesAreNotLoaded: what is stored must be read.
+// TestOnlyVolatileTypesAreNotLoaded: stored data must be read.
 func TestOnlyVolatileTypesAreNotLoaded(t *testing.T) {
 	for _, volatile := range []bool{true, false} {
 		cfg := newScenario().cfg
@@ -190,8 +190,8 @@ func TestOnlyVolatileTypesAreNotLoaded(t *testing.T) {
 	}
 }
 
-// TestTurnThatMakesIsAborted: if the shard is aborted during the first turn, which makes the instance, the driver is told to
-// cancel the turn and to drop the instance. The end of that turn has no effect.
+// TestTurnThatMakesIsAborted: if the shard is aborted during the first turn, which makes the instance, the driver receives the
+// order to cancel the turn and to drop the instance. The end of that turn has no effect.
 func TestTurnThatMakesIsAborted(t *testing.T) {
 	o := newMaker(t, nil)
 	o.open()
@@ -202,7 +202,7 @@ func TestTurnThatMakesIsAborted(t *testing.T) {
 	o.want(o.step(late))
 }
 
-// TestVolatileEntityHasNoRecords: whatever a driver says of records of a volatile entity, nothing is kept that all
+// TestVolatileEntityHasNoRecords: whatever records a driver reports for a volatile entity, nothing is kept that all
 // of them would share. Check finds it.
 func TestVolatileEntityHasNoRecords(t *testing.T) {
 	o := newMaker(t, func(typ *turn.Type) { typ.NoLoad = false })

@@ -13,7 +13,7 @@ import (
 
 const (
 	heapBound  = 100 << 10
-	heapOthers = 10 << 10 // what is no entity
+	heapOthers = 10 << 10 // not an entity
 	heapShards = 64
 )
 
@@ -97,8 +97,8 @@ func heapAfter(s passivation.Strategy) uint64 {
 	return p.live()
 }
 
-// aliveOfIdle returns how many entities of a type are alive that had none when those of another one
-// filled the heap, and has ten now.
+// aliveOfIdle returns the number of living entities of a type that had none when another type filled
+// the heap, and has ten now.
 func aliveOfIdle() int {
 	p := newHeapProcess(passivation.Idle(time.Hour), 1<<10)
 	p.run(5000, 1000)
@@ -111,7 +111,7 @@ func aliveOfIdle() int {
 	return p.m.TypeStats()[1].Entities
 }
 
-// TestIdleType: a type without entities gives nothing up for those of others.
+// TestIdleType: a type without entities gives nothing up for other types.
 func TestIdleType(t *testing.T) {
 	if n := aliveOfIdle(); n < 5 {
 		t.Errorf("%d entities are alive, want about ten", n)

@@ -159,7 +159,7 @@ type lateDriver struct {
 	pending  map[turn.RequestID]sharding.Envelope // not answered
 	again    []sharding.Envelope                  // answered by NotMine
 	last     turn.RequestID
-	calm     bool // nobody sets timers any more
+	calm     bool // no entity sets timers any more
 	changes  bool // the strategy changes
 }
 
@@ -193,7 +193,7 @@ func (d *lateDriver) open(i uint32) {
 	d.step(turn.Open{Shard: sharding.ShardID{Type: "T", Index: i}, Epoch: sharding.MakeEpoch(1, d.epochs[i])})
 }
 
-// play delivers commands, waits until all are answered, and checks what is stored.
+// play delivers commands, waits until all are answered, and checks the stored data.
 func (d *lateDriver) play(commands int) {
 	sent := 0
 	for steps := 0; sent < commands || len(d.pending)+len(d.again) > 0 || !d.quiet(); steps++ {

@@ -15,9 +15,9 @@ import (
 )
 
 // TestTraceThroughTurns plays a recorded trace of accesses as commands. The machine must
-// activate and passivate as often as a policy alone does, whose numbers are those of the
-// reference (see package passivation): so it touches with every command, and stops whom the
-// policy has chosen, and nobody else.
+// activate and passivate as often as a policy alone does, whose numbers match the
+// reference (see package passivation): so it touches with every command, and stops only
+// the entities that the policy has chosen.
 func TestTraceThroughTurns(t *testing.T) {
 	ids := readTrace(t, "../passivation/testdata/traces/ps.trace.gz")
 	for _, s := range traceStrategies() {
@@ -40,7 +40,7 @@ func traceStrategies() []passivation.Strategy {
 
 const traceShards = 4
 
-// traceCounts are what a trace comes to.
+// traceCounts are the results of a trace.
 type traceCounts struct{ activations, passivations uint64 }
 
 func readTrace(t *testing.T, path string) []string {

@@ -56,7 +56,7 @@ func (o options) has(k string) bool {
 	return ok
 }
 
-// commands are what a line can begin with.
+// commands are the possible first words of a line.
 var commands = map[string]func(s *scenario, f []string, opt options) []string{
 	"open": func(s *scenario, _ []string, _ options) []string {
 		return s.step(turn.Open{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1)})
@@ -551,7 +551,7 @@ func recordText(r *sharding.Record) string {
 	return text
 }
 
-// eventLine returns how the scenarios write what the machine says of a shard.
+// eventLine returns a shard's event in the notation of the scenarios.
 func eventLine(e turn.ShardEvent) string {
 	line := strings.TrimPrefix(fmt.Sprintf("%T %+v", e, e), "turn.")
 	switch e := e.(type) {

@@ -26,7 +26,7 @@ func (in *Loaded) NotFound(err error) {
 	// loaded again.
 	// Mutants: damaged-load
 	case errors.Is(err, journal.ErrCorrupt): //mutant:false damaged-load
-		in.Code, in.Err = sharding.DataLoss, "what is stored of the entity is damaged; roost journal repair record says what can be done"
+		in.Code, in.Err = sharding.DataLoss, "the stored data of the entity is damaged; roost journal repair record shows what can be done"
 	case errors.Is(err, journal.ErrTrimmed):
 		in.Code, in.Err = sharding.DataLoss, "the snapshot of the entity cannot be read by this version, and the events before it were trimmed; run a version that reads the snapshot"
 	default:
@@ -51,7 +51,7 @@ func (o *ReadSend) Answer(dead bool, page journal.SendsPage, err error) (out Rea
 	}
 	switch {
 	case errors.Is(err, journal.ErrCorrupt):
-		out.Code, out.Err = sharding.DataLoss, "what is stored of it is damaged"
+		out.Code, out.Err = sharding.DataLoss, "its stored data is damaged"
 	case err != nil:
 		out.Code, out.Err = sharding.Unavailable, "the journal does not answer; try again"
 	}

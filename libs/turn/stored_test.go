@@ -18,7 +18,7 @@ var (
 	alice      = sharding.Entity{Type: "T", ID: "alice"}
 )
 
-// aliceSends is a record of which the first send is pending, and the second one a dead letter.
+// aliceSends is a record whose first send is pending, and whose second one is a dead letter.
 func aliceSends() journal.SendRow {
 	row := journal.SendRow{Shard: aliceShard, Entity: alice, Seq: 7, At: time.UnixMilli(1000), States: make(journal.SendStates, 1), Sends: make([]sharding.Send, 3)}
 	for i := range row.Sends {

@@ -60,8 +60,8 @@ func hangsHoldNobodyBack(t testing.TB) {
 	}
 }
 
-// TestSweepAgainInBusyShard: when a sweep begins anew while as much of the shard is in memory as is
-// read ahead, what is due before that is found in time, and what is set then is taken in.
+// TestSweepAgainInBusyShard: when a sweep begins anew while memory holds all of the shard that is
+// read ahead, earlier wake-ups are found in time, and new ones are taken in.
 func TestSweepAgainInBusyShard(t *testing.T) { sweepAgainInBusyShard(t) }
 
 func sweepAgainInBusyShard(t testing.TB) {

@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/wakeup"
 )
 
-// TestClockSetBack: when the clock of the store is set back by an hour, what has fired does not
-// fire again, and what is due waits an hour longer.
+// TestClockSetBack: when the clock of the store is set back by an hour, fired wake-ups do not
+// fire again, and due ones wait an hour longer.
 func TestClockSetBack(t *testing.T) {
 	m := newModel(t, 5, nil)
 	m.claimAll()
@@ -42,8 +42,8 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestClockSetForward: when the clock of the store is set forward by an hour, what is due by then
-// fires once; a repeated wake-up is told what it has missed, and continues from there when the
+// TestClockSetForward: when the clock of the store is set forward by an hour, wake-ups due by then
+// fire once; a repeated wake-up gets the number of missed times, and continues from there when the
 // clock is set back.
 func TestClockSetForward(t *testing.T) {
 	m := newModel(t, 5, nil)
@@ -83,14 +83,14 @@ func noClock(t testing.TB) {
 	}
 }
 
-// TestOneClock: what sets a wake-up some time ahead counts from the clock by which it is due.
+// TestOneClock: a wake-up that is set some time ahead counts from the clock that decides when it is due.
 func TestOneClock(t *testing.T) { oneClock(t) }
 
 func oneClock(t testing.TB) {
 	now := time.Now()
 	k := wakeup.New(wakeup.DefaultConfig())
 	if _, _, known := k.Clock(); known {
-		t.Error("a clock is known that nobody has read")
+		t.Error("a clock is known without a reading")
 	}
 	var read storeclock.Clock
 	read.Read(now, now, now.Add(5*time.Minute))

@@ -11,7 +11,7 @@ import (
 )
 
 // TestDeletedEntity: the wake-ups of an entity that was deleted leave the memory with it, and
-// do not fire; those of others stay. So it is if the answer of the journal was lost.
+// do not fire; other entities' wake-ups stay. So it is if the answer of the journal was lost.
 func TestDeletedEntity(t *testing.T) { deletedEntity(t) }
 
 func deletedEntity(t testing.TB) {
@@ -35,8 +35,8 @@ func deletedEntity(t testing.TB) {
 	}
 }
 
-// TestDeletedWhileRead: what a page has of an entity that was deleted while it was being read is
-// left out, and so are reminders of which it was not known then whether they stand. A reminder
+// TestDeletedWhileRead: rows of a page for an entity that was deleted while it was being read are
+// left out, and so are reminders that were in doubt then. A reminder
 // that was set after the delete fires.
 func TestDeletedWhileRead(t *testing.T) { deletedWhileRead(t) }
 
@@ -61,8 +61,8 @@ func deletedWhileRead(t testing.TB) {
 	}
 }
 
-// TestGone: a sweep removes what the journal does not have any more, though nobody has told the
-// keeper, even a reminder that keeps failing. What is in progress stays until it has ended.
+// TestGone: a sweep removes wake-ups that the journal does not have any more, though the keeper
+// was not notified, even a reminder that keeps failing. What is in progress stays until it has ended.
 func TestGone(t *testing.T) { gone(t) }
 
 func gone(t testing.TB) {

@@ -27,14 +27,14 @@ type model struct {
 	rng    *rand.Rand
 	k      *wakeup.Keeper
 	now    time.Time
-	ahead  time.Duration               // by how much the store's clock is ahead of now
-	rows   map[string]*journal.WakeRow // what the journal has, by entity and name
+	ahead  time.Duration               // difference between the store's clock and now
+	rows   map[string]*journal.WakeRow // the rows of the journal, by entity and name
 	seq    uint64
 	open   map[sharding.ShardID]sharding.Epoch
 	epochs uint32
 	reads  []answer    // answers to reads, which have not arrived yet
 	fires  []turn.Fire // firings that have not ended yet
-	// fails says how a firing is to end; nil: every firing succeeds.
+	// fails returns the end of a firing; nil: every firing succeeds.
 	fails func(turn.Fire) turn.FiringEnd
 	// effects counts, for each setting and number, the firings that took effect.
 	effects map[string]int
@@ -42,8 +42,8 @@ type model struct {
 	latest  time.Duration     // how late a wake-up took effect, at most
 	missed  map[string]int64  // how many due times each wake-up has missed
 	asked   int               // reads so far
-	purges  []journal.WakeRow // what is left of deleted entities
-	// hangs says that a firing does not end; nil: every firing does.
+	purges  []journal.WakeRow // the rest of deleted entities
+	// hangs reports whether a firing does not end; nil: every firing does.
 	hangs   func(turn.Fire) bool
 	damaged sharding.ShardID // cannot be read
 	room    int              // a page has at most so many rows, of all shards together; 0: any number
@@ -156,8 +156,8 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 
 func place(due int64, id, name string) string { return fmt.Sprintf("%020d %s %s", due, id, name) }
 
-// set sets a wake-up, or removes it if due is 0, in a record that is durable at once. silent says
-// that the keeper does not learn of the record, because the answer of the journal was lost.
+// set sets a wake-up, or removes it if due is 0, in a record that is durable at once. silent is
+// true if the keeper does not learn of the record, because the answer of the journal was lost.
 func (m *model) set(id, name string, due, period int64, silent bool) {
 	m.t.Helper()
 	m.seq++
@@ -388,8 +388,8 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 	return m.k.Stats()
 }
 
-// TestBacklog: wake-ups that became due while nobody owned their shards fire in the order in
-// which they were due. The number of firings in progress is bounded, and so is the memory.
+// TestBacklog: wake-ups that became due while their shards had no owner fire in the order of
+// their times. The number of firings in progress is bounded, and so is the memory.
 func TestBacklog(t *testing.T) {
 	m := newModel(t, 1, func(c *wakeup.Config) { c.Page, c.Firings, c.FailingWakes, c.BlockedWakes, c.Wakes = 10, 4, 5, 5, 60 })
 	for i := range 500 {
@@ -613,7 +613,7 @@ func pageOlder(t testing.TB) {
 	}
 }
 
-// TestToldFirst: what is due does not fire before all events of a step of the machine are told.
+// TestToldFirst: due wake-ups do not fire before the keeper has received all events of a step of the machine.
 // The last one may say that it is gone.
 func TestToldFirst(t *testing.T) { toldFirst(t) }
 
@@ -631,7 +631,7 @@ func toldFirst(t testing.TB) {
 	m.k.Observe(m.now, turn.WakesChanged{Shard: s, Epoch: m.open[s], Entity: m.ent("a0"), Records: []sharding.Record{{Seq: 3, Delete: true}}})
 	m.pass(time.Second)
 	if got := m.k.Stats(); got.Obsolete > 0 || got.Wakes > 0 {
-		t.Errorf("%+v, want no firing of what was deleted", got)
+		t.Errorf("%+v, want no firing of a deleted entity", got)
 	}
 }
 
@@ -666,8 +666,8 @@ func pageOutdated(t testing.TB) {
 	}
 }
 
-// TestMissed: after a long pause, a periodic wake-up fires once, and says how many due times it
-// has missed.
+// TestMissed: after a long pause, a periodic wake-up fires once, with the number of missed due
+// times.
 func TestMissed(t *testing.T) { missed(t) }
 
 func missed(t testing.TB) {

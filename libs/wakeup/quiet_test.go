@@ -10,7 +10,7 @@ func TestQuiet(t *testing.T) { quiet(t) }
 
 func quiet(t testing.TB) {
 	m := newModel(t, 5, nil)
-	m.deletes("a0", false) // what is left of it to be removed is no reminder
+	m.deletes("a0", false) // its rest to be removed is not a reminder
 	m.deletes("b1", false)
 	m.set("b1", "far", m.wall()+3_600_000, 0, false) // its shard is not quiet
 	m.claimAll()

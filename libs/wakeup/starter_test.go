@@ -30,7 +30,7 @@ type startModel struct {
 	reads  []answer
 	begun  []begun
 	alive  map[string]bool
-	// ends says how a start ends; nil: as it should.
+	// ends returns the end of a start; nil: as it should.
 	ends   func(id string) turn.StartEnd
 	order  []string    // of all starts
 	starts []time.Time // of all starts
@@ -354,7 +354,7 @@ func startFailures(t testing.TB) {
 	m.claim(shardOf("aa"))
 	m.pass(2 * time.Second)
 	if len(m.alive) != 18 {
-		t.Errorf("%d entities are alive beside two that fail", len(m.alive))
+		t.Errorf("%d entities are alive in addition to two that fail", len(m.alive))
 	}
 	m.pass(time.Hour)
 	for id, at := range tries {
@@ -449,7 +449,7 @@ func startsAfterIdleness(t testing.TB) {
 	for len(m.order) == 1 {
 		m.pass(1) // one tick
 	}
-	if n := len(m.order) - 1; n > 5*6 { // those of 50 ms
+	if n := len(m.order) - 1; n > 5*6 { // the number for 50 ms
 		t.Errorf("%d entities are started together", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// BenchmarkCall measures a call to a server that answers at once. Its allocations are those of both sides.
+// BenchmarkCall measures a call to a server that answers at once. Its allocations include both sides.
 func BenchmarkCall(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

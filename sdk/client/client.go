@@ -475,6 +475,6 @@ func notGateway(base string, res *http.Response, body []byte) attempt {
 		e.Message = "not sent: " + base + " serves TLS; the base URL should begin with https://"
 		return attempt{err: e, misdirected: true}
 	}
-	e.Message += "; check that the base URL is that of a gateway's service listener, and what any proxy before it allows"
+	e.Message += "; check that the base URL names a gateway's service listener, and what any proxy before it allows"
 	return attempt{err: e, misdirected: true}
 }

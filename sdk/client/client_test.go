@@ -70,7 +70,7 @@ func nothing(status int) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// page answers as what is no gateway does.
+// page answers like a server that is not a gateway.
 func page(status int, body string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -160,7 +160,7 @@ func TestOutcomes(t *testing.T) {
 		"error of a proxy too long": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 200), http.StatusBadGateway)
 		}}, opts: []entity.CallOption{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: entity.Unknown},
-		"reply is not what it is to be": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: entity.Executed},
+		"reply has another value than wanted": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: entity.Executed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t, tc.script...)
@@ -188,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestErrorNumber: the number of an error is what the gateway has said, and empty if it has said none.
+// TestErrorNumber: the number of an error comes from the gateway, and is empty without one.
 func TestErrorNumber(t *testing.T) {
 	for _, want := range []string{"ROOST-1005", ""} {
 		g := newGateway(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -384,8 +384,8 @@ func TestNotAGateway(t *testing.T) {
 	}
 }
 
-// TestWrongScheme: an https URL of a plain listener, an http URL of one with TLS, and one whose certificate
-// nobody trusts, carried nothing and never will.
+// TestWrongScheme: an https URL of a plain listener, an http URL of one with TLS, and one with an untrusted
+// certificate, carried nothing and never will.
 func TestWrongScheme(t *testing.T) {
 	plain := newGateway(t, reply("5"))
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -453,8 +453,8 @@ func TestTimeoutWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A gateway that answers when the time that it was told is over is heard, and
-// what it says is the last word.
+// A gateway that answers after its given time is heard, and its answer is
+// final.
 func TestTheAnswerAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, left := range []time.Duration{200 * time.Millisecond, 5 * time.Second, time.Minute} {

@@ -147,7 +147,7 @@ func newBox(t *testing.T) *instance.Instance {
 	return i
 }
 
-// run runs a command. What only the log is told stands behind the message.
+// run runs a command. The part for the log alone follows the message.
 func run(i *instance.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
 	done, failed := i.Run(context.Background(), time.Now(), &turn.Run{Env: &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, ReadOnly: command == "Look"}, nil)
 	if failed != nil {
@@ -156,8 +156,8 @@ func run(i *instance.Instance, command, payload string, enc sharding.Encoding) t
 	return done
 }
 
-// TestVolatileFailures: what a handler of a volatile type has changed stays, and nobody
-// is told that it was undone. If it returns, that is the answer, and nobody runs it again.
+// TestVolatileFailures: changes of a volatile type's handler stay, and no answer denies
+// that. If it returns, that is the answer, and it does not run again.
 func TestVolatileFailures(t *testing.T) {
 	boxes := entity.Define("Box", func(string) *counter { return &counter{} }, entity.On(add, (*counter).Add), entity.On(read, (*counter).Read), entity.With[counter](entity.Volatile()))
 	i, err := instance.New(boxes, "b1")
@@ -220,7 +220,7 @@ func TestWhoIsTold(t *testing.T) {
 		case log == "" && failed != nil:
 			t.Errorf("%s: %v", payload, failed)
 		case log != "" && (failed == nil || !strings.Contains(failed.Error(), log) || done.Reply.Message != "Grow failed and was undone"):
-			t.Errorf("%s: the caller is told %q, the log %v", payload, done.Reply.Message, failed)
+			t.Errorf("%s: the caller gets %q, the log %v", payload, done.Reply.Message, failed)
 		}
 		var p *instance.Panic
 		if errors.As(failed, &p) != (payload == `{"by":19}`) || p != nil && !strings.Contains(p.Stack, "Grow") {

@@ -62,8 +62,8 @@ func judges[E any](state func(string) *judge) entity.Type[judge] {
 		}), sees[E]("judged"), sees[*typepb.Field]("field"), entity.With[judge](entity.SnapshotEvery(1)))
 }
 
-// TestEnumsBelongToForms: the values that a type of constants declares, and those of an enum of protobuf, are a part of
-// what is stored: one more is another form, of events, of snapshots and of inputs.
+// TestEnumsBelongToForms: the values that a type of constants declares, and the values of an enum of protobuf, are a part
+// of the stored form: one more is another form, of events, of snapshots and of inputs.
 func TestEnumsBelongToForms(t *testing.T) {
 	s := instance.SchemaOf(judges[judgement](func(string) *judge { return &judge{} }))
 	old := instance.SchemaOf(entity.Define("Judge", func(string) *judge { return &judge{} },

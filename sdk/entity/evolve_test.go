@@ -137,8 +137,8 @@ func instanceOf(t testing.TB, def entity.Definition) *instance.Instance {
 	return i
 }
 
-// TestWrongShapes: a stored event that this version does not read is an error that says
-// what is wrong, and nothing of it is applied.
+// TestWrongShapes: a stored event that this version does not read is an error that names
+// the fault, and nothing of it is applied.
 func TestWrongShapes(t *testing.T) {
 	if why := wrong(t); why != "" {
 		t.Error(why)
@@ -151,7 +151,7 @@ func wrong(t *testing.T) string {
 		ev   sharding.Event
 		want string
 	}{
-		"no step":       {sharding.Event{Name: "item-added", Version: 1, Payload: []byte(`{"SKU":"a"}`)}, "from which there is no step: give V(3, …) an entity.From(1, …)"},
+		"no step":       {sharding.Event{Name: "item-added", Version: 1, Payload: []byte(`{"SKU":"a"}`)}, "no step leads from there: give V(3, …) an entity.From(1, …)"},
 		"renamed":       {sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"thing":"a","count":1}`)}, `with a field "thing" that this program does not know`},
 		"renamed once":  {sharding.Event{Name: "item-added", Version: 2, Payload: []byte(`{"item":"a","count":1}`)}, `with a field "item" that this program does not know`},
 		"later":         {sharding.Event{Name: "item-added", Version: 4, ReadableBy: 4, Payload: []byte(`{"item":"a"}`)}, "of version 4, and this program knows version 3"},
@@ -176,8 +176,8 @@ func wrong(t *testing.T) string {
 	return ""
 }
 
-// TestLaterVersion: fields of a later version are ignored only if that version says that
-// this is right, and no snapshot makes the loss permanent.
+// TestLaterVersion: fields of a later version are ignored only if that version allows it,
+// and no snapshot makes the loss permanent.
 func TestLaterVersion(t *testing.T) {
 	if why := later(t); why != "" {
 		t.Error(why)
@@ -258,7 +258,7 @@ func TestSnapshotSteps(t *testing.T) {
 	}
 }
 
-// twoCases has a field more than itemV1, which differs from that of itemV1 in case only.
+// twoCases has a field more than itemV1, which differs from a field of itemV1 in case only.
 type twoCases struct {
 	SKU   string
 	Other string `json:"sku"`
@@ -275,8 +275,8 @@ type purse struct {
 
 type halved struct{ Secret int }
 
-// TestLossySnapshots: no snapshot is taken that lacks a part of the state. What create sets is
-// no such part.
+// TestLossySnapshots: no snapshot is taken that lacks a part of the state. The fields that
+// create sets are not such a part.
 func TestLossySnapshots(t *testing.T) {
 	if why := lossy(t); why != "" {
 		t.Error(why)

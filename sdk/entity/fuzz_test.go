@@ -37,8 +37,8 @@ func FuzzStoredEvent(f *testing.F) {
 	})
 }
 
-// FuzzStoredSnapshot is FuzzStoredEvent for snapshots, of the current form and of one from
-// which there is a step.
+// FuzzStoredSnapshot is FuzzStoredEvent for snapshots, of the current form and of one with a
+// step to it.
 func FuzzStoredSnapshot(f *testing.F) {
 	now := carts(current, withCart(entity.SnapshotV(2, entity.FromSnapshot(1, func(old cartV1, c *cart) { c.Items = old.Things }))))
 	form, b, err := instanceOf(f, now).Snapshot()

@@ -100,7 +100,7 @@ func TestInputForms(t *testing.T) {
 	}
 }
 
-// TestInputAlias: what is stored under an old name runs, callers may use it, and the handler sees
+// TestInputAlias: an input that is stored under an old name runs, callers may use it, and the handler sees
 // the present one.
 func TestInputAlias(t *testing.T) {
 	var seen string

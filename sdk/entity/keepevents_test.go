@@ -28,7 +28,7 @@ func TestKeepEvents(t *testing.T) {
 }
 
 // TestFormsOfSnapshots: a type whose events may be gone says in which form it stores snapshots, and
-// every type which ones it reads. What is said is what ReadsSnapshot says.
+// every type which ones it reads. The result is ReadsSnapshot's.
 func TestFormsOfSnapshots(t *testing.T) {
 	of := func(def entity.Definition) (writes, reads []sharding.Form) {
 		d := instance.Describe(def)

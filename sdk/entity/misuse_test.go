@@ -24,8 +24,7 @@ func logged(t *testing.T, f func()) string {
 	return out.String()
 }
 
-// TestMisuse: what a handler asks for and can never have is refused with a reason that its caller
-// is told too.
+// TestMisuse: an impossible request of a handler is refused with a reason that its caller gets too.
 func TestMisuse(t *testing.T) {
 	for name, c := range map[string]struct {
 		volatile bool
@@ -36,7 +35,7 @@ func TestMisuse(t *testing.T) {
 		"timer not bound": {do: func(ctx *entity.Ctx) {
 			entity.Command[page, string]("Notebook", "Gone").Every(ctx, time.Second, "t", page{})
 		}, want: "Notebook.Gone is not one of type Notebook"},
-		"send to nobody": {do: func(ctx *entity.Ctx) { foreign.Send(ctx, "", page{}) }, want: "send Take to Else/: the target has no name: "},
+		"send without a target": {do: func(ctx *entity.Ctx) { foreign.Send(ctx, "", page{}) }, want: "send Take to Else/: the target has no name: "},
 		"send of no command": {do: func(ctx *entity.Ctx) {
 			entity.Command[page, string]("Else", "", entity.Stored()).Send(ctx, "x", page{})
 		}, want: "command is empty"},
@@ -89,7 +88,7 @@ func TestAfterTheTurn(t *testing.T) {
 	}
 }
 
-// TestPanicNamesTheEntity: the log says which entity has panicked.
+// TestPanicNamesTheEntity: the log names the entity that panicked.
 func TestPanicNamesTheEntity(t *testing.T) {
 	inst, err := instance.New(boxes(), "b7")
 	if err != nil {

@@ -100,7 +100,7 @@ func TestReminderMistakes(t *testing.T) {
 			switch {
 			}
 			if r := done.Reply; r.Code != code || strings.Contains(r.Message, c.want) == (code == sharding.Internal) {
-				t.Errorf("the caller is told %+v", r)
+				t.Errorf("the caller gets %+v", r)
 			}
 		})
 	}

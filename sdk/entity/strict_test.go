@@ -23,7 +23,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// The types of which strict reading knows.
+// The types that strict reading knows.
 type (
 	Price struct {
 		Cents int
@@ -38,7 +38,7 @@ type (
 		based
 		*Origin
 		SKU    string `json:"sku"`
-		Hidden int    // not that of based
+		Hidden int    // not the field of based
 		Price  Price
 		To     *Price
 		Lines  []Price
@@ -111,8 +111,8 @@ func richJSON(fields map[string]string) string {
 	return "{" + strings.Join(parts, " ,\n") + "}"
 }
 
-// TestStrictShapes: what is stored is read if this program could have stored it, and nothing
-// else is: neither what is missing nor what is null is taken for zero.
+// TestStrictShapes: stored data is read if this program could have stored it, and nothing else
+// is: neither a missing field nor null is taken for zero.
 func TestStrictShapes(t *testing.T) {
 	if why := shapes(t); why != "" {
 		t.Error(why)
@@ -156,8 +156,8 @@ func shapes(t *testing.T) string {
 		{set("Maybe", `"null"`), `field "Maybe" was stored as null`},
 		{set("Note", "null"), `field "Note" was stored as null`},
 		{set("Pair", "[1]"), `field "Pair" was stored as an array with 1 elements`},
-		{map[string]string{"sku": "", "SKU": `"tea"`}, `with a field "SKU", and that of this program is "sku"`},
-		{set("Price", `{"cents":1}`), `with a field "Price.cents", and that of this program is "Cents"`},
+		{map[string]string{"sku": "", "SKU": `"tea"`}, `with a field "SKU", and this program has "sku"`},
+		{set("Price", `{"cents":1}`), `with a field "Price.cents", and this program has "Cents"`},
 		{set("SKU", `"tea"`), `with a field "SKU"`},
 		{set("None", "1"), `with a field "None" that this program does not know`},
 		{set("Price", `{"Cents":1,"Cents":2}`), `field "Price.Cents" is there twice: no version of the program has stored this`},
@@ -184,8 +184,8 @@ func shapes(t *testing.T) string {
 	return ""
 }
 
-// TestStrictOwnForms: types that encode themselves decide what is stored. Only where null
-// can be is known of those of the standard library.
+// TestStrictOwnForms: types that encode themselves decide about the stored data. For types of the
+// standard library, only the places of null are known.
 func TestStrictOwnForms(t *testing.T) {
 	good := `{"At":"2026-01-02T03:04:05Z","From":"10.0.0.1","Sum":null,"Raw":null,"Data":null,"Odd":null}`
 	as := seen[own]("e")
@@ -220,7 +220,7 @@ func TestStrictOwnForms(t *testing.T) {
 
 // TestStrictReadableBy: an older reader ignores the fields that it does not know, also in
 // what a field holds, and demands its own. A name that package json would take for one of
-// its own is no such field.
+// its own is not such a field.
 func TestStrictReadableBy(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"item":"tea","count":2,"gift":true,"from":{"a":1,"a":2}}`: "",
@@ -300,13 +300,13 @@ func (g *grade) UnmarshalText(b []byte) error {
 	return err
 }
 
-// park has a type that contains itself, and is no struct.
+// park has a type that contains itself, and is not a struct.
 type (
 	park   struct{ Paths forest }
 	forest map[string]forest
 )
 
-// TestSnapshotOfNestedTypes: what is stored of a type that contains itself is found.
+// TestSnapshotOfNestedTypes: stored data of a type that contains itself is found.
 func TestSnapshotOfNestedTypes(t *testing.T) {
 	def := entity.Define("Park", func(string) *park { return &park{} }, noop[park]("Park"), entity.With[park](entity.SnapshotEvery(1)))
 	i := instanceOf(t, def)
@@ -341,7 +341,7 @@ type lock struct {
 func (l lock) MarshalJSON() ([]byte, error)  { return json.Marshal(l.on) }
 func (l *lock) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &l.on) }
 
-// TestSnapshotReplacesTheState: nothing stays of what create has set but what is not stored.
+// TestSnapshotReplacesTheState: of the fields that create sets, only the unstored ones stay.
 func TestSnapshotReplacesTheState(t *testing.T) {
 	def := entity.Define("Larder", func(id string) *larder {
 		l := &larder{ID: id, Goods: map[string]int{"salt": 1}, Limit: 5, Since: time.Unix(1, 0), Till: time.Unix(2, 0), Lock: lock{key: "k", on: true}}
@@ -366,7 +366,7 @@ func TestSnapshotReplacesTheState(t *testing.T) {
 	}
 }
 
-// FuzzStrictShape: what is read says the same as what this program stores for it.
+// FuzzStrictShape: a value that is read equals the value that this program stores for it.
 func FuzzStrictShape(f *testing.F) {
 	f.Add([]byte(richJSON(nil)))
 	f.Add([]byte(richJSON(map[string]string{"To": `{"Cents":1}`, "Farm": `"f"`, "Region": `"r"`, "Any": `{"a":1,"b":[null,{"c":"\ud800"}]}`})))
@@ -395,7 +395,7 @@ func FuzzStrictShape(f *testing.F) {
 // size, which is the type's choice, and an any holds a map for each {}.
 const strictMemory = 64
 
-// said is what JSON says, without the fields that are empty and may be left out.
+// said is the content of JSON, without empty fields that may be left out.
 func said(t *testing.T, b []byte) any {
 	var v map[string]any
 	if err := json.Unmarshal(b, &v); err != nil {

@@ -253,8 +253,8 @@ func TestAskFails(t *testing.T) {
 	}
 }
 
-// TestAskIsWithdrawn: a handler that does not want to wait is told, like in a region, whether
-// what it asks has left.
+// TestAskIsWithdrawn: a handler that does not want to wait learns, like in a region, whether
+// its ask has left.
 func TestAskIsWithdrawn(t *testing.T) {
 	for _, c := range []struct {
 		how  string
@@ -274,7 +274,7 @@ func TestAskIsWithdrawn(t *testing.T) {
 }
 
 // TestAskAndFailure: a handler that fails after it has changed another entity is not undone.
-// The repeat finds what it has done.
+// The repeat finds its result.
 func TestAskAndFailure(t *testing.T) {
 	ctx := t.Context()
 	k := shop(t)
@@ -351,8 +351,8 @@ func (l *link) Next(ctx *entity.Ctx, _ struct{}) (int, error) {
 
 var nextLink = entity.Command[struct{}, int]("Link", "Next", entity.ReadOnly())
 
-// TestChainSaysItOnce: of a chain that is too deep the caller is told the reason, and not by each of
-// its entities that it was undone.
+// TestChainSaysItOnce: the caller of a chain that is too deep gets the reason, and not a message of
+// each of its entities.
 func TestChainSaysItOnce(t *testing.T) {
 	k := entitytest.New(t, entity.Define("Link", func(string) *link { return &link{} }, entity.On(nextLink, (*link).Next), entity.With[link](entity.Volatile())))
 	_, err := nextLink.Call(t.Context(), k, "0", struct{}{})

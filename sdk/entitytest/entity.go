@@ -41,7 +41,7 @@ func (e Entity) Active() bool { return e.kit.insts[e.addr] != nil }
 func (e Entity) notAlive(what string) {
 	e.kit.t.Helper()
 	if e.Active() {
-		e.kit.t.Fatalf("entitytest: %s: %s is alive already; give what is stored of it before the first command", what, e.addr)
+		e.kit.t.Fatalf("entitytest: %s: %s is alive already; give its stored data before the first command", what, e.addr)
 	}
 }
 

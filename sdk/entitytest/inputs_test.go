@@ -57,8 +57,8 @@ func TestStoredInputs(t *testing.T) {
 	}
 }
 
-// TestUnreadableInputs: what a version cannot read waits, says why, and runs when a version is there
-// that can.
+// TestUnreadableInputs: an input that a version cannot read waits, reports the reason, and runs when a
+// version is there that can.
 func TestUnreadableInputs(t *testing.T) {
 	v1 := entity.Command[measureV1, string]("Meter", "Measure", entity.Stored())
 	first := entity.Define("Meter", func(string) *meter { return &meter{} }, entity.On(v1, func(m *meter, ctx *entity.Ctx, in measureV1) (string, error) {

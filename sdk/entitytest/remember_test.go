@@ -20,7 +20,7 @@ type (
 	broke    struct{}
 )
 
-// probeRepaired says that broken probes start again. Tests of this file do not run in parallel.
+// probeRepaired makes broken probes start again. Tests of this file do not run in parallel.
 var probeRepaired bool
 
 func (p *probe) OnStart(ctx *entity.Ctx) error {

@@ -121,7 +121,7 @@ func unreadable(before, now map[string]instance.Schema) (broken []complaint) {
 		}
 		if old, rule := before[typ].ShardBy, s.ShardBy; old != rule {
 			const whole = "the whole id"
-			complain(typ, fmt.Sprintf("%s decides about the shard of an entity now, and %s did before (ShardBy): the rule never changes, because it says where what is stored is found. Declare the earlier rule, or give the type another name.",
+			complain(typ, fmt.Sprintf("%s decides about the shard of an entity now, and %s did before (ShardBy): the rule never changes, because stored data is found by it. Declare the earlier rule, or give the type another name.",
 				cmp.Or(rule, whole), cmp.Or(old, whole)))
 		}
 		if why := wrongSnapshotStep(before[typ].Snapshot, s.Snapshot); why != "" {
@@ -268,7 +268,7 @@ func lost(old kind, all []kind) (gone, why []string) {
 		case v > now.stored.Version:
 			complain("%s was stored in version %d, and is declared with version %d: versions only go up", old.what, v, now.stored.Version)
 		case !ok:
-			complain("%s was stored in version %d, from which there is no step. Add to its entity.V\n\t%s", old.what, v, stepLine(now, v))
+			complain("%s was stored in version %d, and no step leads from there. Add to its entity.V\n\t%s", old.what, v, stepLine(now, v))
 		case reads != was[v] && v == now.stored.Version:
 			complain("%s has changed and still has version %d:\n\twas %s\n\tis  %s\nKeep the old struct as %sV%d, and declare\n\t%s, entity.V(%d, %s))",
 				old.what, v, was[v], reads, now.goType, v, fmt.Sprintf(now.declare, now.goType), v+1, strings.Join(append(steps(now), stepLine(now, v)), ", "))
@@ -307,7 +307,7 @@ func refused(before, now map[string]instance.Schema) (broken []complaint) {
 // refusedCommand describes why the callers of a command break that send it under a name, nothing if they do
 // not.
 func refusedCommand(name string, c instance.CommandSchema, commands []instance.CommandSchema) complaint {
-	const unused = "nobody sends that any more"
+	const unused = "no caller sends that any more"
 	i := slices.IndexFunc(commands, func(now instance.CommandSchema) bool {
 		return now.Name == name || slices.Contains(now.Aliases, name)
 	})
@@ -343,7 +343,7 @@ func refusedCommand(name string, c instance.CommandSchema, commands []instance.C
 		advice = fmt.Sprintf("Add to %s\n%s\nor give the command with the new input another name.", now.GoType, strings.Join(added, "\n"))
 	}
 	if now.Stored != nil {
-		advice += " That is about callers only: what is stored of the command for reminders and sends has versions."
+		advice += " That is about callers only: the command's stored inputs of reminders and sends have versions."
 	}
 	return complaint{text: fmt.Sprintf(": older callers send what is not read any more, and are refused:\n%s\n%s", strings.Join(sent, "\n"), advice), when: unused}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
 
-// rack is an item in stock, purchase is somebody who reserves it.
+// rack is an item in stock, purchase reserves it.
 type (
 	rack     struct{ Left int }
 	purchase struct{ Log []string }
@@ -123,7 +123,7 @@ func TestSends(t *testing.T) {
 	if s := k.Entity(purchases, "o").Sends(); len(s) > 0 {
 		t.Errorf("not done: %+v", s)
 	}
-	// Without ReplyTo nobody is told, so the refusal stays.
+	// Without ReplyTo the refusal has no receiver, so it stays.
 	do(t, k, wish{Item: "a", N: 1})
 	do(t, k, wish{Item: "a", N: 1})
 	want := []entitytest.Send{{To: "Shelf/a", Command: "Take", State: "refused", Error: "failed_precondition: only 0 are left"}}
@@ -267,7 +267,7 @@ var (
 	)
 )
 
-// TestSendOptions: the pauses and the age of a send are those of its command, also after a restart.
+// TestSendOptions: a send has the pauses and the age of its command, also after a restart.
 func TestSendOptions(t *testing.T) {
 	k := entitytest.New(t, errands)
 	if _, err := errandGo.Call(t.Context(), k, "e", "x"); err != nil {

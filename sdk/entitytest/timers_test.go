@@ -47,7 +47,7 @@ func (p *pump) beat(*entity.Ctx, struct{}) (int, error) {
 	return p.runs, nil
 }
 
-// TestFailingTimers: nobody waits for the command of a timer, so a test asks whether it has failed.
+// TestFailingTimers: the command of a timer has no caller, so a test asks whether it has failed.
 func TestFailingTimers(t *testing.T) {
 	k := entitytest.New(t, pumps())
 	start := func(how string) {

@@ -80,9 +80,9 @@ func (c *canary) shares() (n, low, high int) {
 // TestCanaryOfAWeek: one region of six runs the next version for a week, in which regions of
 // both versions crash. Every shard is served all the time but while the canary is away, by
 // a region that reads it. The canary has at most RolloutShare times its share; once the freeze
-// is over, the others have the same number of shards. What moves is what crashes cause, and
-// balance afterwards. Then the canary leaves: what it has stored is
-// served by nobody, and everything else is. When the version comes back, all is served.
+// is over, the others have the same number of shards. Only crashes, and balance afterwards,
+// move shards. Then the canary leaves: no region serves its stored
+// data, and everything else is served. When the version comes back, all is served.
 func TestCanaryOfAWeek(t *testing.T) {
 	const regions, shards = 6, 60
 	seed := rand.Uint64()

@@ -76,7 +76,7 @@ func startedFirst(t *testing.T) sharding.FormSet {
 	started := from(node(t, "r2"), control.ShardStarted{Shard: shard, Epoch: sharding.MakeEpoch(1, 2)})
 	w.run(started)
 	w.run(from(node(t, "r1"), control.ShardStopped{Shard: shard, Epoch: sharding.MakeEpoch(1, 1)}))
-	w.run(started) // it is asked again
+	w.run(started) // it gets the request again
 	_, r := w.m.table.find(shard)
 	if r.Phase != sharding.Serving || r.Owner != node(t, "r2") {
 		t.Fatalf("the successor does not serve: %+v", r)
@@ -109,7 +109,7 @@ func reservedForOne(t *testing.T) bool {
 	return w.row(0).next != 0
 }
 
-// TestChoiceWaits: nobody is chosen before the owner has said what it has stored, if the choice
+// TestChoiceWaits: no successor is chosen before the owner has reported its stored forms, if the choice
 // depends on that.
 func TestChoiceWaits(t *testing.T) {
 	if reservedForOne(t) {
@@ -125,7 +125,7 @@ func adoptedAtOnce(t *testing.T) bool {
 	shard, r1, r2 := sharding.ShardID{Type: "T"}, node(t, "r1"), node(t, "r2")
 	want := control.HandOff{Term: 2, Shard: shard, Epoch: sharding.MakeEpoch(1, 1), Successor: r2, Next: sharding.MakeEpoch(1, 2)}
 	told := slices.ContainsFunc(w.step(Elected{Term: 2, Facts: w.facts}), func(o Output) bool { return o == Send{To: r1, Msg: want} })
-	// Nobody has registered yet. What the owner and the successor say counts all the same.
+	// No region has registered yet. What the owner and the successor say counts all the same.
 	given := slices.ContainsFunc(w.step(from(r1, control.ShardStopped{Shard: shard, Epoch: want.Epoch})), func(o Output) bool {
 		return o == Send{To: r2, Msg: control.HostShard{Term: 2, Shard: shard, Epoch: want.Next}}
 	})

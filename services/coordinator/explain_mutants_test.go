@@ -32,8 +32,7 @@ func TestMutantsOfDecisions(t *testing.T) {
 	}
 }
 
-// unexplained returns what the observer of all tests here says of a shard that is given away, and
-// handed off.
+// unexplained returns the missing explanations of a shard that is given away, and handed off.
 func unexplained(t *testing.T) (errs []error) {
 	r1, r2 := node(t, "r1"), node(t, "r2")
 	w := newWorld(t, DefaultConfig())

@@ -144,12 +144,12 @@ type moody struct {
 
 func (s moody) Allocate(v allocation.View, shard sharding.ShardID) sharding.NodeID {
 	if *s.no {
-		return sharding.NodeID{Addr: "elsewhere:1", UID: 9} // nobody it was shown
+		return sharding.NodeID{Addr: "elsewhere:1", UID: 9} // no watcher has seen it
 	}
 	return s.LeastShards.Allocate(v, shard)
 }
 
-// A strategy that had nobody for a shard is asked again.
+// A strategy that had no region for a shard is called again.
 func TestStrategyIsAskedAgain(t *testing.T) {
 	no := true
 	cfg := DefaultConfig()
@@ -161,7 +161,7 @@ func TestStrategyIsAskedAgain(t *testing.T) {
 	member(m, now, "r1", desc)
 	out := m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}}, nil)
 	if len(out) > 0 {
-		t.Fatalf("gives a shard to somebody unknown: %+v", out)
+		t.Fatalf("gives a shard to an unknown region: %+v", out)
 	}
 	no = false
 	out = m.Step(now.Add(cfg.RebalanceInterval), Tick{}, nil)

@@ -117,7 +117,7 @@ func (w *formsWorld) owner(i uint32, want sharding.NodeID) {
 	}
 }
 
-// TestUnhosted: a type without a region is told to gateways after a while, with the region
+// TestUnhosted: a type without a region is reported to gateways after a while, with the region
 // that was the last one, and until a region registers with it.
 func TestUnhosted(t *testing.T) {
 	w := newFormsWorld(t, 1)
@@ -140,7 +140,7 @@ func TestUnhosted(t *testing.T) {
 	before := w.m.table.version
 	w.pass(200 * time.Millisecond)
 	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" || w.m.table.version == before {
-		t.Fatalf("nobody hosts it: %+v", d)
+		t.Fatalf("no region hosts it: %+v", d)
 	}
 	facts := w.facts
 	w.do(Deposed{})
@@ -157,10 +157,10 @@ func TestUnhosted(t *testing.T) {
 	if d := desc(); d.Unhosted || d.LastHost != "" {
 		t.Fatalf("r2 hosts it: %+v", d)
 	}
-	w.do(Member{Node: r2}) // nobody reaches it
+	w.do(Member{Node: r2}) // no member reaches it
 	w.pass(2 * w.m.cfg.UnhostedAfter)
 	if d := desc(); !d.Unhosted {
-		t.Fatalf("nobody reaches r2: %+v", d)
+		t.Fatalf("no member reaches r2: %+v", d)
 	}
 	w.do(Member{Node: r2, Reachable: true})
 	if d := desc(); d.Unhosted {
@@ -200,7 +200,7 @@ func TestStopSaysWhatWasStored(t *testing.T) {
 	w.checkReplay()
 }
 
-// TestLostOwnerMayHaveStored: of an owner that is gone nobody knows what it has stored.
+// TestLostOwnerMayHaveStored: the stored forms of an owner that is gone are unknown.
 func TestLostOwnerMayHaveStored(t *testing.T) {
 	if why := lostOwner(t); why != "" {
 		t.Error(why)
@@ -246,7 +246,7 @@ func newTerm(t *testing.T) string {
 	return ""
 }
 
-// TestStopBeforeRegistration: what a region says of its forms means nothing to a new term
+// TestStopBeforeRegistration: a region's report of its forms means nothing to a new term
 // until the region has registered, so that all it may have stored counts.
 func TestStopBeforeRegistration(t *testing.T) {
 	w := newFormsWorld(t, 1)
@@ -319,7 +319,7 @@ func TestBalanceOfSome(t *testing.T) {
 	for i := range uint32(8) {
 		w.serve(i)
 	}
-	// The last four have only forms of version 1: r2 says that it has stored nothing.
+	// The last four have only forms of version 1: r2 reports that it has stored nothing.
 	r1 := w.join("r1", 1)
 	w.leave(r2)
 	for i := range uint32(8) {
@@ -421,8 +421,8 @@ func TestOneVersionOfTwoPrograms(t *testing.T) {
 	}
 }
 
-// TestRoomIsOfShardsInUse: of a type with many shards of which few are in use, a region has
-// room for its share of those.
+// TestRoomIsOfShardsInUse: of a type with few shards in use, a region has room for its share
+// of these.
 func TestRoomIsOfShardsInUse(t *testing.T) {
 	w := newFormsWorld(t, 1024)
 	w.do(Elected{Term: 1})
@@ -465,7 +465,7 @@ func TestDrainsThatStay(t *testing.T) {
 	}
 	r1 := w.join("r1", 1)
 	if list := told(); len(list) > 0 {
-		t.Errorf("nobody drains, and the log says %+v", list)
+		t.Errorf("no region drains, and the log says %+v", list)
 	}
 	w.do(DrainRegion{Region: r2.String()})
 	want := UnreadableShards{Type: "T", Shards: []uint32{0, 1, 2}, Forms: []sharding.Form{added(2)}, By: []string{}, Closest: r1.Addr}

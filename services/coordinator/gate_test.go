@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What waits behind a fact waits once, and leaves in order. An answer that nobody waits
-// for any more does not.
+// What waits behind a fact waits once, and leaves in order. An answer without a waiting
+// caller does not.
 func TestGate(t *testing.T) {
 	g := NewGate(DefaultConfig(), 0, 0)
 	m := New(DefaultConfig())

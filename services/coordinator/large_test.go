@@ -39,7 +39,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // TestWholeTableIsShared: all watchers that need the whole table get the same rows, as long as nothing
-// changes; after a change, and after a tick, the rows are those of then.
+// changes; after a change, and after a tick, the rows are new.
 func TestWholeTableIsShared(t *testing.T) {
 	w := &planWorld{world: newWorld(t, DefaultConfig())}
 	w.run(Elected{Term: 1})
@@ -67,7 +67,7 @@ func TestWholeTableIsShared(t *testing.T) {
 	}
 }
 
-// TestCommandsOfMany: a region whose commands are those of the type, as nearly all are, changes
+// TestCommandsOfMany: a region with all commands of the type, as nearly all have, changes
 // nothing of them, although another region has fewer.
 func TestCommandsOfMany(t *testing.T) {
 	w := &planWorld{world: newWorld(t, DefaultConfig())}

@@ -48,7 +48,7 @@ func (w *loadWorld) report(name string, full bool, of map[uint32]int, rest int) 
 	w.t.Helper()
 	w.reports[name]++
 	r := control.ReportLoad{Number: w.reports[name], Full: full, Rest: tenths(rest)}
-	for index, load := range of { // order-free: each is noted by itself
+	for index, load := range of { // order-free: each is noted alone
 		r.Shards = append(r.Shards, control.ShardLoad{Shard: sharding.ShardID{Type: "T", Index: index}, Load: tenths(load)})
 	}
 	w.run(calls(node(w.t, name), r))
@@ -88,7 +88,7 @@ func (w *loadWorld) arrived() {
 	}
 }
 
-// load returns what the view of T says of a region, in tenths of a processor.
+// load returns a region's load in the view of T, in tenths of a processor.
 func (w *loadWorld) load(name string) int {
 	for _, r := range w.m.typeView(w.m.table.types[0]).Regions {
 		if r.Node == node(w.t, name) {
@@ -225,7 +225,7 @@ func TestOutdatedReport(t *testing.T) {
 	}
 }
 
-// TestUnmeasured: the log is told, once, which region reports nothing.
+// TestUnmeasured: the log names, once, the region that reports nothing.
 func TestUnmeasured(t *testing.T) {
 	w := newLoadWorld(t)
 	told := map[string]int{}
@@ -266,7 +266,7 @@ func TestLoadDuringUpgrade(t *testing.T) {
 	}
 
 	w.run(MemberGone{Node: node(t, "r3")})
-	w.later(w.cfg.CrashPatience) // shards of which both owners were lost wait for a report
+	w.later(w.cfg.CrashPatience) // shards whose two owners were lost wait for a report
 	w.join("r4")
 	for _, s := range slices.SortedFunc(maps.Keys(w.stored), sharding.ShardID.Compare) {
 		w.run(from(node(t, "r2"), control.ShardStarted{Shard: s, Epoch: w.stored[s].Epoch}))

@@ -26,7 +26,7 @@ func crashedCanary(t *testing.T, shards uint32) (w *formsWorld, r1 sharding.Node
 	return w, r1
 }
 
-// outputs returns those of one type.
+// outputs returns the outputs of one type.
 func outputs[O Output](out []Output) (list []O) {
 	for _, o := range out {
 		if o, ok := o.(O); ok {
@@ -36,7 +36,7 @@ func outputs[O Output](out []Output) (list []O) {
 	return list
 }
 
-// fence answers that the shards are claimed, and returns what is asked then.
+// fence answers that the shards are claimed, and returns the requests then.
 func (w *formsWorld) fence(out []Output, verdict sharding.Verdict) (reads []ReadForms) {
 	w.t.Helper()
 	if reads := outputs[ReadForms](out); len(reads) > 0 {
@@ -89,14 +89,14 @@ func TestLook(t *testing.T) {
 		w.owner(uint32(i), owner)
 	}
 	if w.row(0).Epoch <= before {
-		t.Error("it goes to its owner at the epoch that nobody has")
+		t.Error("it goes to its owner at the unused epoch")
 	}
 	u := w.m.View().Unreadable
 	if len(u) != 1 || !u[0].Looked || !slices.Equal(u[0].Shards, []uint32{1, 2}) {
 		t.Errorf("an operator sees %+v", u)
 	}
 	if out := w.do(LookAtShards{}); len(out) > 0 {
-		t.Errorf("what is known is looked at again: %+v", out)
+		t.Errorf("known data is examined again: %+v", out)
 	}
 	w.join("r3", 3)
 	if u := w.m.View().Unreadable; len(u) > 0 {
@@ -163,7 +163,7 @@ func TestLookOfNextTerm(t *testing.T) {
 	facts := w.facts
 	w.do(Deposed{})
 	w.do(Elected{Term: 2, Facts: facts})
-	w.do(ShardFenced{Shard: claim.Shard, Epoch: claim.Epoch, Verdict: sharding.Durable}) // nobody has asked in this term
+	w.do(ShardFenced{Shard: claim.Shard, Epoch: claim.Epoch, Verdict: sharding.Durable}) // no request in this term
 	if again := outputs[FenceShard](w.do(LookAtShards{})); len(again) != 1 || again[0].Claim != claim {
 		t.Errorf("%+v, want %+v", again, claim)
 	}
@@ -189,7 +189,7 @@ func TestFormsFound(t *testing.T) {
 			t.Errorf("%s: %x, want %x", when, string(got), string(set))
 		}
 	}
-	want("what is no event may be stored", 3)
+	want("something other than an event may be stored", 3)
 	if !f.Wants(here) || f.Wants(there) || f.Wants(stranger) || f.Done() {
 		t.Error("it wants other entities")
 	}
@@ -244,7 +244,7 @@ func TestInputsFound(t *testing.T) {
 	found("damage", 0, 1, 2, 3)
 }
 
-// TestUnreadableIsLogged: once per change, those of some time together, and with the version
+// TestUnreadableIsLogged: once per change, changes of some time together, and with the version
 // that stored first in these forms.
 func TestUnreadableIsLogged(t *testing.T) {
 	w := newFormsWorld(t, 3)

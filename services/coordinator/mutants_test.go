@@ -88,7 +88,7 @@ func TestMutantsOfRegistration(t *testing.T) {
 		mutant.Activate(name)
 		refusal := registersFrom(t, Elected{Term: 1, Cluster: ours, Generation: 7}, control.JournalOwner{Known: true, Generation: 7})
 		if asksAgain := refusal == "nothing"; asksAgain != (name == "") {
-			t.Errorf("mutant %q: a region that finds no heartbeat is told %q", name, refusal)
+			t.Errorf("mutant %q: a region that finds no heartbeat gets %q", name, refusal)
 		}
 	}
 	for _, name := range []string{"", "all-wanted"} {
@@ -131,7 +131,7 @@ func TestMutantsOfNames(t *testing.T) {
 	}
 }
 
-// TestMutantsOfHeldNames: a region that comes back would be given shards beside the one that has taken its name.
+// TestMutantsOfHeldNames: a region that comes back would be given shards in addition to the one that has taken its name.
 func TestMutantsOfHeldNames(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	r1, r2 := node(t, "r1"), node(t, "r2")
@@ -183,7 +183,7 @@ func TestMutantsOfDrains(t *testing.T) {
 		}
 		handOff := slices.ContainsFunc(w.m.Step(w.now, calls(r2, control.Register{Types: types}), nil), is[control.HandOff])
 		if handOff != (name == "") {
-			t.Errorf("mutant %q: the drained region is asked for its shard: %t", name, handOff)
+			t.Errorf("mutant %q: the drained region receives HandOff: %t", name, handOff)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestMutants(t *testing.T) {
 		in   []Input
 		last Input
 	}{
-		// A row that nobody has claimed would be served.
+		// An unclaimed row would be served.
 		{"started-epoch", again, from(r1, control.ShardStarted{Shard: shard, Epoch: first})},
 		// A shard would be taken from an owner who was not asked.
 		{"stopped-epoch", again, from(r1, control.ShardStopped{Shard: shard, Epoch: first})},
@@ -443,7 +443,7 @@ func TestMutantsOfCommands(t *testing.T) {
 	}
 }
 
-// TestMutantsOfPrevious: a region would be asked for states that its shard has outlived.
+// TestMutantsOfPrevious: a region would receive a request for states that its shard has outlived.
 func TestMutantsOfPrevious(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"", "previous-served"} {
@@ -502,8 +502,8 @@ func TestMutantsOfLoad(t *testing.T) {
 	}
 }
 
-// TestMutantsOfDirectHandoffs: an epoch would be given out twice, or a shard would be served at an epoch at
-// which nobody has claimed it.
+// TestMutantsOfDirectHandoffs: an epoch would be given out twice, or a shard would be served at an unclaimed
+// epoch.
 func TestMutantsOfDirectHandoffs(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	mutant.Activate("next-epoch")

@@ -131,7 +131,7 @@ func (w *planWorld) next() string {
 
 func (w *planWorld) handsOff() bool { return w.m.budget.Handoffs() > 0 }
 
-// TestOnePlanAtATime: while a plan is being made, no other is asked for, and the coordinator
+// TestOnePlanAtATime: while a plan is in progress, no other is requested, and the coordinator
 // continues.
 func TestOnePlanAtATime(t *testing.T) {
 	w := newPlanWorld(t)

@@ -70,8 +70,8 @@ func newLeaveWorld(t *testing.T, seed uint64) *leaveWorld {
 	return w
 }
 
-// leave has a region leave or be drained, and returns where its shards really go, and where a proposal
-// says that they would.
+// leave makes a region leave or drains it, and returns the actual destinations of its shards, and the
+// proposed ones.
 func (w *leaveWorld) leave() (really, proposed map[sharding.ShardID]sharding.NodeID) {
 	really, proposed = map[sharding.ShardID]sharding.NodeID{}, map[sharding.ShardID]sharding.NodeID{}
 	name := w.regions[w.r.IntN(len(w.regions))]
@@ -117,8 +117,8 @@ func unlikeProposed(t *testing.T, log bool) (unlike, moves int) {
 	return unlike, moves
 }
 
-// TestShardsGoAsProposed: what a proposal says of a region that leaves is what happens when it leaves,
-// also in a rollout.
+// TestShardsGoAsProposed: a proposal for a region that leaves comes true when it leaves, also in a
+// rollout.
 func TestShardsGoAsProposed(t *testing.T) {
 	unlike, moves := unlikeProposed(t, true)
 	if unlike > 0 || moves < 500 {

@@ -29,7 +29,7 @@ func (w *planWorld) propose(q PlanQuery) (p Proposal, moves []string, unplaced [
 	return p, moves, unplaced
 }
 
-// TestPropose: a proposal says what the next plan would, and where the shards of a region would go.
+// TestPropose: a proposal has the moves of the next plan, and the destinations of a region's shards.
 func TestPropose(t *testing.T) {
 	w := newPlanWorld(t)
 	a, b := nodeText(node(t, "r1")), nodeText(node(t, "r2"))
@@ -50,7 +50,7 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// TestProposeHeldBack: what holds moves back is said, and so is what would move otherwise.
+// TestProposeHeldBack: the reason that holds moves back is reported, and so are the held moves.
 func TestProposeHeldBack(t *testing.T) {
 	w := newPlanWorld(t)
 	if p, _, _ := w.propose(PlanQuery{}); len(p.HeldBack) > 0 {

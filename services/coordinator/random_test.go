@@ -52,7 +52,7 @@ type peer struct {
 	member  bool
 	alive   bool
 	leaving bool
-	// suspected is when a false alarm ends.
+	// suspected is the end of a false alarm.
 	suspected time.Time
 	held      map[sharding.ShardID]sharding.Epoch
 	minEpochs map[sharding.ShardID]sharding.Epoch
@@ -114,7 +114,7 @@ func (c *cluster) run() {
 	}
 	c.calm, c.loss = true, 0
 	c.input(FreezeMoves{Thaw: true})
-	if c.rng.IntN(2) == 0 { // otherwise cordons and pins must be kept, and the spread is what they leave
+	if c.rng.IntN(2) == 0 { // otherwise cordons and pins must be kept, and the spread is limited by them
 		c.unsteer()
 	}
 	for _, p := range c.peers {
@@ -147,7 +147,7 @@ func (c *cluster) living() int {
 	return n
 }
 
-// addPeer starts a region, at an address of its own or at that of a dead one.
+// addPeer starts a region, at its own address or at the address of a dead one.
 func (c *cluster) addPeer(addr string) {
 	c.uid++
 	if addr == "" {
@@ -249,8 +249,8 @@ func (c *cluster) post(l letter) {
 
 func (c *cluster) tell(in Input) { c.post(letter{in: in}) }
 
-// card is what one of two gateways says: its commands are slow now and then, above all while shards
-// move.
+// card is the report of one of two gateways: its commands are slow from time to time, above all while
+// shards move.
 func (c *cluster) card() Received {
 	took := 5 * time.Millisecond
 	if slow := c.rng.IntN(10) == 0 || c.m.budget.Handoffs() > 0 && c.rng.IntN(2) == 0; slow && !c.calm {
@@ -335,7 +335,7 @@ func (c *cluster) holds(row sharding.Row) bool {
 	return i >= 0 && c.peers[i].held[row.Shard] == row.Epoch
 }
 
-// weather is what happens to a cluster on a bad day.
+// weather holds the faults of a cluster on a bad day.
 func (c *cluster) weather() {
 	p := c.peers[c.rng.IntN(len(c.peers))]
 	switch c.rng.IntN(60) {
@@ -391,7 +391,7 @@ func (c *cluster) unsteer() {
 	}
 }
 
-// checkSteering: shards are where they are pinned, if that region takes shards.
+// checkSteering: pinned shards are at their region, if it takes shards.
 func (c *cluster) checkSteering(v SteeringView) {
 	for _, f := range v.Pins {
 		for _, r := range c.m.View().Regions {
@@ -419,7 +419,7 @@ func (c *cluster) nonsense(p *peer) Input {
 	}[c.rng.IntN(16)]
 }
 
-// beat is what a region does by itself, and what the membership makes of it.
+// beat is a region's periodic work, and the membership's view of it.
 func (c *cluster) beat(p *peer) {
 	switch {
 	case !p.alive:

@@ -116,7 +116,7 @@ func (pl *placement) whyNotTakes(t *typeTable, r *row, o *region) string {
 	case unfit == AgainstUnreachable:
 		return "has not registered yet; try again in a moment"
 	case unfit == AgainstJoining:
-		return "is not up yet; try again when roost cluster status says that it is"
+		return "is not up yet; try again when roost cluster status shows it as up"
 	case unfit == AgainstLeaving: // the region leaves by the membership, or has asked to leave
 		return "is leaving; choose another region"
 	case unfit == AgainstName:
@@ -199,7 +199,7 @@ func (m *Machine) checkOperatorMove(t *typeTable, r *row, to *region) error {
 	case m.frozenByRollout():
 		return refuse(NotNow, "a rollout is on, and voluntary moves wait for its end; see roost rollout status, or pin the shard to have it move afterwards")
 	case r.Epoch == 0:
-		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost shard pin says where it begins", shard)
+		return refuse(NotNow, "%v has never been used, so there is nothing to move; roost shard pin chooses the region where it begins", shard)
 	case r.Phase != sharding.Serving || m.ledger.pending(r.number) || lost(t, owner) || owner.givesUpShards():
 		return refuse(NotNow, "%v is about to move already; try again when roost shard ls --type %s shows it serving", shard, shard.Type)
 	case cordoned:

@@ -319,7 +319,7 @@ func TestTarget(t *testing.T) {
 		{"and forward again", "a:1 b:2 target:1 -b c:2 target:2", "2"},
 		{"what was gone back from stays known", "a:1 b:2 target:1 -b elect a:1 wait c:2", "1"},
 		{"a term forgets nothing", "a:1 b:2 -a elect", "2"},
-		{"all have gone back, and nobody has said so", "a:1 c:1 b:2 -b freeze", "1"},
+		{"all have gone back, without a request", "a:1 c:1 b:2 -b freeze", "1"},
 		{"not before that time", "a:1 c:1 b:2 -b half", "2"},
 		{"the last canary crashes, and comes back in time", "a:1 c:1 b:2 -b half b:2 -b half", "2"},
 		{"what it was is known permanently", "a:1 c:1 b:2 -b freeze b:2", "1"},
@@ -430,7 +430,7 @@ func TestFreezeEnds(t *testing.T) {
 }
 
 // TestRoom: the first region of the target takes no more than its share and a half of
-// what regions that are lost leave behind.
+// the shards of lost regions.
 func TestRoom(t *testing.T) {
 	p := newPlatform(t, 6, 60, 1)
 	p.start("2")
@@ -528,7 +528,7 @@ func TestDue(t *testing.T) {
 	w.run(Member{Node: new1, Reachable: true})
 	want("not registered", -1)
 	up(new1, "2")
-	want("nobody leaves", 0)
+	want("no region leaves", 0)
 	w.run(DrainRegion{Region: old.String()})
 	want("an operator drains", 0)
 	w.run(DrainRegion{Region: old.String(), Resume: true})
@@ -552,7 +552,7 @@ func TestDue(t *testing.T) {
 	}
 	want("one is starting elsewhere", 2)
 	w.run(MemberGone{Node: old})
-	want("what is left starts elsewhere, and the rollout is over", 0)
+	want("the rest starts elsewhere, and the rollout is over", 0)
 	third := sharding.ShardID{Type: "T", Index: 2}
 	w.run(from(new1, control.ShardStarted{Shard: third, Epoch: w.reserved[third].Epoch}))
 	w.run(Elected{Term: 2, Facts: w.facts})

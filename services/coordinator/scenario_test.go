@@ -38,7 +38,7 @@ func play(t *testing.T) scenariotest.Play {
 	}
 }
 
-// world drives one machine and watches over what it says: facts are stored
+// world drives one machine and checks its outputs: facts are stored
 // before anything depends on them, and folding them gives the same table.
 type world struct {
 	t     *testing.T
@@ -265,7 +265,7 @@ func (w *world) do(line string) {
 			in.Version = sharding.Version{Term: e.Term(), N: uint64(e.Counter())}
 		}
 		w.run(Received{Call: control.Call(number(w.t, args[0])), Msg: in})
-	case "ended": // ended 7: nobody waits for the answer any more
+	case "ended": // ended 7: no caller waits for the answer any more
 		w.run(CallEnded{Call: control.Call(number(w.t, args[0]))})
 	case "card": // card g1 300 20ms: the gateway has counted so many commands, each of so long
 		w.run(Received{From: node(w.t, args[0]), Call: 9, Msg: control.WatchTable{Version: w.m.table.version, Card: card(w.t, args)}})

@@ -216,8 +216,8 @@ func TestSteeringOutlivesTheTerm(t *testing.T) {
 	}
 }
 
-// lostSteering says what the next term, which begins after a call of begin, does not do of
-// what operators want.
+// lostSteering lists the operators' requests that the next term, which begins after a call
+// of begin, does not follow.
 func lostSteering(t *testing.T, begin func()) (lost []string) {
 	w := newWorld(t, DefaultConfig())
 	for _, line := range []string{

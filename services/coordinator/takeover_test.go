@@ -70,7 +70,7 @@ func TestTakeover(t *testing.T) {
 		{name: "after an earlier version", term: 6, want: mayClaim},
 		{name: "a lost record", term: 1, cluster: theirs, want: mayClaim, least: patience, most: patience + time.Second},
 		{name: "a lost record, and its holder acts until its time is over", term: 1, cluster: theirs, beats: true, until: 2 * time.Second, want: mayClaim, least: patience, most: 2 * patience},
-		{name: "a lost record that somebody remembered", term: 6, cluster: ours, want: mayClaim},
+		{name: "a lost record that a candidate remembered", term: 6, cluster: ours, want: mayClaim},
 		{name: "a record from a backup", term: 2, cluster: ours, want: mayClaim, least: patience, most: patience + time.Second},
 		{name: "a copy of the store", term: 2, cluster: ours, beats: true, want: contested, least: patience, most: 2 * patience},
 		{name: "another cluster that lives", term: 1, cluster: theirs, beats: true, want: contested, least: patience, most: 2 * patience},
@@ -170,8 +170,8 @@ func registersFrom(t *testing.T, elected Elected, owner control.JournalOwner) st
 	return refusal
 }
 
-// TestRegionJournal: a region whose journal is another one than that of the facts is
-// refused, and told what to do.
+// TestRegionJournal: a region whose journal is not the journal of the facts is
+// refused, with the remedy.
 func TestRegionJournal(t *testing.T) {
 	id := func(c sharding.ClusterID) *sharding.ClusterID { return &c }
 	for _, c := range []struct {
@@ -226,7 +226,7 @@ func TestHeartbeatDeleted(t *testing.T) {
 	}{{7, true}, {8, false}, {0, false}} {
 		refusal := registersFrom(t, Elected{Term: 1, Cluster: ours, Generation: 7}, control.JournalOwner{Known: true, Generation: c.generation})
 		if (refusal == "nothing") != c.asksAgain {
-			t.Errorf("a region without a heartbeat in generation %v is told %q", c.generation, refusal)
+			t.Errorf("a region without a heartbeat in generation %v gets %q", c.generation, refusal)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func allocatedInNextTerm(t *testing.T, first int, missing bool) (n int) {
 }
 
 // TestLossIsKept: whatever the first coordinator after a loss of the facts has stored before it died, the next one
-// allocates the shards that are left, and those of types which register only then.
+// allocates the remaining shards, and shards of types which register only then.
 func TestLossIsKept(t *testing.T) {
 	for first := 1; first <= 4; first++ {
 		if n := allocatedInNextTerm(t, first, true); n != 6 {

@@ -85,7 +85,7 @@ func (w *tenureTest) acquire(term sharding.Term) {
 	w.step(Acquired{Term: term, Until: w.now.Add(10 * time.Second), Cluster: ours})
 }
 
-// active takes over with facts, in a journal whose highest epoch is that of the
+// active takes over with facts, in a journal whose highest epoch belongs to the
 // term before.
 func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
 	w.t.Helper()
@@ -119,7 +119,7 @@ func TestTakesOver(t *testing.T) {
 }
 
 // TestTermAboveEveryEpoch: a lease whose record was lost counts from the beginning.
-// Nothing is claimed in a term that is spent, in a journal that nobody uses now.
+// Nothing is claimed in a term that is spent, in a journal that is unused now.
 func TestTermAboveEveryEpoch(t *testing.T) {
 	w := newTenureTest(t, DefaultConfig())
 	w.acquire(3)
@@ -168,7 +168,7 @@ func TestContested(t *testing.T) {
 	heartbeat := sharding.JournalHeartbeat{Coordinator: node(t, "c9"), Cluster: theirs, Term: 2, N: 1}
 	w.surveyed(Surveyed{Heartbeat: heartbeat})
 	for range 100 {
-		never[Claim](w, "while somebody is alive")
+		never[Claim](w, "while a region is alive")
 		if c, ok := first[Contested](w); ok {
 			if c.By != heartbeat || c.Cluster != ours {
 				t.Errorf("contested: %+v", c)
@@ -441,7 +441,7 @@ func TestNothingPastTheLease(t *testing.T) {
 	wantSent[control.RegisterAck](w)
 }
 
-// TestCallEnded: a call that nobody waits for any more is not answered, neither when its
+// TestCallEnded: a call without a waiting caller is not answered, neither when its
 // fact is durable nor when the term ends, even if that is noticed at the same moment.
 func TestCallEnded(t *testing.T) {
 	for _, end := range []func(*tenureTest){
@@ -464,8 +464,8 @@ func TestCallEnded(t *testing.T) {
 			}
 			end(w)
 		}
-		neverSent[control.RegisterAck](w, "nobody waits")
-		neverSent[control.NotActive](w, "nobody waits")
+		neverSent[control.RegisterAck](w, "no caller waits")
+		neverSent[control.NotActive](w, "no caller waits")
 	}
 }
 

@@ -50,7 +50,7 @@ func (t *term) heartbeatDeleted(owner control.JournalOwner, generation sharding.
 func (t *term) checkJournal(owner control.JournalOwner, generation sharding.Generation) string {
 	switch {
 	case owner.Generation.Other(generation): //mutant:false region-generation
-		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, generation)
+		return fmt.Sprintf("the region's journal has generation %s, and the coordinators' journal %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, generation)
 	// Invariant: if a region's journal is not the journal of the coordinators, the region is given no shards.
 	// Guarded by: `coordinator.checkJournal` compares two cluster identities. One identity is in the lease record. The
 	// region has found the other identity in its journal and has sent it in `Register`.
@@ -60,7 +60,7 @@ func (t *term) checkJournal(owner control.JournalOwner, generation sharding.Gene
 	case owner.Cluster == 0:
 		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", t.cluster)
 	}
-	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, t.cluster)
+	return fmt.Sprintf("the region's journal belongs to cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, t.cluster)
 }
 
 // sendOn answers a call at a standby with the address of the active coordinator, if it is known.

@@ -128,7 +128,7 @@ func (b *budget) check() error {
 	for i, n := range b.granted {
 		sum += n
 		if n < b.block || n%b.block != 0 {
-			return fmt.Errorf("shard core %d has %d, which is no number of blocks of %d", i, n, b.block)
+			return fmt.Errorf("shard core %d has %d, which is not a multiple of a block of %d", i, n, b.block)
 		}
 	}
 	if sum != b.total || b.free < 0 {

@@ -32,7 +32,7 @@ func newDivision(total, cores, largest int) *division {
 	return d
 }
 
-// admit is what a shard core does with something of a size.
+// admit does what a shard core does to admit n bytes.
 func (d *division) admit(core, size int) {
 	a := &d.cores[core]
 	if a.low(d.used[core] + size) {
@@ -198,7 +198,7 @@ func budgetRun(seed uint64) error {
 			return fmt.Errorf("a core that uses nothing refuses what has %d of %d", largest, d.b.total)
 		}
 	}
-	// Now all want more than there is, and keep using what they have.
+	// Now all want more than there is, and keep using their share.
 	if err := d.settle(r, 3*d.b.total/d.b.block+20, func() {
 		for core := range cores {
 			d.end(core, 1+d.b.total/20)
@@ -269,7 +269,7 @@ func TestMostCores(t *testing.T) {
 		{1 << 20, large, 1}, {15 << 20, large, 1}, {16 << 20, large, 2}, {256 << 20, large, 32},
 	} {
 		if got := mostCores(c.total, c.largest); got != c.want {
-			t.Errorf("%d, of which one thing takes up to %d, are divided among %d cores, want %d", c.total, c.largest, got, c.want)
+			t.Errorf("%d, with at most %d for one request, are divided among %d cores, want %d", c.total, c.largest, got, c.want)
 		}
 	}
 }

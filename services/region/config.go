@@ -57,7 +57,7 @@ type Config struct {
 	// KeptWait is the time that a moved shard waits for the states of its entities, if its type is
 	// volatile and keeps states on moves. After this time, the entities begin empty. Default 1 s:
 	// commands wait for the same time, and the coordinator waits only for its HostTimeout of 2 s.
-	KeptWait time.Duration `key:"region.kept_wait" range:">0..1500ms" why:"a shard that is not served for longer goes to another region" help:"for volatile types with KeepOnMoves: longest time for which a moved shard, and its commands, wait for the states that the previous owner has kept. After this time, the entities begin empty" expert:"true"`
+	KeptWait time.Duration `key:"region.kept_wait" range:">0..1500ms" why:"a shard that is not served for longer goes to another region" help:"for volatile types with KeepOnMoves: longest wait of a moved shard, and of its commands, for the states that the previous owner kept. After this time, the entities begin empty" expert:"true"`
 	// KeptBytes bounds the states that the region keeps for the next owners of all shards. Each
 	// shard core has an equal part of this bound. The region keeps a state for LeaveTimeout at
 	// most. Turn bounds the states of one shard. Default 256 MiB: a region that leaves has freed
@@ -74,7 +74,7 @@ type Config struct {
 	// After this time, the region reports that it is cut off, and its journaled shards move. 0: the
 	// region never reports. Default 5 s: a failover of the database's network takes less time, and
 	// most clients wait longer.
-	JournalPatience time.Duration `key:"journal.patience" range:"0.." help:"longest time for which the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
+	JournalPatience time.Duration `key:"journal.patience" range:"0.." help:"longest time that the journal may leave commits, or loads, unanswered. After this time, the region counts as cut off from the journal: the region is not ready, and its journaled shards move to other regions. 0: the region never counts as cut off"`
 	// JournalTestAfter is the time without a successful operation before the region tests the
 	// journal. It is also the pause between two reports. If it is more than half of
 	// JournalPatience, that is used instead: one lost answer must not look like silence. Default
@@ -82,7 +82,7 @@ type Config struct {
 	JournalTestAfter time.Duration `range:">0"`
 	// JournalRecovery is the time that the journal must answer again before the region is given
 	// shards. Default 10 s: a connection that comes and goes must not move shards back and forth.
-	JournalRecovery time.Duration `key:"journal.recovery" range:">0" help:"time for which the journal must answer again before a region that was cut off from the journal is given shards again" expert:"true"`
+	JournalRecovery time.Duration `key:"journal.recovery" range:">0" help:"time that the journal must answer again before a region that was cut off from the journal is given shards again" expert:"true"`
 	// LoadInterval is the time between two reports of the loads of the shards, and between two
 	// measurements of the loads. 0: the region measures nothing. Default 5 s: a move because of
 	// load should be right for minutes.
@@ -120,7 +120,7 @@ type Config struct {
 	InspectTime time.Duration `range:">0"`
 	// LeaveTimeout is the time that a leaving region waits for its shards to be handed off. It
 	// covers one drain and the coordinator's slack. Default 20 s.
-	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"longest time for which a stopping region waits until its shards have been handed off. After this time, the region stops even if it still has shards"`
+	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"longest time that a stopping region waits until its shards have been handed off. After this time, the region stops even if it still has shards"`
 }
 
 // Crash is how a process of the region has ended, and when.

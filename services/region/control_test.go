@@ -32,7 +32,7 @@ func TestTakesItsMessages(t *testing.T) {
 	}
 }
 
-// TestFeedsNoOlderTypes: an answer that comes late, behind that of a newer table, does not take
+// TestFeedsNoOlderTypes: an answer that arrives after the answer with a newer table does not take
 // commands from the router that the control core knows.
 func TestFeedsNoOlderTypes(t *testing.T) {
 	c := NewControlCore(DefaultConfig(sharding.NodeID{Addr: "r:1", UID: 1}, "r"))
@@ -47,7 +47,7 @@ func TestFeedsNoOlderTypes(t *testing.T) {
 		return fed
 	}
 	if n := answer(2, sharding.CommandDesc{Name: "Add"}, sharding.CommandDesc{Name: "Get"}); n != 2 {
-		t.Errorf("the router is told of %d commands, not of 2", n)
+		t.Errorf("the router receives %d commands, want 2", n)
 	}
 	if n := answer(1, sharding.CommandDesc{Name: "Get"}); n != 2 {
 		t.Errorf("an older answer tells the router of %d commands, not of 2", n)

@@ -21,7 +21,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// TestScenarios runs the scenarios. Shards are those of the types T and U, which have one
+// TestScenarios runs the scenarios. The shards belong to the types T and U, which have one
 // each unless there are several shard cores; epochs are written term.counter. The commands:
 //
 //	cores N                               first: so many shard cores, and six shards per type
@@ -31,7 +31,7 @@ import (
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
 //	standby ADDR TERM | watch-failed      likewise
 //	registered TERM [refusal]             answers the last Register
-//	journal CLUSTER|unknown [term=N]      answers every ReadJournalHeartbeat from now on; TERM is that of the heartbeat
+//	journal CLUSTER|unknown [term=N]      answers every ReadJournalHeartbeat from now on; TERM is the heartbeat's
 //	host SHARD EPOCH [term=N] [kept=ADDR@EPOCH]  HostShard from c1; the term is the epoch's
 //	fetched [ID=STATE…]                   answers the oldest FetchKept
 //	give SHARD EPOCH STOPPED | sent       GiveKept from the owner of the epoch, and KeptSent
@@ -244,7 +244,7 @@ func (s *scenario) command(f []string) []string {
 		d := s.delta(f[1:])
 		d.Full = true
 		return s.watched(control.TableChanged{Delta: d})
-	case "quarantined", "quarantined-of-U": // 1 7 a: the table at version 1.7 says that T/a, or U/a, is quarantined
+	case "quarantined", "quarantined-of-U": // 1 7 a: at version 1.7 of the table, T/a, or U/a, is quarantined
 		d := s.delta(f[1:3])
 		d.Rows = nil
 		t := map[string]int{"quarantined": 0, "quarantined-of-U": 1}[f[0]]
@@ -437,7 +437,7 @@ func (s *scenario) coreOf(id sharding.ShardID) int {
 	return c.CoreOf(id)
 }
 
-// types is how many shards the types have.
+// types is the number of shards of each type.
 func (s *scenario) types() uint32 {
 	if len(s.shards) > 1 {
 		return 6
@@ -513,13 +513,13 @@ func (s *scenario) stepShard(core int, in region.ShardInput) []string {
 	return lines
 }
 
-// name is that of a type of this package.
+// name returns the name of a type of this package.
 func name(v any) string {
 	text := fmt.Sprintf("%T", v)
 	return text[strings.Index(text, ".")+1:]
 }
 
-// noRow is what most refusals do not say.
+// noRow is the part that most refusals lack.
 var noRow = fmt.Sprintf(" Row:%+v", sharding.Row{})
 
 // send shows a control message.

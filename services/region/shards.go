@@ -113,7 +113,7 @@ func (m *ShardCore) refuseAll(h *heldShard) {
 }
 
 func (m *ShardCore) refuseDamaged(c *Command) {
-	m.refuse(c.Request, sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")
+	m.refuse(c.Request, sharding.DataLoss, "who owns the shard cannot be read: its fence is damaged")
 }
 
 // started serves the shard, with the states of its entities that the previous owner has kept.

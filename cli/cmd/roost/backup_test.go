@@ -16,7 +16,7 @@ import (
 )
 
 // TestBackup: a backup is made, checked and restored, each mistake is refused before anything is
-// changed, and no file is left of what failed.
+// changed, and a failure leaves no file.
 func TestBackup(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -63,7 +63,7 @@ func (b *lockedBuffer) String() string {
 // limit is the time that any one thing may take in these tests.
 const limit = time.Minute
 
-// startDev runs roost dev and waits until it says that it is ready.
+// startDev runs roost dev and waits until it reports that it is ready.
 func startDev(t *testing.T, dir string, args ...string) *devRun {
 	t.Helper()
 	d := &devRun{t: t, bin: binaries(t), dir: dir, err: &lockedBuffer{}}

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
-// TestDashboard: the URL is that of the active coordinator, and has a ticket if there is a token.
+// TestDashboard: the URL belongs to the active coordinator, and has a ticket if there is a token.
 func TestDashboard(t *testing.T) {
 	active := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

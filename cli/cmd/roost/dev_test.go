@@ -116,7 +116,7 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// up says why a region is not a member that is up.
+// up returns the reason why a region is not a member that is up.
 func (d *devRun) up(region string) error {
 	var m membership
 	d.must(&m, "cluster", "status")
@@ -146,7 +146,7 @@ func (d *devRun) drain(region string) {
 	d.must(&map[string]any{}, "region", "drain", region, "--undo")
 }
 
-// leaves makes a region leave: that is no death.
+// leaves makes a region leave: that is not a death.
 func (d *devRun) leaves(region string) {
 	d.t.Helper()
 	d.must(&map[string]any{}, "cluster", "leave", region)
@@ -166,7 +166,7 @@ func (d *devRun) leaves(region string) {
 	d.must(&map[string]any{}, "dev", "start", region)
 }
 
-// strangers asks the wrong processes; each says what it is.
+// strangers queries the wrong processes; each reports its kind.
 func (d *devRun) strangers() {
 	d.t.Helper()
 	at := map[string]cluster.Process{}
@@ -224,7 +224,7 @@ func TestUsage(t *testing.T) {
 	if code, _, errOut := d.roost("dev", "--ports", "random", "--data", "/dev/null/x"); code != app.ExitFailed || !strings.Contains(errOut, "directory /dev/null/x cannot be used") {
 		t.Errorf("an impossible --data: exit code %d; it said: %s", code, errOut)
 	}
-	// What is no Roost at all is not taken for a cluster either.
+	// Another program is not taken for a cluster either.
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotImplemented) }))
 	defer stranger.Close()
 	for _, command := range []string{"status", "events"} {

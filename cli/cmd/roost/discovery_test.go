@@ -85,9 +85,9 @@ func TestDiscoveryTest(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		{"coordinator@" + l.Addr().String(), app.ExitOK, []string{"ok    answer    1 peer", "ok    peers     1 coordinator", "ok    changes", "ok    write     nobody", "ok    reach     all"}},
+		{"coordinator@" + l.Addr().String(), app.ExitOK, []string{"ok    answer    1 peer", "ok    peers     1 coordinator", "ok    changes", "ok    write     no process enters itself there", "ok    reach     all"}},
 		{"region@127.0.0.1:1", app.ExitOK, []string{"warn  peers     1 region", "next:", "there is no coordinator", "warn  reach     1 of 1"}},
-		{"", app.ExitOK, []string{"warn  peers     nobody is listed", "one host:port per line"}},
+		{"", app.ExitOK, []string{"warn  peers     no peer is listed", "one host:port per line"}},
 		{"nonsense", app.ExitFailed, []string{"fail  answer", ":1:", "next:"}},
 	} {
 		var out, errOut bytes.Buffer
@@ -102,7 +102,7 @@ func TestDiscoveryTest(t *testing.T) {
 		}
 	}
 	var out, errOut bytes.Buffer
-	// Nobody listens there.
+	// No process listens there.
 	code := run(t.Context(), []string{"cluster", "discovery", "--test", "-o", "json", "consul://127.0.0.1:1/roost"}, &out, &errOut)
 	var res struct {
 		OK     bool

@@ -20,14 +20,14 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// writeErrors is the environment variable with which [TestErrorsPage] writes the page instead of
+// writeErrors is the environment variable that makes [TestErrorsPage] write the page instead of
 // comparing it: make errors.
 const writeErrors = "WRITE_ERRORS"
 
 const errorsIntro = `# Errors
 
-The numbers of the errors with which Roost itself answers. This page is written by ` + "`make errors`" + ` from
-` + "`libs/errornumber`" + `, from which the services take the numbers, and a test compares it with them.
+The numbers of Roost's own errors. This page is written by ` + "`make errors`" + ` from
+` + "`libs/errornumber`" + `, which the services use, and a test compares it with them.
 ` + "`roost errors NUMBER`" + ` prints the same.
 
 An error is ` + "`{\"code\",\"msg\",\"meta\"}`" + ` ([HTTP](http.md#errors)). The number is in ` + "`meta.error`" + `. In an AskMany it is
@@ -206,7 +206,7 @@ func (w *numberWalk) refusal(call *ast.CallExpr) {
 	}
 }
 
-// selected is the name of an identifier, or of what is selected of a package.
+// selected is the name of an identifier, or the name selected from a package.
 func selected(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -237,8 +237,8 @@ what to do  See roost entity quarantine, find the cause, and release the entity 
 		{"errors ROOST-1019", 0, quarantined},
 		{"errors roost-1019", 0, quarantined},
 		{"errors 1999", app.ExitNotFound, "roost: there is no " + errornumber.Prefix + "1999 in this release; there are " + ranges + "\n"},
-		{"errors ROOST-", app.ExitUsage, `roost: "ROOST-" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
-		{"errors 101", app.ExitUsage, `roost: "101" is no number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
+		{"errors ROOST-", app.ExitUsage, `roost: "ROOST-" is not the number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
+		{"errors 101", app.ExitUsage, `roost: "101" is not the number of an error; write it like 1014 or ROOST-1014. There are ` + ranges + "\n"},
 		{"errors 1103 -o json", 0, `{"number":"ROOST-1103","answers":[{"code":"aborted","status":409}],"outcome":"unknown","repeat":"no",`},
 		{"errors 1102 -o json", 0, `{"number":"ROOST-1102","answers":[],"outcome":"unknown","repeat":"with its key",`},
 		{"errors -o json", 0, `{"errors":[{"number":"ROOST-1001",`},

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
-// TestJournalCheck: beside a running cluster, a program whose author has renamed a field
+// TestJournalCheck: while a cluster runs, a program whose author has renamed a field
 // is found out before it is rolled out, and one with the step is not.
 func TestJournalCheck(t *testing.T) {
 	binaries(t)
@@ -52,7 +52,7 @@ func TestJournalCheck(t *testing.T) {
 	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
 		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type",
 		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n", "  shards in which none was found, but whose regions may store it; then a region with this program is not given them either: 3\n")
-	add("anna") // nobody was disturbed
+	add("anna") // no client was disturbed
 	out, _ = run(app.ExitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
 	var report struct {
 		Complete bool
@@ -75,7 +75,7 @@ func TestJournalCheck(t *testing.T) {
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "type Cart, event item-removed, version 1, ", "  fix: keep the struct as it was stored, and declare its successor with V(2, entity.From(1, …))\n  shards in which it is stored, so that a region with this program is not given them: 1\n")
 
-	// Snapshots are dropped beside the cluster, which continues, and makes the next one.
+	// Snapshots are dropped while the cluster runs, which continues, and makes the next one.
 	drop := func(code int, says string, args ...string) {
 		t.Helper()
 		got, out, errOut := d.roost(append([]string{"journal", "snapshot", "drop"}, args...)...)
@@ -102,15 +102,15 @@ func TestJournalCheck(t *testing.T) {
 	}
 	contains(problems.String(), "there is no such file")
 	for what, args := range map[string][]string{
-		"cannot be run":   {"--region", filepath.Join(bin, "nothing")},
-		"no such file":    {"--journal.url", "sqlite:none.db"},
-		"has no type":     {"--type", "Nothing"},
-		"is not known":    {"--journal.url", "mysql://db/x"},
-		"unknown flag":    {"--nothing"},
-		"not a flag":      {"--region", filepath.Join(bin, "gateway")},
-		"it is no region": {"--region", "/bin/true"},
-		"--sample is -1":  {"--sample", "-1"},
-		"must be 1 to":    {"--sample", "2000000"},
+		"cannot be run":      {"--region", filepath.Join(bin, "nothing")},
+		"no such file":       {"--journal.url", "sqlite:none.db"},
+		"has no type":        {"--type", "Nothing"},
+		"is not known":       {"--journal.url", "mysql://db/x"},
+		"unknown flag":       {"--nothing"},
+		"not a flag":         {"--region", filepath.Join(bin, "gateway")},
+		"it is not a region": {"--region", "/bin/true"},
+		"--sample is -1":     {"--sample", "-1"},
+		"must be 1 to":       {"--sample", "2000000"},
 	} {
 		_, errOut := run(app.ExitUnchecked, args...)
 		contains(errOut, what)

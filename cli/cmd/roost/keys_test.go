@@ -42,7 +42,7 @@ var notKeys = map[string]bool{
 }
 
 // Every configuration key and variable that a text of the program names exists:
-// an error that says which key to change must not send people looking for one.
+// an error that names a key to change must not send people looking for one.
 func TestTextsNameRealKeys(t *testing.T) {
 	all := map[string]bool{}
 	sections, prefixes := map[string]bool{}, map[string]bool{}
@@ -64,7 +64,7 @@ func TestTextsNameRealKeys(t *testing.T) {
 			name := m[3] + "." + strings.ReplaceAll(m[4], "-", "_")
 			first, _, _ := strings.Cut(m[4], ".")
 			if sections[m[3]] && !prefixes[name] && !notKeys[m[3]+"."+first] {
-				t.Errorf("%s names %s, which is no key", where, name)
+				t.Errorf("%s names %s, which is not a key", where, name)
 			}
 		}
 		for _, name := range variable.FindAllString(text, -1) {
@@ -73,12 +73,12 @@ func TestTextsNameRealKeys(t *testing.T) {
 				return strings.ReplaceAll(k, ".", "_") == key
 			})
 			if !known {
-				t.Errorf("%s names %s, which is no variable", where, name)
+				t.Errorf("%s names %s, which is not a variable", where, name)
 			}
 		}
 		// Fields of structs are no keys either, in whatever spelling.
 		if m := raise.FindStringSubmatch(text); m != nil && !all[m[2]] {
-			t.Errorf("%s says %q, which is no key", where, m[0])
+			t.Errorf("%s says %q, which is not a key", where, m[0])
 		}
 	}
 	for _, service := range services { // with what {.name} in a text has become
@@ -136,8 +136,8 @@ func sorted(keys map[string]bool) []string {
 	return list
 }
 
-// literals are the texts of a Go file by where they stand, without those of
-// imports and the tags of fields.
+// literals are the texts of a Go file by position, without imports and the
+// tags of fields.
 func literals(t *testing.T, path string) map[string]string {
 	t.Helper()
 	files := token.NewFileSet()
@@ -169,8 +169,8 @@ func literals(t *testing.T, path string) map[string]string {
 	return found
 }
 
-// One file and one environment serve all services: each ignores what is another's
-// and refuses what is nobody's.
+// One file and one environment serve all services: each ignores the others' keys
+// and refuses unknown ones.
 func TestOneConfigurationForAll(t *testing.T) {
 	keys := keysOf(t)
 	values := map[string]string{}

@@ -92,11 +92,11 @@ func TestSteeringMembers(t *testing.T) {
 		}
 	}
 	if code, _, errOut := roost(t, "cluster", "down", "region-1", "--admin", gone.URL); code != app.ExitUnreachable {
-		t.Errorf("nobody answers: %d %s", code, errOut)
+		t.Errorf("no coordinator answers: %d %s", code, errOut)
 	}
 }
 
-// timeIsOver is a context whose deadline is when done is closed.
+// timeIsOver is a context whose deadline passes when done is closed.
 type timeIsOver struct {
 	context.Context
 	done chan struct{}

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/cli/internal/app"
 )
 
-// TestOwnRegion does what docs/using/own-region.md says for a checkout. What it says without one is
+// TestOwnRegion does what docs/using/own-region.md says for a checkout. Its output without one is
 // tested by e2e/stranger.
 func TestOwnRegion(t *testing.T) {
 	bin := binaries(t)
@@ -22,7 +22,7 @@ func TestOwnRegion(t *testing.T) {
 		t.Fatalf("the page has %d consoles, which this test does not know", len(consoles))
 	}
 	if !strings.Contains(readFile(t, filepath.Join(root, "README.md")), strings.Split(page, "```")[1]) {
-		t.Error("README.md shows another way to a region of one's own than docs/using/own-region.md")
+		t.Error("README.md shows another way to your own region than docs/using/own-region.md")
 	}
 	checkout, err := filepath.Abs(root)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestOwnRegion(t *testing.T) {
 		t.Errorf("types %v", d.Types)
 	}
 	for _, step := range consoleSteps(consoles[1]) {
-		// The ports are others, to disturb nobody; and the gateway may take its time
+		// The ports are others, to disturb no other process; and the gateway may take its time
 		// on a busy machine.
 		command := strings.ReplaceAll(step.command, "localhost:8080", d.API)
 		command = strings.Replace(command, "curl ", "curl -s --retry 3 ", 1)
@@ -190,7 +190,7 @@ func fences(doc string) (files map[string]string, consoles []string) {
 	return files, consoles
 }
 
-// A step is a command of a console, and what the document says that it prints.
+// A step is a command of a console, and its output by the document.
 type step struct{ command, prints string }
 
 func consoleSteps(console string) []step {

@@ -117,7 +117,7 @@ func TestPagesNameCommands(t *testing.T) {
 	}
 }
 
-// TestPagesShowExamples: the Go code of these pages is that of the examples.
+// TestPagesShowExamples: the Go code of these pages matches the examples.
 func TestPagesShowExamples(t *testing.T) {
 	var code []string
 	for _, dir := range []string{"shop/v1", "shop/v2", "shop/orders", "bank", "pack", "pack/cmd/pack-coordinator", "placer"} {
@@ -153,7 +153,7 @@ func unindented(text string) string {
 	return b.String()
 }
 
-// declarations are what the packages of the project declare.
+// declarations are the declarations of the project's packages.
 type declarations struct {
 	packages map[string]map[string]bool // by name of the package
 	types    map[string]bool

@@ -95,8 +95,8 @@ func rootCommand(a *app.App, started *bool) *cobra.Command {
 	flags.StringSliceVar(&a.Admin, "admin", nil, "management URLs of the coordinators; env ROOST_ADMIN")
 	flags.StringSliceVar(&a.Gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
 	flags.StringVarP(&a.Output, "output", "o", "table", "table or json")
-	flags.StringVar(&a.TokenFile, "token-file", "", "file with the token that says who calls; env ROOST_ADMIN_TOKEN, or for roost call ROOST_TOKEN, with the token itself")
-	flags.StringVar(&a.CA, "ca", os.Getenv("ROOST_CA"), "file with the authorities of https URLs; default: those of the system; env ROOST_CA")
+	flags.StringVar(&a.TokenFile, "token-file", "", "file with the token that identifies the caller; env ROOST_ADMIN_TOKEN, or for roost call ROOST_TOKEN, with the token itself")
+	flags.StringVar(&a.CA, "ca", os.Getenv("ROOST_CA"), "file with the authorities of https URLs; default: the system's authorities; env ROOST_CA")
 	flags.StringVar(&a.Cert, "cert", os.Getenv("ROOST_CERT"), "file with a certificate of your own for https URLs; env ROOST_CERT")
 	flags.StringVar(&a.Key, "key", os.Getenv("ROOST_KEY"), "file with the private key of --cert; env ROOST_KEY")
 	root.AddCommand(

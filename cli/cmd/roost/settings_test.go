@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// writeSettings is the environment variable with which [TestSettingsPage] writes the page instead
+// writeSettings is the environment variable that makes [TestSettingsPage] write the page instead
 // of comparing it: make settings.
 const writeSettings = "WRITE_SETTINGS"
 
@@ -55,8 +55,8 @@ func settingsFrom(t *testing.T, service, flag string) []setting {
 	return all
 }
 
-// row is a key with the services that have it. Services may differ in its default, such as that of
-// the listener, and in what they do with it, such as with the journal.
+// row is a key with the services that have it. Services may differ in its default, for example for
+// the listener, and in its use, for example for the journal.
 type row struct {
 	setting
 	presets map[string][]string // services by default
@@ -75,7 +75,7 @@ func settingsPage(t *testing.T) string {
 				rows[s.key] = r
 			}
 			if r.unit != s.unit {
-				t.Errorf("%s says of %s that its unit is %q, another service says %q", service, s.key, s.unit, r.unit)
+				t.Errorf("%s gives %s the unit %q, another service %q", service, s.key, s.unit, r.unit)
 			}
 			if r.expert != s.expert {
 				t.Errorf("%s is for experts in some services only", s.key)
@@ -233,7 +233,7 @@ func TestSharedSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsOfAkka: the defaults that the page names beside keys are those of the binaries. (That
+// TestSettingsOfAkka: the defaults that the page gives for keys match the binaries. (That
 // the keys exist is part of [TestTextsNameRealKeys].)
 func TestSettingsOfAkka(t *testing.T) {
 	presets := map[string]string{}
@@ -256,7 +256,7 @@ func TestSettingsOfAkka(t *testing.T) {
 			}
 		}
 		if said != preset {
-			t.Errorf("docs/running/settings-of-akka.md says that the default of %s is %q; it is %q", m[1], said, preset)
+			t.Errorf("docs/running/settings-of-akka.md gives %s the default %q; it is %q", m[1], said, preset)
 		}
 	}
 	if found < 20 {

@@ -161,7 +161,7 @@ func (f *fakeAdmin) Command(ctx context.Context, req *adminv1.CommandRequest) (*
 		}
 		return &adminv1.CommandResponse{Outcome: "unknown", Code: "deadline_exceeded", Message: "the entity is busy: it may have been applied"}, nil
 	case req.Reason == "" || req.IdempotencyKey == "" || req.By == "":
-		return nil, twirp.NewError(twirp.InvalidArgument, "no reason, no key, or nobody")
+		return nil, twirp.NewError(twirp.InvalidArgument, "no reason, no key, or no name")
 	case req.Id == "absent":
 		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "not_found", Message: "nothing is stored of the entity"}, nil
 	case f.commands.Add(1) == 1:
@@ -219,7 +219,7 @@ active coordinator: coordinator-1, term 3
 1.4      target        4       1  region-2
 1.3      -            12       0  region-1,region-3
 1.3 does not read what 1.4 stores: Airport landed v2
-Airport: 1 shard unreadable (7): region-1 (version 1.3) does not read landed v3, which may be stored. Start a region of 1.5, or of another version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
+Airport: 1 shard unreadable (7): region-1 (version 1.3) does not read landed v3, which may be stored. Start a region of 1.5, or of another version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out the stored forms
 the rollout stands still: 12 shards are not with 1.4, and shards are balanced over all versions. No region of 1.4 reads 5 of them
 `},
 		{"rollout target 1.3", 0, `the target is 1.3 (it was 1.4); it runs in region-1
@@ -246,7 +246,7 @@ Airport: 2 of 1024 shards allocated, 1 moving
 		{"shard ls --type Cart", 0, `TYPE  SHARD  REGION  PHASE       CAUSE       EPOCH  ADDRESS
 Cart      3  -       unreadable  unreadable   3.13  -
 Cart: 1 of 16 shards allocated, 0 moving
-Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out what is stored
+Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa, which may be stored. Start a region of a version that does: commands are refused until then. If the region that had them crashed, roost rollout look finds out the stored forms
 `},
 		{"call Airport Get {}", app.ExitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport PHX Get {}", app.ExitUsage, "roost: an entity such as Airport/PHX, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
@@ -264,7 +264,7 @@ Cart: 1 shard unreadable (3): region-1 (version 1.0) does not read event item-ad
 	}
 }
 
-// TestDrainSaysWhatStays: a drain that does not end says why.
+// TestDrainSaysWhatStays: a drain that does not end names the reason.
 func TestDrainSaysWhatStays(t *testing.T) {
 	why := "3 shards left; of type Cart, 2 shards cannot move (4, 7): region-1 (version 1.3) does not read added v2, which may be stored. Start a region of 1.4, or of another version that does; of type Stock, 1 shard cannot move (1): there is no other region that could be given them"
 	code, _, errOut := roost(t, "--admin", serve(t, &fakeAdmin{}), "region", "drain", "region-9", "--timeout", "300ms")
@@ -464,7 +464,7 @@ func TestCall(t *testing.T) {
 	if code, _, errOut := roost(t, "call", "Counter/unread", "Add", "--timeout", "300ms", "--gateway", "http://127.0.0.1:1"); code != app.ExitUnreachable {
 		t.Errorf("no gateway: exit code %d, %s", code, errOut)
 	}
-	// A gateway that says that it had no answer in time, and one that says nothing.
+	// A gateway that reports no answer in time, and a silent one.
 	for _, entity := range []string{"Counter/slow", "Counter/silent"} {
 		code, out, errOut := roost(t, "call", entity, "Add", "--timeout", "50ms", "--gateway", gateway.URL)
 		if code != app.ExitTimedOut || !strings.HasPrefix(errOut, "roost: timed out after 50ms, see --timeout: deadline_exceeded: ") {

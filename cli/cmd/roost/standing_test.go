@@ -81,7 +81,7 @@ func (f *fakeAdmin) Sends(_ context.Context, req *adminv1.SendsRequest) (*adminv
 	return res, f.check()
 }
 
-// Remembered has two, of which one cannot be started.
+// Remembered has two; one cannot be started.
 func (f *fakeAdmin) Remembered(_ context.Context, req *adminv1.RememberedRequest) (*adminv1.RememberedResponse, error) {
 	res := &adminv1.RememberedResponse{Remembered: []*adminv1.Remembered{
 		{Type: "Probe", Id: "p1", Failure: &adminv1.Failure{SinceUnixMs: 1, Times: 2, Code: "internal", Message: "the entity cannot be brought to life", Region: "region-1"}},
@@ -95,7 +95,7 @@ func (f *fakeAdmin) Remembered(_ context.Context, req *adminv1.RememberedRequest
 	return res, f.check()
 }
 
-// deadLetter answers the commands that deal with one: that of record 7 is in doubt.
+// deadLetter answers the commands that resolve one: the one of record 7 is in doubt.
 func (f *fakeAdmin) RetrySends(_ context.Context, req *adminv1.RetrySendsRequest) (*adminv1.RetrySendsResponse, error) {
 	if req.Type == "Cart" && req.Id == "dora" && req.TargetType == "Item" && req.TargetId == "" {
 		return &adminv1.RetrySendsResponse{Retried: 2, Silent: []*adminv1.Silent{{Region: "region-2", Reason: "no answer"}}}, nil
@@ -114,7 +114,7 @@ func (f *fakeAdmin) deadLetter(req *adminv1.CommandRequest) (*adminv1.CommandRes
 	case in.Record == 9:
 		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "failed_precondition", Message: "it is pending"}, nil
 	case in.Record != 7 || in.Place != 1:
-		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is no dead letter", in.Place, in.Record)}, nil
+		return &adminv1.CommandResponse{Outcome: "not_applied", Code: "not_found", Message: fmt.Sprintf("send %d of record %d is not a dead letter", in.Place, in.Record)}, nil
 	case req.Command == sharding.SendDropCommand:
 		return &adminv1.CommandResponse{Outcome: "executed", Region: "region-1"}, nil
 	case !in.MayRepeat:
@@ -192,7 +192,7 @@ Cart/emil      13      0  pending  2023-11-14T22:13:20.001Z  Item/ink   Reserve 
 		{"entity sends drop Cart/dora 7 1 --reason done -o json", 0, `{"dropped":true,"id":"dora","place":1,"record":7,"region":"region-1","type":"Cart"}` + "\n"},
 		{"entity sends drop Cart/dora 9 0 --reason done", app.ExitFailed, "roost: failed_precondition: it is pending (it was not applied)\n"},
 		{"entity sends drop Cart/dora 9 0 --reason done --may-have-run", 0, "Cart/dora 9 0 is dropped (by region-1)\n"},
-		{"entity sends drop Cart/dora 8 1 --reason done", app.ExitNotFound, "roost: not_found: send 1 of record 8 is no dead letter (it was not applied)\n"},
+		{"entity sends drop Cart/dora 8 1 --reason done", app.ExitNotFound, "roost: not_found: send 1 of record 8 is not a dead letter (it was not applied)\n"},
 		{"entity sends drop Cart/dora 7 1", app.ExitUsage, "roost: --reason is missing; say why, for the log\n"},
 		{"entity sends drop Cart/dora 0 1 --reason done", app.ExitUsage, "roost: \"0\" is not the number of a record, which is 1 or more\n"},
 		{"entity sends drop Cart/dora 7 4294967295 --reason done", app.ExitUsage, "roost: \"4294967295\" is not the place of a send, which is a number from 0 to 65535\n"},

@@ -42,7 +42,7 @@ func (f *fakeAdmin) recorded() []proto.Message {
 // steered answers a request about placement.
 func (f *fakeAdmin) steered(by string, res *adminv1.SteerResponse) (*adminv1.SteerResponse, error) {
 	if by == "" {
-		return nil, twirp.NewError(twirp.InvalidArgument, "nobody asks")
+		return nil, twirp.NewError(twirp.InvalidArgument, "no operator asks")
 	}
 	return res, nil
 }

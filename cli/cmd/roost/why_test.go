@@ -94,7 +94,7 @@ there are older ones; see --limit
   2026-01-02T03:04:05Z  plan: 1 of 3 moves begun
   2026-01-02T03:04:05Z  asked for: move Cart/3 region-1; by ann: disk
   2026-01-02T03:04:05Z  asked for: target version v2: region-2 has registered
-  2026-01-02T03:04:05Z  taken Cart/4 from region-1, and given to nobody, epoch 2.8, because no region reads what may be stored of it
+  2026-01-02T03:04:05Z  taken Cart/4 from region-1, and given to no region, epoch 2.8, because no region reads what may be stored of it
 the stored decisions could not be read: the journal is locked
 since it was started, the active coordinator could not keep 1 decision
 `},

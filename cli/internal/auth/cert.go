@@ -18,14 +18,14 @@ certificate names the role of its process, so that a gateway's cannot be used as
 (docs/running/security.md). Use it where there is no authority of your company.`
 
 const certNewHelp = `Makes a certificate and its private key: NAME.pem and NAME.key in --out. Existing files are
-replaced; the process reads them again by itself.
+replaced; the process reloads them automatically.
 
 NAME is node.name of the process. With --shared, the certificate is for all processes of the
-role, such as the pods of a deployment, and NAME is only that of the files. Then Roost cannot tell
+role, for example the pods of a deployment, and NAME only names the files. Then Roost cannot tell
 these processes apart by their certificates.
 
 Peers take each other by cluster, role and node, wherever they run, and need no --host. Give --host
-for other clients, such as those of a gateway without public.cert, and while processes of an earlier
+for other clients, for example clients of a gateway without public.cert, and while processes of an earlier
 release run. It is a host name or an address at which the process is reached, and can be repeated.`
 
 // certOptions are the flags of roost auth cert.

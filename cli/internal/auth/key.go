@@ -11,14 +11,14 @@ import (
 )
 
 const keyNewHelp = `Makes an API key, or a management token. Its first line of output is the key: give it to
-the client, which sends it in the header "Authorization: Bearer KEY". Nobody can show it
+the client, which sends it in the header "Authorization: Bearer KEY". It cannot be shown
 again. The second line has the name and the hash of the key: add it to the file of the
 gateways that auth.api_keys names, or to the file of management tokens that
 management.tokens names. Commands of this client have the principal key:NAME, and so the
 audit names an operator. In the file of management tokens, write the word read at the end
 of the line if the token is only for requests that change nothing.
 
-To withdraw a key, remove its line. The services read the files again by themselves.`
+To withdraw a key, remove its line. The services reload the files automatically.`
 
 func (a *group) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{

@@ -18,7 +18,7 @@ import (
 )
 
 const discoveryHelp = `Lists the peers that a discovery backend knows. The URL is the one that the processes
-of the cluster have as discovery.url, or that of the environment variable ROOST_DISCOVERY_URL:
+of the cluster have as discovery.url, or the environment variable ROOST_DISCOVERY_URL:
 
   static://host:port,host:port      file:/etc/roost/peers
   dns://resolver/name?port=25521    etcd://host:2379/path

@@ -141,7 +141,7 @@ func (t discoveryTest) advise(err error) string {
 
 // nobodyThere maps each kind of discovery to possible reasons for an empty answer.
 var nobodyThere = map[string]string{
-	"static":     "the URL lists nobody",
+	"static":     "the URL lists no peers",
 	"file":       "write one host:port per line into the file",
 	"dns":        "is the name right? one that does not exist is answered like this too; names are complete, nothing is searched",
 	"etcd":       "has a coordinator been started with this very URL? the path must be the same",
@@ -165,9 +165,9 @@ func (t discoveryTest) roles(peers []discovery.Peer) check {
 	}
 	switch {
 	case len(peers) == 0:
-		return check{name, "warn", "nobody is listed", nobodyThere[t.scheme]}
+		return check{name, "warn", "no peer is listed", nobodyThere[t.scheme]}
 	case count["coordinator"] == 0 && count[""] == 0:
-		return check{name, "warn", strings.Join(said, ", "), "there is no coordinator: nobody can join, and gateways learn the table from regions only"}
+		return check{name, "warn", strings.Join(said, ", "), "there is no coordinator: no process can join, and gateways learn the table from regions only"}
 	}
 	return passed(name, "%s", strings.Join(said, ", "))
 }
@@ -188,7 +188,7 @@ func (t discoveryTest) changes(ctx context.Context) check {
 	waiting, cancelWait := context.WithTimeout(ctx, waitForChange)
 	defer cancelWait()
 	if err := changed(waiting); err != nil && waiting.Err() == nil {
-		return check{name, "warn", err.Error(), "it is asked at intervals instead; to be told of changes: " + t.advise(err)}
+		return check{name, "warn", err.Error(), "it is polled at intervals instead; to receive changes: " + t.advise(err)}
 	}
 	return passed(name, "noticed when they happen")
 }
@@ -198,7 +198,7 @@ func (t discoveryTest) write(ctx context.Context) check {
 	const name = "write"
 	r, ok := t.driver.(discovery.Registrar)
 	if !ok {
-		return passed(name, "nobody enters itself there")
+		return passed(name, "no process enters itself there")
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -207,7 +207,7 @@ func (t discoveryTest) write(ctx context.Context) check {
 		return check{name, "fail", err.Error(), t.advise(err)}
 	}
 	if err := r.Remove(ctx, self); err != nil {
-		return check{name, "fail", err.Error(), fmt.Sprintf("the entry of %s ends by itself after %s", self, r.TTL())}
+		return check{name, "fail", err.Error(), fmt.Sprintf("the entry of %s expires after %s", self, r.TTL())}
 	}
 	return passed(name, "entered %s and took it out; entries last %s", self, r.TTL())
 }

@@ -121,7 +121,7 @@ func eventLine(e *membershipv1.Event) string {
 		who, addr = e.Node, ""
 	}
 	what := map[string]string{
-		"leader": "leads", "gone": "is gone", "replaced": "was started again", "asked-to-leave": "is asked to leave",
+		"leader": "leads", "gone": "is gone", "replaced": "was started again", "asked-to-leave": "is requested to leave",
 		"not-let-in": "is not let in", "join-failed": "does not join", "left": "has left",
 		"yields-lease": "gives its lease up",
 	}[e.Kind]

@@ -27,8 +27,8 @@ const leaseShowHelp = `Shows who holds the lease that makes a coordinator the ac
 is being renewed: the record is watched until it changes, or until its time to
 live is over. No clocks are compared.
 
-The URL is that of --lease.url of the coordinators; without one it is that of
-the cluster that "roost dev" runs in --dir. It needs no running coordinator.`
+The URL is --lease.url of the coordinators; without one, the lease of the
+cluster that "roost dev" runs in --dir is shown. It needs no running coordinator.`
 
 func (a *group) leaseCommand() *cobra.Command {
 	var name string
@@ -45,7 +45,7 @@ func (a *group) leaseCommand() *cobra.Command {
 			return a.showLease(cmd.Context(), url, name, test)
 		},
 	}
-	cmd.Flags().StringVar(&name, "cluster", "", "name of the cluster; default: that of roost dev, else \"dev\"")
+	cmd.Flags().StringVar(&name, "cluster", "", "name of the cluster; default: the name that roost dev uses, else \"dev\"")
 	cmd.Flags().BoolVar(&test, "test", false, "also write a record of its own, to see whether the lease could be taken")
 	return cmd
 }

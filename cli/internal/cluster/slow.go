@@ -28,11 +28,11 @@ MAILBOX    waiting for earlier commands of the entity
 HANDLER    the entity's code
 JOURNAL    until what was stored is durable
 TRIES      how often the command was sent to a region. 0: no region got it, or it began in the entity's own region
-ORIGIN     client (at which address; behind proxies by http.trusted_proxies); ask or send (by which entity); answer (to
-           a send, from which entity); reminder (which); timer; tell: how long a command ran whose sender does not wait
+ORIGIN     client (at which address; behind proxies by http.trusted_proxies); ask or send (and the entity); answer (to
+           a send, and its sender); reminder (which); timer; tell: how long a command ran whose sender does not wait
 KEPT BY    the gateway or region that has kept it
 
-Gateways and regions that do not answer are named. Gateways are asked at gateway.peer_listen, or at their
+Gateways and regions that do not answer are named. Gateways are queried at gateway.peer_listen, or at their
 management addresses if they have no TLS.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Limit == 0 || req.Limit > mostTop {

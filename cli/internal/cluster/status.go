@@ -16,8 +16,8 @@ func (a *group) statusCommand() *cobra.Command {
 		Long: `Lists the members as the active coordinator sees them, and the gateways, which are no
 members: how many commands they have ended per second, how many of these were refused or have an
 unknown outcome, and what 50 and 99 of 100 commands did not exceed. SHARDS is followed by the
-capacity of a region that has one. LOAD is what the shards of a region take of it, in processors,
-as the strategy load counts it; - as long as it has not reported it.`,
+capacity of a region that has one. LOAD is the load of a region's shards, in processors, as the
+strategy load counts it; - as long as it has not reported it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.AdminClient()
 			if err != nil {

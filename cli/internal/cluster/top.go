@@ -43,8 +43,8 @@ WAITING    commands that wait in mailboxes, on average
 ENTITIES   entities in memory, and MEMORY their size, as far as they tell it
 
 These are averages in which what was measured 15 s ago (region.load_half_life) counts half.
-Shards are in the order of about what they count with the strategy "load", entities in that
-of their handlers and 20 µs per command. Each region keeps the 1,024 hottest entities. Of many
+Shards are ordered by about the load that the strategy "load" counts, entities by their
+handlers and 20 µs per command. Each region keeps the 1,024 hottest entities. Of many
 short commands it counts a random part, so the rates of entities are estimates.
 
 Regions that do not answer in time are named, and nothing of them is listed.`,

@@ -37,7 +37,7 @@ func (busy) Top(context.Context, *adminv1.TopRequest) (*adminv1.TopResponse, err
 	}, nil
 }
 
-// TestTopLive: a live view draws one page over the other until Ctrl-C, also while nobody answers.
+// TestTopLive: a live view draws one page over the other until Ctrl-C, also while no coordinator answers.
 func TestTopLive(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -61,9 +61,9 @@ what is hot in region-3 is not known: no answer
 	out = &pages{left: 1, end: end}
 	a.Out = out
 	if err := a.watchTop(ctx, adminclient.New("http://127.0.0.1:1"), &o, true); err != app.ErrInterrupted || !strings.Contains(out.String(), "the cluster is unreachable") {
-		t.Errorf("nobody answers: %v, %q", err, out.String())
+		t.Errorf("no coordinator answers: %v, %q", err, out.String())
 	}
 	if err := a.watchTop(t.Context(), adminclient.New("http://127.0.0.1:1"), &o, false); err == nil {
-		t.Error("nobody answers, and it continues")
+		t.Error("no coordinator answers, and it continues")
 	}
 }

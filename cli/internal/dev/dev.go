@@ -45,7 +45,7 @@ which drains and stops everything; a second Ctrl-C ends everything at once.
 
 Journal and logs are below --dir and are removed at the end, or with --data in that
 directory and kept: a later start finds the state, and appends to the logs. With --journal,
-the journal is where you say.
+the journal is at that URL.
 
 With --tls, processes and clients use certificates, each process only in its role, and what
 changes the cluster needs the management token. Other roost commands find both by --dir.
@@ -85,13 +85,13 @@ func (a *group) devCommand() *cobra.Command {
 	flags.IntVar(&o.gateways, "gateways", 2, "number of gateways")
 	flags.IntVar(&o.coordinators, "coordinators", 2, "number of coordinators; one is active, the others stand by")
 	flags.StringVar(&o.region, "region", "", "your own region binary; default: one with a Counter")
-	flags.StringToStringVar(&o.versions, "app.version", nil, "version of the code of one region, such as region-2=v2; may be given several times; default: that of the binary")
+	flags.StringToStringVar(&o.versions, "app.version", nil, "version of the code of one region, for example region-2=v2; may be given several times; default: the binary's version")
 	flags.StringArrayVar(&o.set, "set", nil, "key of one process, such as region-2.region.capacity=5; may be given several times")
 	flags.StringVar(&o.data, "data", "", "keep journal and logs in this directory")
 	flags.StringVar(&o.journal, "journal", os.Getenv("ROOST_JOURNAL_URL"), "URL of the journal, such as postgres://roost@127.0.0.1/roost; env ROOST_JOURNAL_URL, for one with a password; default: a SQLite file")
 	flags.BoolVar(&o.tls, "tls", false, "make certificates and a management token for this cluster, and use them everywhere")
 	flags.StringVar(&o.lease, "lease", "", "URL of the coordinators' lease, such as etcd://127.0.0.1:2379/roost; default: the journal, if that is in PostgreSQL, or a SQLite file")
-	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
+	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: the directory of roost")
 	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
 	flags.StringVar(&o.logLevel, "log.level", "info", "of the processes' log files: debug, info, warn or error")
 	cmd.AddCommand(a.devListCommand(), a.orderCommand("kill", "Kill a process, as a crash would",

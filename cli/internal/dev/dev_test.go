@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 )
 
-// What roost dev says to try works, or says what it lacks.
+// The commands that roost dev suggests work, or name the missing part.
 func TestHint(t *testing.T) {
 	for _, test := range []struct {
 		p    proof

@@ -34,7 +34,7 @@ entities are listed until their records are removed. Nothing is stored of volati
 
 The list is read page by page while the cluster works, so an entity that becomes active or is
 stopped meanwhile may be missing. If there are more than --limit, the last line (in JSON, next)
-says where to go on.`
+has the value for --after.`
 
 // entities holds the flags of "roost entity ls".
 type entities struct {

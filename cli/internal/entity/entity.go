@@ -30,10 +30,10 @@ func (a *group) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete TYPE ID | TYPE/ID --reason TEXT", Short: "Delete an entity",
 		Args: cobra.RangeArgs(1, 2),
-		Long: `Deletes an entity with its state, its reminders and, later, its records, whatever its handlers would say. It takes its turn behind the
-commands that wait for the entity already. From then on the entity is empty; the
-next command begins a new life. Its reminders are gone; what it has sent to other
-entities is delivered. Its records are removed when the keys of its commands are
+		Long: `Deletes an entity with its state, its reminders and, later, its records, whatever its handlers would say. It takes its turn after the
+commands that already wait for the entity. From then on the entity is empty; the
+next command begins a new life. Its reminders are gone; its sends to other entities
+are delivered. Its records are removed when the keys of its commands are
 old enough to be forgotten. There is no way back.
 
 The active coordinator sends it to the region that owns the entity, and logs who

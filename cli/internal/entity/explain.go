@@ -19,10 +19,10 @@ func (a *group) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain TYPE/ID | TYPE ID", Short: "Explain why an entity's commands wait or fail", Args: cobra.RangeArgs(1, 2),
 		Example: "  roost entity explain Cart/anna\n  roost entity explain Cart anna --stack    # with the stack of the turn that runs",
-		Long: `Says what keeps a command for an entity from being executed now. The first line after the
-name of the entity is the cause, and the next line says what to do. Then come the other
-findings, and the answers of the processes on the way of a command. They are all asked at the
-same time, and have 60 ms to answer. Silence is a finding, too. If the entity waits for others, by
+		Long: `Finds the cause that keeps a command for an entity from being executed now. The first line after the
+name of the entity is the cause, and the next line is the remedy. Then come the other
+findings, and the answers of the processes on the way of a command. They are all queried
+at the same time, and have 60 ms to answer. Silence is a finding, too. If the entity waits for others, by
 a turn that asks or by sends that fail, their causes follow, up to those that wait for no other.
 
 If nothing is wrong, the first line is the state of the entity. Any coordinator and any gateway

@@ -26,7 +26,7 @@ func (w waiting) Explain(_ context.Context, req *diagnosisv1.ExplainRequest) (*d
 
 func (w waiting) Sends(_ context.Context, req *adminv1.SendsRequest) (*adminv1.SendsResponse, error) {
 	if !req.Failing {
-		return nil, errors.New("only what fails is asked for")
+		return nil, errors.New("only failing ones are requested")
 	}
 	return &adminv1.SendsResponse{Sends: w.sends[req.Type+"/"+req.Id]}, nil
 }

@@ -13,15 +13,15 @@ import (
 
 const listedHelp = `It is read from the journal page by page, while the cluster works: what is set, or
 ends, meanwhile may be in it or not. If there is more than --limit, the last line
-says where to go on; so does next in JSON.
+has the value for --after; so does next in JSON.
 
 FAILED, NEXT, REGION and WHY are shown if something of the list keeps failing: how often it
 has failed in a row, when it is tried again, the region that tries it, and the last error,
-with that of the handler. The log has its stack, under the reference in WHY: that of REGION, and
-for a send that of the region of its target (roost shard show TARGET). The regions say so from memory; those that have not
+including the handler's. The log of REGION has its stack, under the reference in WHY; for a
+send, the log of the region of its target has it (roost shard show TARGET). The regions say so from memory; those that have not
 answered are named below the list. With --failing, they say all: only what fails is
-listed, first what has failed for longest. What is stored in shards that no region reads
-is tried by no region: the list says so of each, and below it why.
+listed, first what has failed for longest. Entries in shards that no region reads are not
+tried: the list marks them, and names the reason below.
 
 The middle of long names is left out, and names with characters that are not shown are
 quoted; -o json has all.`

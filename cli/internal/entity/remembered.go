@@ -13,9 +13,8 @@ func (a *group) rememberedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remembered [TYPE | TYPE ID | TYPE/ID]", Short: "List remembered entities",
 		Long: `Lists the entities that are brought to life whenever their shard starts, without a
-command: all of them, those of a type, or one. The order is that of the types and shards,
-and in each shard those come first that were active last. ACTIVE is when that was, to the
-hour. What cannot be started, or has died, is tried again.
+command: all of them, all of a type, or one. They are ordered by type and shard, and in
+each shard by their last activity, newest first. ACTIVE is its time, to the hour. What cannot be started, or has died, is tried again.
 
 ` + listedHelp,
 		Example: "  roost entity remembered Probe\n  roost entity remembered --failing",

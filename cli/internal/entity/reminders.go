@@ -119,9 +119,9 @@ func (a *group) remindersCommand() *cobra.Command {
 	var before string
 	cmd := &cobra.Command{
 		Use: "reminders [TYPE | TYPE ID | TYPE/ID]", Short: "List reminders of entities",
-		Long: `Lists the reminders that stand: of all entities, of those of a type, or of one. The order
-is that of the types and shards, and in each shard that of the times at which they are due,
-by the clock of the journal's store. A reminder whose time is over fires soon, or has
+		Long: `Lists the pending reminders of all entities, of a type, or of one entity. They are ordered
+by type and shard, and in each shard by the time at which they are due, by the clock of the journal's
+store. A reminder whose time is over fires soon, or has
 failed and is tried again.
 
 ` + listedHelp,
@@ -171,7 +171,7 @@ failed and is tried again.
 		},
 	}
 	listedFlags(&l, cmd)
-	cmd.Flags().StringVar(&before, "due-before", "", "only what is due before this time: 2026-07-01T12:00:00Z, or 1h for an hour from now")
+	cmd.Flags().StringVar(&before, "due-before", "", "only reminders due before this time: 2026-07-01T12:00:00Z, or 1h for an hour from now")
 	cmd.AddCommand(a.reminderDropCommand())
 	return cmd
 }

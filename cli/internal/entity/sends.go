@@ -19,14 +19,14 @@ import (
 
 func (a *group) sendsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "sends [TYPE | TYPE ID | TYPE/ID]", Short: "List pending sends and dead letters",
-		Long: `Lists the pending sends and the dead letters: of all entities, of those of a type, or of one, which
-is their sender. Dead letters come first. STATE is
+		Long: `Lists the pending sends and the dead letters of all senders, of a sender's type, or of one sender.
+Dead letters come first. STATE is
 
-  pending   it is delivered by itself, and tried again if it fails
+  pending   it is delivered automatically, and retried if it fails
   refused   a dead letter: it had no effect
   in doubt  a dead letter: it may have had its effect
 
-UNTIL is when one that fails is given up: its command may have a MaxAge of its own.
+UNTIL is the time at which a failing send is given up: its command may have its own MaxAge.
 
 ` + deadLetterHelp + `
 
@@ -39,7 +39,7 @@ UNTIL is when one that fails is given up: its command may have a MaxAge of its o
 }
 
 const deadLetterHelp = `A dead letter is a command that an entity has sent to another one, that is not
-delivered any more, and of which its sender was not told. It is named by its sender,
+delivered any more, and whose sender was not notified. It is named by its sender,
 by the number of the record that has sent it, and by its place among the sends of that
 record, from 0. "roost entity sends --dead" lists all three, with the target and the command, and
 why it was given up if its region still knows. The region logs that when it happens.`
@@ -70,8 +70,8 @@ func (a *group) sendDropCommand() *cobra.Command {
 
 Dropping it ends it without any effect. There is no way back.
 
-With --may-have-run a send that is pending can be dropped too, such as one that fails again and
-again and holds up what the sender has sent to the same target behind it. Its target may have executed it
+With --may-have-run a pending send can be dropped too, for example one that fails again and again
+and holds up the sender's later sends to the same target. Its target may have executed it
 already, or may be executing it now: look at the target first, and afterwards. The sender is not
 told, also if it waits for the answer.`,
 		Example: `  roost entity sends drop Cart/dora 7 0 --reason "done by hand, ticket 4711"
@@ -86,8 +86,8 @@ func (a *group) retrySendsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retry [TYPE | TYPE ID | TYPE/ID] [--to TYPE | --to TYPE/ID]", Short: "Retry failing sends now", Args: cobra.MaximumNArgs(2),
 		Long: `Retries pending sends that fail at once, without waiting for the end of their pauses: of all
-entities, of those of a type, or of one, which is their sender; with --to only those to entities
-of a type, or to one entity. A send that fails again waits as long as before. Sends are retried
+senders, of a sender's type, or of one sender; with --to only those to entities of a type, or to one
+entity. A send that fails again waits as long as before. Sends are retried
 without this command when the shard of their target is served anew, and when their target is
 released from quarantine.`,
 		Example: "  roost entity sends retry\n  roost entity sends retry Cart/dora\n  roost entity sends retry --to Payment",

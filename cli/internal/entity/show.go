@@ -30,8 +30,8 @@ func (a *group) showCommand() *cobra.Command {
 runs, timers), and what the journal has: the newest records with their events, the snapshot, reminders,
 and sends that have not ended. It changes nothing, and brings no entity to life.
 
-The region and the journal are asked at the same time. What one of them does not answer is said,
-and the rest is shown.
+The region and the journal are queried at the same time. If one of them does not answer, the output
+names it, and shows the rest.
 
 --payloads shows what is in the events, and --state the state that the durable records make, from a
 copy that the region makes for the answer. Both are data of your users: coordinator.show_payloads must be

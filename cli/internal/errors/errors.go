@@ -17,11 +17,11 @@ const errorWidth = 88
 func (a *group) errorsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "errors [NUMBER]", Short: "Explain the numbers of errors",
-		Long: `Lists the stable numbers of the errors with which Roost itself answers, or explains one of them. Answers
-have the number in meta.error. No cluster is asked.
+		Long: `Lists the stable numbers of Roost's own errors, or explains one of them. Answers have the number in
+meta.error. It queries no cluster.
 
 CODE       the code of Twirp in the answer, and the HTTP status that comes with it
-EXECUTED   what is known of the command's effects: true, it ran; false, it was definitely not
+EXECUTED   whether the command had its effects: true, it ran; false, it was definitely not
            applied; unknown, it may have been applied
 REPEAT     whether sending the same command again helps: yes, no, or only with its key, which
            is the idempotency key of the first attempt
@@ -56,7 +56,7 @@ func errorNumber(given string) (errornumber.Entry, error) {
 	case found:
 		return e, nil
 	case len(digits) != 4 || strings.Trim(digits, "0123456789") != "":
-		return e, app.Usage(fmt.Errorf("%.40q is no number of an error; write it like 1014 or ROOST-1014. There are %s", given, errornumber.Ranges()))
+		return e, app.Usage(fmt.Errorf("%.40q is not the number of an error; write it like 1014 or ROOST-1014. There are %s", given, errornumber.Ranges()))
 	}
 	return e, app.NotFound(fmt.Sprintf("there is no %s%s in this release; there are %s", errornumber.Prefix, digits, errornumber.Ranges()))
 }

@@ -23,7 +23,7 @@ import (
 // standardStream is the name of a backup file that is standard output, or standard input.
 const standardStream = "-"
 
-const backupHelp = `Writes a backup of the journal to FILE, beside the cluster: all that is stored, as of
+const backupHelp = `Writes a backup of the journal to FILE while the cluster runs: all that is stored, as of
 one moment. FILE "-" is standard output, for a pipe that compresses or encrypts. A file
 that exists is not overwritten, and FILE appears only when it is complete.
 
@@ -31,18 +31,18 @@ If an older copy was put over an SQLite file, it is refused: what was acknowledg
 be in it. See docs/running/repair.md.
 
 The lease and what is in memory are not part of it. A user of PostgreSQL needs no more
-than the role roost_reader. While it runs, the log of an SQLite file grows by what is
-written, and PostgreSQL keeps old versions of rows.
+than the role roost_reader. While it runs, the log of an SQLite file grows with each
+write, and PostgreSQL keeps old versions of rows.
 
 If the journal has several databases (--journal.databases), all are in the file, each
 as it was at a moment of its own; the output names these moments and how far they are
 apart.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. See docs/running/backup.md.`
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
+or from the cluster that "roost dev" runs in --dir. See docs/running/backup.md.`
 
-const backupCheckHelp = `Reads a whole backup file and checks that it is what was written, to its end. It says
-what it is a backup of. FILE "-" is standard input. To see that a backup can be
+const backupCheckHelp = `Reads a whole backup file and checks that it is complete and unchanged. It names the
+cluster and the time of the backup. FILE "-" is standard input. To see that a backup can be
 restored, restore it to a journal of its own, for example sqlite:/tmp/rehearsal.db.`
 
 // backedUp is the output of backup and backup check.
@@ -129,7 +129,7 @@ func (a *group) backupCommand() *cobra.Command {
 			return a.backUp(cmd.Context(), at, names[0])
 		},
 	}
-	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	cmd.AddCommand(&cobra.Command{
 		Use: "check FILE", Short: "Check a backup file", Long: backupCheckHelp, Args: app.OneFile,
 		Example: "  roost journal backup check shop-2026-01-02.backup",

@@ -4,34 +4,34 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const journalCheckHelp = `Reads everything that is stored with the code of a region binary, and says what that
+const journalCheckHelp = `Reads everything that is stored with the code of a region binary, and lists what that
 code cannot read: the snapshots as a region would, and all events. Run it with a
 new version of your region before you roll that out. It also compares the forms that
 the code reads with those that the coordinators have noted for each shard, because a
-region is given only shards of which it reads all forms. It only reads, claims
-nothing, and can run beside the cluster.
+region is given only shards whose forms it reads. It only reads, claims nothing, and
+can run while the cluster does.
 
 The binary does the work ("BINARY journal check" is the same), with its own code.
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-of --config, or of the cluster that "roost dev" runs in --dir. A user of PostgreSQL
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
+from --config, or from the cluster that "roost dev" runs in --dir. A user of PostgreSQL
 needs no more than the role roost_reader.
 
-It also says what of the coordinators' facts is damaged. With --facts it does only that, and
+It also lists damaged facts of the coordinators. With --facts it does only that, and
 needs no region binary; "roost journal repair facts" puts that right.
 
-If the journal is in SQLite, it reads every page of the file besides, and names those that do
-not match their checksums: also free pages, and those of indexes. An older copy that was put
+If the journal is in SQLite, it also reads every page of the file, and names those that do
+not match their checksums: also free pages and pages of indexes. An older copy that was put
 over the file is not read: every region refuses it, too.
 
 The report names the events, versions and entities that cannot be read, and what to
 do; it is bounded, and counts the rest. A snapshot of a form that the binary does not
-read is no mistake: it is ignored, the entity is rebuilt from its events, and the
+read is not a mistake: it is ignored, the entity is rebuilt from its events, and the
 report counts it.
 
 Exit codes: 0 the code reads everything, 1 it does not: it cannot read something that is
 stored, would not be given a shard, or lacks a type (--type leaves types out), or facts or pages are damaged, or the
 file is an older copy, 2 the check
-could not be done, or not to its end, or the binary is no region.`
+could not be done, or not to its end, or the binary is not a region.`
 
 func (a *group) checkCommand() *cobra.Command {
 	var f toolFlags

@@ -121,7 +121,7 @@ func TestRepairUnderWrites(t *testing.T) {
 }
 
 // TestNothingIsLostWithoutAFile: a repair that had nothing to set aside when it was asked for is refused without a file if
-// it has something to set aside when the shard is claimed. Standard output is no file.
+// it has something to set aside when the shard is claimed. Standard output is not a file.
 func TestNothingIsLostWithoutAFile(t *testing.T) {
 	cart := sharding.Entity{Type: "Cart", ID: "dora"}
 	body := journal.AppendRecord(nil, cart, sharding.MakeEpoch(3, 1), time.UnixMilli(1), &sharding.Record{Seq: 1})
@@ -153,7 +153,7 @@ func TestDamagedText(t *testing.T) {
 	}
 }
 
-// TestRepairsShowNames: a name that users have chosen cannot break out of what a repair prints: names may have
+// TestRepairsShowNames: a name that users have chosen cannot break out of a repair's output: names may have
 // characters that terminals obey, or that change how others are shown.
 func TestRepairsShowNames(t *testing.T) {
 	const name = "Cart/a\u009b2J\u202eb"

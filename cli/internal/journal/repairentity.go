@@ -33,7 +33,7 @@ const (
 	noShard = -1
 )
 
-const repairRecordHelp = `Says what is damaged of an entity, and how it can be repaired. One of these flags
+const repairRecordHelp = `Shows the damaged data of an entity, and how it can be repaired. One of these flags
 repairs it:
 
   --back-to N  go back to the state after record N: later records are set aside,
@@ -41,7 +41,7 @@ repairs it:
   --skip N     set record N aside, and keep the records after it: only the author
                of the type knows whether their effect is right without it
   --reply N    give up the damaged reply of record N: a repeat of its command is
-               told that it was applied, and that the reply is lost
+               answered that it was applied, and that the reply is lost
   --rows       remove reminders, remembered starts and kept sends whose record
                cannot be read
   --delete     delete the entity although it is damaged
@@ -59,8 +59,8 @@ wait for about a second. The repair is one transaction, with the line that roost
 journal repair ls shows. The shard is claimed before the entity is read; if the entity has
 changed since then, nothing is done, and the command tries again, up to five times.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
+or from the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
 the schema, and no more than roost_reader to look, or with --dry-run.`
 
 const repairSnapshotHelp = `Drops the snapshot of an entity, because it is damaged, or because its state is wrong
@@ -89,7 +89,7 @@ type repair struct {
 
 func (r *repair) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	r.journal.add(cmd, "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	r.journal.add(cmd, "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	f.StringVar(&r.do.Reason, "reason", "", "why; it is kept, and must be given unless nothing is changed")
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be done, and change nothing")
 	f.StringVar(&r.out, "out", "", "a new file for what is set aside")
@@ -232,7 +232,7 @@ func (r *repair) checkFile(p *journal.RepairPlan) error {
 	case r.out == standardStream:
 		return app.Usage(errors.New("--out is -; name a new file: the repair is stored with its name and hash"))
 	case r.out == "" && r.do.Do != journal.DropReminder:
-		return app.Usage(errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run says what that is)"))
+		return app.Usage(errors.New("--out is missing; name a new file: what is set aside is written there before anything is changed (--dry-run shows it)"))
 	}
 	return nil
 }

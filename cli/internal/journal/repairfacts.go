@@ -37,8 +37,8 @@ is refused if a coordinator is active. A coordinator that was paused is shut out
 gateways can go on. Coordinators that wait because of the damage become active by themselves
 afterwards. Who has repaired the facts, and why, is kept with the facts.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL, or of the
-cluster that "roost dev" runs in --dir. A user of PostgreSQL needs the role roost_service. See
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL, or from
+the cluster that "roost dev" runs in --dir. A user of PostgreSQL needs the role roost_service. See
 docs/running/repair.md.`
 
 func (a *group) repairFactsCommand() *cobra.Command {
@@ -70,7 +70,7 @@ func (a *group) repairFactsCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	flags.StringVar(&o.Reason, "reason", "", "why; it is kept with the facts")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "say what would be done, and change nothing")
 	flags.BoolVar(&o.All, "all", false, "drop everything that can be made anew, also if nothing is damaged")

@@ -33,8 +33,8 @@ func (a *group) repairListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List repairs", Args: cobra.NoArgs,
 		Long: `Lists the repairs of entities and of the coordinators' facts, the newest first: who
-has done what, when and why, and in which file is what was set aside. The lines are in
-the journal, each stored with what the repair has changed. Of the facts, the last 16
+has done what, when and why, and which file has what was set aside. The lines are in the
+journal, each stored with the changes of the repair. Of the facts, the last 16
 repairs are kept. A user of PostgreSQL needs no more than the role roost_reader.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -47,7 +47,7 @@ repairs are kept. A user of PostgreSQL needs no more than the role roost_reader.
 			return journalError(a.listRepairs(cmd.Context(), at, limit))
 		},
 	}
-	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list")
 	return cmd
 }
@@ -142,11 +142,11 @@ func (a *group) repairFindCommand() *cobra.Command {
 	var typ string
 	cmd := &cobra.Command{
 		Use: "find", Short: "List entities with damaged data", Args: cobra.NoArgs,
-		Long: fmt.Sprintf(`Reads all that is stored of every entity, and lists those of which something does not
-match its checksum, or is missing: records of earlier lives and before the snapshot,
-and stored replies, too. It only reads, and can run beside the cluster; it lists
+		Long: fmt.Sprintf(`Reads all that is stored of every entity, and lists the entities with data that does not
+match its checksum, or is missing: records of earlier lives and before the snapshot, and stored replies, too.
+It only reads, and can run while the cluster does; it lists
 %d entities and counts the rest. It does not know the code of the types: roost journal
-check says what a region binary cannot read. A user of PostgreSQL needs no more than
+check lists what a region binary cannot read. A user of PostgreSQL needs no more than
 the role roost_reader.
 
 Exit codes: 0 nothing is damaged, 1 something is.`, maxFound),
@@ -158,7 +158,7 @@ Exit codes: 0 nothing is damaged, 1 something is.`, maxFound),
 			return journalError(a.findDamage(cmd.Context(), at, sharding.EntityType(typ)))
 		},
 	}
-	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	cmd.Flags().StringVar(&typ, "type", "", "entities of this type only")
 	return cmd
 }
@@ -237,7 +237,7 @@ func (a *group) printFound(found []foundDamage, looked, damaged int) error {
 		last += fmt.Sprintf("; the first %d are listed", len(found))
 	}
 	if damaged > 0 {
-		last += "; roost journal repair record TYPE/ID says what can be done"
+		last += "; roost journal repair record TYPE/ID shows what can be done"
 	}
 	return a.PrintLines([]string{last})
 }

@@ -70,7 +70,7 @@ func choices(e *journal.RawEntity, found []journal.Finding) []string {
 				first = f.Seq
 				add(fmt.Sprintf("record %s --back-to %d", entity, f.Seq-1), fmt.Sprintf("goes back to the state after record %d; %s set aside", f.Seq-1, phrase.Plural(int(e.LastSeq-f.Seq)+1, "record")))
 			}
-			add(fmt.Sprintf("record %s --skip %d", entity, f.Seq), "sets that record aside and keeps those behind it, if the author of the type says that this is right")
+			add(fmt.Sprintf("record %s --skip %d", entity, f.Seq), "sets that record aside and keeps the later ones, if the author of the type confirms that this is right")
 		case journal.DamagedReply:
 			add(fmt.Sprintf("record %s --reply %d", entity, f.Seq), "gives up the reply; the effect stays")
 		case journal.DamagedSnapshot:
@@ -201,7 +201,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 		lines = append(lines, fmt.Sprintf("  sends       of record %d: %d pending and %d dead letters go", s.Seq, s.Pending, s.Dead))
 	}
 	if len(j.Records) > 0 && r.do.Do != journal.LoseReply {
-		lines = append(lines, "  keys        a repeat of these commands is refused (aborted); what they have sent and was delivered is not undone")
+		lines = append(lines, "  keys        a repeat of these commands is refused (aborted); delivered sends are not undone")
 	}
 	if j.File != "" {
 		lines = append(lines, fmt.Sprintf("  kept in     %s", j.File))
@@ -209,7 +209,7 @@ func (j *jsonRepair) lines(r *repair, e *journal.RawEntity, p *journal.RepairPla
 	if len(j.After) > 0 {
 		lines = append(lines, "  still damaged:")
 		lines = append(lines, findingLines(p.After)...)
-		lines = append(lines, fmt.Sprintf("  roost journal repair record %s says what can be done", phrase.Quoted(e.Entity.String())))
+		lines = append(lines, fmt.Sprintf("  roost journal repair record %s shows what can be done", phrase.Quoted(e.Entity.String())))
 	} else {
 		lines = append(lines, "  afterwards  nothing of it is damaged")
 	}

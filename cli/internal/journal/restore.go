@@ -28,8 +28,8 @@ A backup of several databases needs a place for each (--journal.databases), and 
 twice: before anything is changed, and then again. If it is interrupted in between, no
 process can use the databases until it is run again.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
+or from the cluster that "roost dev" runs in --dir. PostgreSQL needs the role that owns
 the schema. See docs/running/backup.md.`
 
 // restoredJournal is the output of restore.
@@ -58,7 +58,7 @@ func (a *group) restoreCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	f.add(cmd, "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	f.add(cmd, "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	flags.BoolVar(&o.Replace, "replace", false, "replace a journal in which something is stored")
 	flags.BoolVar(&o.InUse, "in-use", false, "replace a journal that other processes have open, and shut them out")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "read the whole backup, say what would be done, and change nothing")

@@ -12,13 +12,13 @@ stored in them, or in how reducers derive the state. The region binary does it
 ("BINARY snapshot drop" is the same), because a snapshot is kept if that binary could
 not rebuild its entity from the events.
 
-It can run beside the cluster. A snapshot is a copy, and dropping one needs no claim
+It can run while the cluster does. A snapshot is a copy, and dropping one needs no claim
 on its shard. An entity that is live keeps its state until it is loaded again, and its
 region may store a new snapshot of that state: to rebuild everything, roll the mended
 region out first, and drop the snapshots then.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-of --config, or of the cluster that "roost dev" runs in --dir. A user of PostgreSQL
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
+from --config, or from the cluster that "roost dev" runs in --dir. A user of PostgreSQL
 needs the role roost_service.
 
 Exit codes: 0 all snapshots there were are dropped, 1 some were kept, 2 it could not be

@@ -33,8 +33,8 @@ type toolFlags struct {
 
 func (f *toolFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.region, "region", "", "your region binary; default: that of roost dev")
-	f.journal.add(cmd, "URL of the journal, as the regions have it; env ROOST_JOURNAL_URL; default: that of roost dev")
+	flags.StringVar(&f.region, "region", "", "your region binary; default: the binary of roost dev")
+	f.journal.add(cmd, "URL of the journal, as the regions have it; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	flags.StringVar(&f.config, "config", "", "a region's configuration file, which names the journal")
 }
 
@@ -87,5 +87,5 @@ func (a *group) runTool(ctx context.Context, f toolFlags, args []string) error {
 	case code > app.ExitOK && code <= app.ExitUnchecked:
 		return app.ToolStatus(code)
 	}
-	return app.Unchecked(fmt.Errorf("%s has not done it and ended with %s: it is no region, or one of another release; name a binary whose main calls server.Main of services/region/server", f.region, cmd.ProcessState))
+	return app.Unchecked(fmt.Errorf("%s has not done it and ended with %s: it is not a region, or one of another release; name a binary whose main calls server.Main of services/region/server", f.region, cmd.ProcessState))
 }

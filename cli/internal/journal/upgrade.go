@@ -24,8 +24,8 @@ again afterwards. What is there already is left alone, so it can be run again.
 this one may store what they cannot read. Run it as the owner of the schema, when all processes are of
 this release. There is no way back from it.
 
-The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
-or of the cluster that "roost dev" runs in --dir. See docs/running/upgrading.md.`
+The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
+or from the cluster that "roost dev" runs in --dir. See docs/running/upgrading.md.`
 
 // exampleOwner is the journal's URL in the examples of commands that need the schema's owner.
 const exampleOwner = "postgres://owner@db/roost"
@@ -127,7 +127,7 @@ func (a *group) upgradeCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: that of roost dev")
+	cmd.Flags().StringVar(&url, "journal.url", "", "URL of the journal, for the owner of its schema; env ROOST_JOURNAL_URL; default: the journal of roost dev")
 	cmd.Flags().BoolVar(&finalize, "finalize", false, "finalize the upgrade: earlier releases can no longer use the journal")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and change nothing")
 	return cmd

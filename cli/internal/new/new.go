@@ -63,7 +63,7 @@ func (a *group) newCommand() *cobra.Command {
 		},
 	}
 	region.Flags().StringVar(&module, "module", "", "module path; default: example.com/NAME")
-	region.Flags().StringVar(&version, "roost-version", "", "version of Roost's modules, such as v0.1.0; default: that of this command")
+	region.Flags().StringVar(&version, "roost-version", "", "version of Roost's modules, for example v0.1.0; default: the version of this command")
 	region.Flags().StringVar(&checkout, "checkout", "", "directory of a checkout of Roost, whose modules are used")
 	cmd.AddCommand(region)
 	return cmd

@@ -25,7 +25,7 @@ func TestOwnVersion(t *testing.T) {
 	}
 }
 
-// TestNewRegionNeedsThisGo: what is written needs the version of Go that the region needs.
+// TestNewRegionNeedsThisGo: the written files need the version of Go that the region needs.
 func TestNewRegionNeedsThisGo(t *testing.T) {
 	text, err := os.ReadFile("../../../services/region/go.mod")
 	if err != nil || !strings.Contains(string(text), "\ngo "+goVersion+"\n") {

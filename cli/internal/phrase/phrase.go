@@ -135,11 +135,11 @@ func Brake(b *adminv1.Brake) string {
 func Unreadable(u *adminv1.Unreadable) string {
 	text := fmt.Sprintf("%s: %s unreadable (%s): ", u.Type, Plural(len(u.Shards), "shard"), SomeOf(u.Shards))
 	if u.Region == "" {
-		return text + "no region is here that could read what is stored of them; start one of the version that stored it"
+		return text + "no registered region can read their stored data; start a region of the version that stored it"
 	}
 	text += Missing(u) + ": commands are refused until then"
 	if !u.Looked {
-		text += ". If the region that had them crashed, roost rollout look finds out what is stored"
+		text += ". If the region that had them crashed, roost rollout look finds out the stored forms"
 	}
 	return text
 }

@@ -20,16 +20,16 @@ func (a *group) planCommand() *cobra.Command {
 		Use: "plan", Short: "Show planned moves without moving anything", Args: cobra.NoArgs,
 		Example: "  roost placement plan                          # what moves next\n  roost placement plan --without region-2       # where its shards would go\n  roost placement plan --strategy load --type Airport",
 		Long: `Computes a plan from what the active coordinator knows at this moment, and moves
-nothing. --without takes regions to leave: all their shards go elsewhere, and it says
-which shards no other region can be given. --strategy takes another strategy,
-written as in allocation.types. The numbers of shards are those of the types that
-were asked for. A line names the constraints that the choice breaks, because no other
+nothing. --without takes regions to leave: all their shards go elsewhere, and it lists
+the shards that no other region can be given. --strategy takes another strategy,
+written as in allocation.types. The numbers of shards count the types that were
+asked for. A line names the constraints that the choice breaks, because no other
 region keeps them.
 
 The real moves are decided one by one when their time comes. Shards of a region that
 leaves go where --without says if nothing else changes until then; moves for balance
-may differ. If less or nothing moves for balance at present, it says why, and shows
-what would move otherwise.`,
+may differ. If less or nothing moves for balance at present, it names the reason, and
+shows what would move otherwise.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout < time.Millisecond {
 				return app.Usage(fmt.Errorf("--timeout is %v, must be at least 1ms", timeout))
@@ -50,7 +50,7 @@ what would move otherwise.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&req.Without, "without", nil, "name or address of a region that is taken to leave; may be repeated")
-	cmd.Flags().StringVar(&req.Strategy, "strategy", "", `the strategy that is taken instead of what is configured, such as load or "threshold max_simultaneous=5"`)
+	cmd.Flags().StringVar(&req.Strategy, "strategy", "", `the strategy that is taken instead of the configured one, such as load or "threshold max_simultaneous=5"`)
 	cmd.Flags().StringVar(&req.Type, "type", "", "only this entity type")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the plan may take, at most 10m")
 	return cmd

@@ -22,7 +22,7 @@ func (a *group) drainCommand() *cobra.Command {
 		Long: `Moves all shards off a region and waits until none is left; new shards go
 elsewhere. Then the region can be stopped without interrupting any client.
 The drain lasts until the region ends, whichever coordinator is active;
---undo lets shards come back. roost placement plan --without REGION says where they would go.`,
+--undo lets shards come back. roost placement plan --without REGION shows where they would go.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()

@@ -30,8 +30,8 @@ func (a *group) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List regions with their memory and load", Args: cobra.NoArgs,
 		Example: "  roost region ls\n  roost region ls --types\n  roost region ls --type Cart --query-timeout 5s -o json",
-		Long: `Asks all regions what they have in memory, all types together; with --types, each type has a
-line of its own.
+		Long: `Lists the entities in memory, the load and the limits of all regions, all types together; with
+--types, one line per type.
 
 ` + holdingsHelp + ` Regions that do not answer in time are named, and the sums are
 without them.`,

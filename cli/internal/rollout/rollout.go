@@ -15,8 +15,8 @@ func (a *group) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show running versions and remaining moves", Args: cobra.NoArgs,
 		Long: `Shows the versions of the regions' code (app.version), their regions and shards,
-which version is the target of a rollout, what regions of one version store that
-those of another do not read, and shards that no region can be given.`,
+which version is the target of a rollout, the forms that regions of one version
+store and regions of another do not read, and shards that no region can be given.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.AdminClient()
 			if err != nil {

@@ -16,7 +16,7 @@ func (a *group) moveCommand() *cobra.Command {
 	s := &app.Steer{}
 	cmd := &cobra.Command{
 		Use: "move TYPE/SHARD REGION", Short: "Move a shard to a region", Args: shardAndRegion,
-		Long: `Moves a shard to a region now, by a handoff: its owner finishes what it has accepted. The
+		Long: `Moves a shard to a region now, by a handoff: its owner finishes accepted commands. The
 strategy may move it on later; roost shard pin keeps it where you want it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, index, err := app.ShardOf(args[0])

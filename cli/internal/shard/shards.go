@@ -22,10 +22,10 @@ func (a *group) listCommand() *cobra.Command {
 		Use: "ls", Short: "List shards and their regions", Args: cobra.NoArgs,
 		Example: "  roost shard ls --type Cart\n  roost shard ls --entities --region region-2",
 		Long: `Lists the shards that have been allocated. A shard is allocated when the first command for it arrives.
-CAUSE is why the shard is at the region, or why it leaves while it is handing-off: - if an earlier
-release has decided that. roost shard show TYPE/SHARD says more.
+CAUSE is the reason for the shard's region, or for leaving it while it is handing-off: - if an earlier
+release decided that. roost shard show TYPE/SHARD shows more.
 
-With --entities, it asks the owners what they have of each shard in memory: entities and their size,
+With --entities, it asks the owners for the state of each shard in memory: entities and their size,
 commands per second, how long handlers run in percent of one processor, and commands that wait. This
 list is read page by page; --limit, --after and --query-timeout are for it. Owners that do not answer in
 time are named, and their shards have - in the columns.`,

@@ -25,7 +25,7 @@ chosen. The numbers of shards are those before the decision: of the type, and of
 types.
 
 Decisions are kept up to coordinator.decisions_mib. A coordinator that stops stores
-them first. One that crashes may lose the decisions of its last second; the list says
+them first. One that crashes may lose the decisions of its last second; the list marks
 where that may have happened.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &adminv1.WhyRequest{Limit: limit}
@@ -163,7 +163,7 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 	}
 	switch {
 	case d.Kind == "given" && d.To == "":
-		what = fmt.Sprintf("taken%s from %s, and given to nobody", shard, cmp.Or(d.From, "nobody"))
+		what = fmt.Sprintf("taken%s from %s, and given to no region", shard, cmp.Or(d.From, "no region"))
 	case d.Kind == "given":
 		what = fmt.Sprintf("given%s to %s", shard, d.To)
 		if d.From != "" {

@@ -7,11 +7,11 @@
 // between two processes at most. It does everything that an ask to an entity has to do, without
 // a framework. All callers, one goroutine each, share one connection. Messages are protobuf both
 // ways, and a string key finds the entity in a sharded map with locks. The first caller that
-// finds nobody writing yields once, and then writes what all callers have appended meanwhile.
+// finds no other one writing yields once, and then writes all that callers have appended meanwhile.
 // The server answers on the goroutine that reads, and flushes when it has read everything that
 // had arrived.
 //
-// The *service by hand* is what a backend developer would write instead of a durable entity: net/http, and one
+// The *service by hand* replaces a durable entity as a backend developer would write it: net/http, and one
 // transaction per request that locks the row of an account and inserts an event.
 //
 // # What this does not do

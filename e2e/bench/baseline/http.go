@@ -49,7 +49,7 @@ func handler() http.Handler {
 	return mux
 }
 
-// echo is the gateway's Twirp service without a cluster behind it.
+// echo is the gateway's Twirp service without a cluster.
 type echo struct{}
 
 // Ask answers a message of 64 bytes by one of 16.

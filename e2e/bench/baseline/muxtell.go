@@ -65,7 +65,7 @@ func (m *muxTell) send(key string, message []byte, window uint64) error {
 	return m.write()
 }
 
-// write writes what is pending. There is one sender, so nobody else appends meanwhile.
+// write writes what is pending. There is one sender, so no other one appends meanwhile.
 func (m *muxTell) write() error {
 	buf := m.pend
 	m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *muxTell) wait(n uint64) error {
 	return m.err
 }
 
-// read reads acknowledgements: each is how many messages were applied in all.
+// read reads acknowledgements: each is the total of applied messages.
 func (m *muxTell) read() {
 	br := bufio.NewReader(m.nc)
 	for {

@@ -12,7 +12,7 @@ import (
 	"os/exec"
 )
 
-// Addresses are where the servers listen.
+// Addresses are the listeners of the servers.
 type Addresses struct {
 	Mux  string `json:"mux"`
 	Tell string `json:"tell"`

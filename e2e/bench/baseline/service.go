@@ -13,14 +13,14 @@ import (
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 )
 
-// DepositPath, with the id of an account behind it, is what [Process.Service] answers.
+// DepositPath, followed by the id of an account, is the path that [Process.Service] answers.
 const DepositPath = "/deposit/"
 
 // PostgresConnections is the size of the pool: enough for PostgreSQL to flush the log once for many transactions, and
 // far from its default limit of 100 connections.
 const PostgresConnections = 32
 
-// service is what a backend developer would write instead of a durable entity: one transaction per request locks
+// service replaces a durable entity as a backend developer would write it: one transaction per request locks
 // the row of the account, inserts the event, updates the row and commits. It has no keys against repeated requests,
 // no snapshots, no reminders, and no cache.
 type service interface {

@@ -36,7 +36,7 @@ var (
 	DepositTo = entity.Command[Question, Answer](AccountType, Deposit)
 )
 
-// TurnTime is how long a clerk takes for a command. It waits, so that the capacity does not
+// TurnTime is the time that a clerk takes for a command. It waits, so that the capacity does not
 // depend on the machine.
 const TurnTime = 5 * time.Millisecond
 
@@ -68,7 +68,7 @@ func (e *Echo) Ask(*entity.Ctx, *wrapperspb.BytesValue) (*wrapperspb.BytesValue,
 	return &wrapperspb.BytesValue{Value: binary.BigEndian.AppendUint64(make([]byte, 6, 14), e.n)}, nil
 }
 
-// Look counts too, which nobody notices.
+// Look counts too, which is not noticed.
 func (e *Echo) Look(ctx *entity.Ctx, in *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
 	return e.Ask(ctx, in)
 }

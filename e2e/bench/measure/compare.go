@@ -16,7 +16,7 @@ type Subject struct {
 	Processes []int
 }
 
-// Plan says how long and how often.
+// Plan is the length and number of rounds.
 type Plan struct {
 	Rounds int
 	// Length of one run of one subject.
@@ -35,11 +35,11 @@ type Figure struct {
 	// CPU is the processor time of one operation, over all processes that took
 	// part; 0: not known.
 	CPU time.Duration
-	// Ratio of the rate to that of the first subject, round by round.
+	// Ratio of the rate to the first subject's, round by round.
 	Ratio float64
 }
 
-// Compare runs the subjects in turns, of which the first is the baseline. A first round,
+// Compare runs the subjects in turns; the first is the baseline. A first round,
 // to warm up, does not count.
 func (p Plan) Compare(subjects ...Subject) ([]Figure, error) {
 	rounds := make([][]round, len(subjects))

@@ -5,6 +5,6 @@
 //
 // # What this does not do
 //
-// It knows nothing of what it measures, and judges nothing: package report compares
+// It knows nothing about its subjects, and judges nothing: package report compares
 // figures with targets.
 package measure

@@ -9,7 +9,7 @@ import (
 const (
 	// longest is the largest latency that is distinguished.
 	longest = time.Hour
-	// digits is how many digits of a latency are kept.
+	// digits is the number of digits of a latency that are kept.
 	digits = 2
 )
 

@@ -21,7 +21,7 @@ func (s *Sample) Rate() float64 {
 	return float64(s.Ops) / s.Elapsed.Seconds()
 }
 
-// histograms is how many the callers share. One has tens of kilobytes: one for each of
+// histograms is the number that the callers share. One has tens of kilobytes: one for each of
 // thousands of callers would add to the processor time that is measured.
 const histograms = 64
 
@@ -37,8 +37,8 @@ func (h *lockedHistogram) Add(d time.Duration) {
 	h.mu.Unlock()
 }
 
-// Callers runs a closed loop: n callers, each of which begins the next operation when its
-// last one has ended, until the time is over. The first error ends it.
+// Callers runs a closed loop: n callers; each begins the next operation when its last one
+// has ended, until the time is over. The first error ends it.
 func Callers(n int, length time.Duration, do func(caller int) error) (Sample, error) {
 	return Loops(n, length, func(c int, loop func(func() error) error) error {
 		return loop(func() error { return do(c) })

@@ -18,9 +18,9 @@ const (
 	gap         = 8
 	// letterWidth is more than a letter has on average, in the widest of the usual fonts.
 	letterWidth = 6.6
-	// longestShare is the largest ratio for which there is room: a longer bar is cut, and says so.
+	// longestShare is the largest ratio that has room: a longer bar is cut, and says so.
 	longestShare = 2.0
-	// longestLabel is how many letters a label may have. A longer one is cut in the middle.
+	// longestLabel is the most letters of a label. A longer one is cut in the middle.
 	longestLabel = 84
 )
 

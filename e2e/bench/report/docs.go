@@ -26,7 +26,7 @@ func (r *Report) Markdown() string {
 }
 
 // origin returns when, where and how the figures of a section were measured, or with an
-// empty name those of all.
+// empty name of all sections.
 func (r *Report) origin(section string) string {
 	how := r.How
 	switch {
@@ -48,7 +48,7 @@ func (r *Report) once(section string) bool {
 	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Section == section && !strings.Contains(row.Measure, ", once, ") })
 }
 
-// notMeasured says what is missing, empty if nothing is.
+// notMeasured lists the missing measures, empty if none is.
 func notMeasured(skipped []string) string {
 	if len(skipped) == 0 {
 		return ""

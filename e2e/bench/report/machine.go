@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Machine is where a report was made.
+// Machine describes the machine of a report.
 type Machine struct {
 	CPU   string `json:"cpu"`
 	Cores int    `json:"cores"`

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Target is what a figure should reach. Zero fields are ignored.
+// Target is the goal of a figure. Zero fields are ignored.
 type Target struct {
 	Ratio   float64       `json:"ratio,omitempty"`    // of the baseline of the same run, at least
 	AtLeast float64       `json:"at_least,omitempty"` // in the row's unit
@@ -26,7 +26,7 @@ type Target struct {
 	None    bool          `json:"none,omitempty"`     // the figure should be 0
 }
 
-// Row is one figure beside its baseline.
+// Row is one figure with its baseline.
 type Row struct {
 	Section string        `json:"section"`
 	Measure string        `json:"measure"`
@@ -41,7 +41,7 @@ type Row struct {
 	Met      *bool         `json:"met,omitempty"` // nil: there is no target
 }
 
-// Baseline is what a row is compared with.
+// Baseline is the reference of a row.
 type Baseline struct {
 	Name  string        `json:"name"`
 	Value float64       `json:"value"`
@@ -68,10 +68,10 @@ type Report struct {
 	Machine Machine       `json:"machine"`
 	Rounds  int           `json:"rounds"`
 	Length  time.Duration `json:"length_ns"`
-	// How says how it was measured; empty: medians of rounds.
+	// How describes the measurement; empty: medians of rounds.
 	How  string `json:"how,omitempty"`
 	Rows []Row  `json:"rows"`
-	// Skipped says what was not measured, and why.
+	// Skipped lists what was not measured, and the reasons.
 	Skipped []string `json:"skipped,omitempty"`
 }
 

@@ -86,7 +86,7 @@ func TestReportIsWritten(t *testing.T) {
 		if _, err := d.Token(); err == io.EOF {
 			break
 		} else if err != nil {
-			t.Fatalf("the chart is no XML: %v", err)
+			t.Fatalf("the chart is not XML: %v", err)
 		}
 	}
 	var again Report
@@ -114,7 +114,7 @@ func TestLongBarsAreCut(t *testing.T) {
 		bars, text := bar.FindAllStringSubmatch(chart.String(), -1), chart.String()
 		width, _ := strconv.Atoi(bars[0][1])
 		if least := barsWidth / 4; width < least || strings.Contains(text, "»") != c.cut || strings.Count(text, `class="goal"`) != c.goals {
-			t.Errorf("beside a ratio of %v, half of the baseline is %d wide of %d; want %t cut, %d goals:\n%s", c.ratio, width, barsWidth, c.cut, c.goals, text)
+			t.Errorf("with a ratio of %v, half of the baseline is %d wide of %d; want %t cut, %d goals:\n%s", c.ratio, width, barsWidth, c.cut, c.goals, text)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// maxFindings is how many findings an error has.
+// maxFindings is the most findings in an error.
 const maxFindings = 10
 
 // Check checks a history, given the values of every list in their order, read after the last
@@ -30,7 +30,7 @@ func Check(ops []Op, final map[string][]int64, within time.Duration) error {
 	return c.linearizable(within)
 }
 
-// place is where a value is: its list, and its position from 1.
+// place is the position of a value: its list, and its index from 1.
 type place struct {
 	list     string
 	position int64
@@ -74,7 +74,7 @@ func (c *check) readFinal() {
 	for _, list := range c.lists() {
 		for i, v := range c.final[list] {
 			if !added[v] {
-				c.found("invented: nobody added %d at %s[%d]", v, list, i+1)
+				c.found("invented: no client added %d at %s[%d]", v, list, i+1)
 			}
 		}
 	}

@@ -1,11 +1,11 @@
 // Package history checks what clients have seen of entities. Each entity here is a list: Add
 // appends a value to it, Get reads it. Both return the length of the list and a hash of its
-// values, so that an answer identifies the whole state from which it came. Given every
+// values, so that an answer identifies the whole state that it came from. Given every
 // operation with its call, its return and its outcome, and the final lists, [Check] finds
 // violations:
 //
 //   - an acknowledged value that is not where its answer said (lost);
-//   - a value that is in a list twice, or that nobody added (double, invented);
+//   - a value that is in a list twice, or that no client added (double, invented);
 //   - a value that is in a list although its command was refused (a false refusal);
 //   - a repeated idempotency key that got another answer than the first time;
 //   - values of one batch that are in a list in another order than in the batch;

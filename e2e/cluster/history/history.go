@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 // between call and return.
 func (k Kind) ordered() bool { return k == Get || k == Refuse }
 
-// Outcome is what a client knows about the effects of an operation.
+// Outcome is a client's knowledge about the effects of an operation.
 type Outcome uint8
 
 const (
@@ -85,7 +85,7 @@ type Op struct {
 	Client int
 	List   string
 	Kind   Kind
-	// Value is what Add adds; no two operations of a history add the same.
+	// Value is the added value; no two operations of a history add the same.
 	Value int64
 	// Key is the idempotency key that it was sent with, if any.
 	Key string

@@ -8,11 +8,11 @@ import (
 )
 
 // Restored splits the history of lists whose journal was lost at a moment, and restored from a backup
-// that has the values kept. Before that moment whoever could answer from the old journal was stopped.
+// that has the values kept. Before that moment every process that could answer from the old journal was stopped.
 // The histories of the two journals are checked for themselves:
 //
 //   - before: what was called before the moment. What was answered later is in doubt.
-//   - after: what was called later, behind additions of what was kept. An Add that was called before,
+//   - after: what was called later, after the kept additions. An Add that was called before,
 //     and is not kept, may have been sent again, and take effect as if it were new.
 //
 // A Peek that was called until settled is not in after: until an old owner notices that its journal

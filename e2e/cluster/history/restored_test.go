@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// addAt is an Add of the list "l" whose answer says that it is the nth value.
+// addAt is an Add of the list "l", answered as the nth value.
 func addAt(value int64, call, ret time.Duration, before ...int64) Op {
 	var hash uint64
 	for _, v := range before {
@@ -15,8 +15,8 @@ func addAt(value int64, call, ret time.Duration, before ...int64) Op {
 	return Op{List: "l", Kind: Add, Value: value, Call: call, Return: ret, Outcome: Executed, Reply: Reply{int64(len(before) + 1), Hash(hash, value)}}
 }
 
-// TestRestored: what is lost is no violation if it was not in the backup, and whatever else is wrong
-// is noticed, on both sides of the restore.
+// TestRestored: a lost value is not a violation if it was not in the backup, and any other fault is
+// noticed, on both sides of the restore.
 func TestRestored(t *testing.T) {
 	const lost, settled = 50, 70
 	kept := map[string][]int64{"l": {1, 2}}

@@ -26,10 +26,10 @@ type Record struct {
 	Stored  time.Time // by the clock of the region
 	Command string    // the idempotency key, or an id from the gateway
 	Events  []Event
-	// More is what comes behind the events: wake-ups and sends.
+	// More holds the parts after the events: wake-ups and sends.
 	More []byte
-	// Wakes, Sends and Deletes are what More says: how many wake-ups are set, what is sent to
-	// other entities, and whether the record deletes its entity.
+	// Wakes, Sends and Deletes are decoded from More: the number of wake-ups that are set, the
+	// sends to other entities, and whether the record deletes its entity.
 	Wakes   int
 	Sends   []Send
 	Deletes bool
@@ -57,7 +57,7 @@ type Event struct {
 //	input: command version readable-by shape(8) encoding(1) payload
 //
 // Numbers are unsigned varints, strings and bytes are preceded by their length. Of the flags, 1
-// says that the record deletes its entity.
+// means that the record deletes its entity.
 func DecodeRecord(body []byte) (Record, error) {
 	d := decoder{rest: body}
 	var r Record
@@ -102,7 +102,7 @@ func Decode(list string, seq int64, body []byte) (Stored, error) {
 	return s, nil
 }
 
-// decoder reads a stored form; short says that it was too short.
+// decoder reads a stored form; short is true if it was too short.
 type decoder struct {
 	rest  []byte
 	short bool
@@ -165,8 +165,8 @@ func (d *decoder) input() (command string, payload []byte) {
 	return command, d.bytes()
 }
 
-// CheckStored checks a history against the records of the journal, those of each list in the
-// order of their sequence numbers. It returns an error for every violation.
+// CheckStored checks a history against the records of the journal, each list's in the order
+// of their sequence numbers. It returns an error for every violation.
 func CheckStored(ops []Op, stored []Stored) error {
 	c := &storedCheck{last: map[string]Stored{}, length: map[string]int64{}, at: map[int64]storedAt{}, commands: map[[2]string]int64{}}
 	for i := range stored {
@@ -184,7 +184,7 @@ func CheckStored(ops []Op, stored []Stored) error {
 	return nil
 }
 
-// storedAt is where a value is in the journal.
+// storedAt is the position of a value in the journal.
 type storedAt struct {
 	place
 	command string

@@ -1,9 +1,9 @@
 // Package ledger judges the accounts of examples/bank by the records of a journal.
 //
-// [Ledger.Add] takes the records of accounts, those of each in their order, as they are stored.
+// [Ledger.Add] takes the records of accounts, each account's in their order, as they are stored.
 // [Ledger.Balance] can be called whenever all records and all pending sends of one moment are
-// known: the balances, what pending sends have on the way, and what is in doubt, are what was
-// deposited. [Ledger.End] is called when nothing is on the way any more: each transfer has one
+// known: the balances, the amounts of pending sends, and the amounts in doubt, add up to the
+// deposits. [Ledger.End] is called when nothing is on the way any more: each transfer has one
 // debit, and one credit or its refund, and none is in doubt; the credits of one account to another come in the order of the
 // debits; what a client was told is what is stored.
 //
@@ -27,7 +27,7 @@ type Place struct {
 	Seq     int64
 }
 
-// transfer is what the journal has of a transfer.
+// transfer is the data of a transfer in the journal.
 type transfer struct {
 	from, to                          string
 	amount                            int64
@@ -46,10 +46,10 @@ type account struct {
 	commands map[string]int64
 }
 
-// inDoubt reports whether the target has not answered in time, and nobody has resolved it since.
+// inDoubt reports whether the target has not answered in time, and it is unresolved since.
 func (t *transfer) inDoubt() bool { return t.doubts > 0 && t.settled == 0 }
 
-// Ledger is what the records that were added say. [New] makes one.
+// Ledger is the content of the added records. [New] makes one.
 type Ledger struct {
 	// Deposited is the money from outside, Credits and Refunds count transfers.
 	Deposited        int64
@@ -176,7 +176,7 @@ func (l *Ledger) event(at Place, a *account, command string, e history.Event) {
 		if t.settled++; t.settled > 1 {
 			l.found("ended twice: %s", in.ID)
 		}
-		if t.doubts == 0 { // else somebody has resolved it, whenever that was
+		if t.doubts == 0 { // otherwise it was resolved, whenever that was
 			l.ended[[2]string{t.from, t.to}] = append(l.ended[[2]string{t.from, t.to}], in.ID)
 		}
 		if e.Name == "refunded" {
@@ -198,7 +198,7 @@ func (l *Ledger) event(at Place, a *account, command string, e history.Event) {
 	}
 }
 
-// Balance checks one moment, of which all records were added and all pending sends are given:
+// Balance checks one moment, given all its records (added) and all its pending sends:
 // no money was made or lost.
 func (l *Ledger) Balance(pending []Place) error {
 	sum, onTheWay, inDoubt, sent := int64(0), int64(0), int64(0), map[string]bool{}
@@ -228,7 +228,7 @@ func (l *Ledger) Balance(pending []Place) error {
 type Op struct {
 	ID, Key, From, To string
 	Amount            int64
-	// Outcome is that of the last attempt; Refused says that the account itself has refused it.
+	// Outcome is the outcome of the last attempt; Refused is true if the account itself has refused it.
 	Outcome history.Outcome
 	Refused bool
 }
@@ -242,7 +242,7 @@ func (l *Ledger) End(ops []Op) error {
 		case t.credits > 0 && t.refunds > 0:
 			l.found("credited and refunded: %s", id)
 		case t.inDoubt():
-			l.found("in doubt: the target of %s has not answered in time, and nobody has resolved it; it was credited %d times", id, t.credits)
+			l.found("in doubt: the target of %s has not answered in time, and it is unresolved; it was credited %d times", id, t.credits)
 		case t.credits+t.refunds == 0:
 			l.found("lost: %s was debited, and neither credited nor refunded", id)
 		case t.settled == 0:

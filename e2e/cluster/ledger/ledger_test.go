@@ -75,7 +75,7 @@ func TestCorrect(t *testing.T) {
 }
 
 // TestDoubt: what is in doubt is not lost, whether the target has taken it or not, and the transfer
-// ends when somebody resolves it, after later ones too.
+// ends when it is resolved, after later ones too.
 func TestDoubt(t *testing.T) {
 	b := newBook()
 	one, two := b.debit("1"), b.debit("2")

@@ -19,7 +19,7 @@ type call struct {
 	twice  bool // send it to two gateways at once
 	again  bool // send it once more after its answer
 	big    bool // a read with a large answer
-	// appending says that the command is Append, which some regions do not know yet.
+	// appending is true if the command is Append, which some regions do not know yet.
 	appending bool
 }
 
@@ -27,7 +27,7 @@ type addRequest struct {
 	Value int64 `json:"value"`
 }
 
-// keyOf returns the idempotency key with which a value is added.
+// keyOf returns the idempotency key of the addition of a value.
 func keyOf(value int64) string { return fmt.Sprintf("key-%d", value) }
 
 // operation does one operation, and returns when it has ended.
@@ -76,7 +76,7 @@ func (c *call) operation(ctx context.Context) history.Op {
 	return o
 }
 
-// conclude sets the outcome of an operation from those of all that was sent for it. The
+// conclude sets the outcome of an operation from the outcomes of all its attempts. The
 // first answer counts. Without one, a single unknown outcome makes it unknown.
 func (c *call) conclude(o *history.Op, answers []Answer) {
 	o.Outcome = history.NotApplied
@@ -119,7 +119,7 @@ func (c *call) reply(body []byte) (history.Reply, error) {
 		return history.Reply{}, err
 	}
 	if c.big && r.Padding != history.Padding(r.Hash) {
-		return history.Reply{}, fmt.Errorf("%d bytes of padding are not those of the hash %d", len(r.Padding), r.Hash)
+		return history.Reply{}, fmt.Errorf("%d bytes of padding do not match the hash %d", len(r.Padding), r.Hash)
 	}
 	return r.Reply, nil
 }

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// Lists is how many lists the calls go to; see [ListName].
+	// Lists is the number of lists that the calls go to; see [ListName].
 	Lists   = 16
 	clients = 8
 	// patience is the time that an operation has, with all its attempts.
@@ -35,18 +35,18 @@ const (
 	Crowd = 4000
 )
 
-// Load has the clients of a run and what they have seen. Its methods may be called from any
+// Load has the clients of a run and their observations. Its methods may be called from any
 // goroutine. Its fields may be read after Run.
 type Load struct {
-	// End is how long calls have started.
+	// End is the time during which calls started.
 	End time.Duration
-	// Turned is how many calls did not start, because [Crowd] were in progress.
+	// Turned is the number of calls that did not start, because [Crowd] were in progress.
 	Turned int
 	// Reasons counts attempts that were not executed, by reason.
 	Reasons map[string]int
 	// Problems are answers that no fault explains.
 	Problems []string
-	// Appended is how long each addition by Append took, with all its attempts.
+	// Appended holds the duration of each addition by Append, with all its attempts.
 	Appended []time.Duration
 
 	// Skewed has the calls go to the lists by Zipf's law: about a third to the first one. It is
@@ -257,7 +257,7 @@ func (l *Load) Post(ctx context.Context, gateway int, path, key string, body any
 	default:
 		a.Outcome = l.refusal(a.Body)
 	}
-	// net/http repeats a request with a key by itself. The answer is that to the last one.
+	// net/http repeats a request with a key automatically. The answer is that to the last one.
 	if a.Outcome == history.NotApplied && connections.Load() > 1 {
 		a.Outcome = history.Unknown
 		l.count("refused, but repeated by the transport")
@@ -292,6 +292,6 @@ func (l *Load) refused(outcome, code, message string) history.Outcome {
 		l.problem("refused as %s: %s", code, message)
 		return history.NotApplied
 	}
-	l.problem("a list never fails by itself: %s: %s", code, message)
+	l.problem("a list never fails on its own: %s: %s", code, message)
 	return history.Unknown
 }

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// networks is how many networks may be on one machine at a time. Each has a part of
+	// networks is the most networks on one machine at a time. Each has a part of
 	// 198.18.0.0/15, which is reserved for tests of networks (RFC 2544).
 	networks = 256
-	// machines is how many machines of a network fit into a /24 with the test's own.
+	// machines is the number of machines of a network that fit into a /24 with the test's own.
 	machines = 250
 	// nowhere is a hardware address that no machine has.
 	nowhere = "02:00:00:00:00:00"
 )
 
-// User is what a network belongs to, mostly a test.
+// User is the owner of a network, mostly a test.
 type User interface {
 	Helper()
 	Cleanup(func())
@@ -58,7 +58,7 @@ type machine struct {
 // cut is a direction in which packets are dropped.
 type cut struct{ from, to string }
 
-// New returns a network that exists until the test ends, or skips the test and says why. See [servertest.Missing] for a machine without the program ip.
+// New returns a network that exists until the test ends, or skips the test with the reason. See [servertest.Missing] for a machine without the program ip.
 func New(tb User) *Net {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -186,7 +186,7 @@ func (n *Net) Heal() {
 	clear(n.cuts)
 }
 
-// run runs commands of ip in a namespace; nil: that of the test.
+// run runs commands of ip in a namespace; nil: the test's own.
 func (n *Net) run(namespace *os.File, commands ...string) error {
 	for _, c := range commands {
 		cmd := exec.Command(n.ip, strings.Fields(c)...)
@@ -206,7 +206,7 @@ func (n *Net) run(namespace *os.File, commands ...string) error {
 	return nil
 }
 
-// path returns a path by which other processes can open a namespace.
+// path returns a path that other processes can use to open a namespace.
 func path(namespace *os.File) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), namespace.Fd())
 }
@@ -235,7 +235,7 @@ func in(namespace *os.File, f func() error) error {
 }
 
 // onLockedThread calls f, which may move the thread to another namespace, and moves it back.
-// It is the thread of the caller, because a process may be told to die with the thread that
+// It is the thread of the caller, because a process may be set to die with the thread that
 // started it.
 func onLockedThread(f func() error) error {
 	runtime.LockOSThread()

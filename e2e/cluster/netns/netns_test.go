@@ -49,7 +49,7 @@ func next(t *testing.T, s net.PacketConn) string {
 	return string(buf[:n])
 }
 
-// TestCuts: what is sent over a cut never arrives, and everything else does. Packets arrive
+// TestCuts: packets over a cut never arrive, and everything else does. Packets arrive
 // in the order in which they were sent, so the first one to arrive after a cut shows whether
 // the cut was effective.
 func TestCuts(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCuts(t *testing.T) {
 	expect(c, "past the cut")
 	send(t, c, b, "on the other side")
 	expect(b, "on the other side")
-	n.Cut("a", "b") // a second time is no error
+	n.Cut("a", "b") // a second time is not an error
 	n.Heal()
 	n.Heal()
 	send(t, b, a, "after")

@@ -4,7 +4,7 @@
 //
 // # What this does not do
 //
-// It stores nothing: proto.actor's persistence is left to providers, of which none is in its repository for SQLite.
+// It stores nothing: proto.actor's persistence is left to providers; its repository has none for SQLite.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure/peer"
 )
 
-// timeout is that of an ask; the default of proto.actor's cluster.
+// timeout is the timeout of an ask; the default of proto.actor's cluster.
 const timeout = 5 * time.Second
 
 func main() {

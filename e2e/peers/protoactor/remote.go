@@ -28,7 +28,7 @@ const (
 	// What a child serves.
 	plain  = "actors"
 	member = "member"
-	// refresh is how often members ask each other whether they are there; the provider's default.
+	// refresh is the interval at which members check each other; the provider's default.
 	refresh = 2 * time.Second
 	// ready looks every poll, for so long.
 	poll, patience = 20 * time.Millisecond, 30 * time.Second
@@ -134,7 +134,7 @@ func openLocalCluster(_ context.Context, o peer.Options) (peer.System, error) {
 	return v, v.ready(1)
 }
 
-// openCluster starts members, of which this process is a client.
+// openCluster starts members; this process is their client.
 func openCluster(members int) func(context.Context, peer.Options) (peer.System, error) {
 	return func(_ context.Context, o peer.Options) (peer.System, error) {
 		ports, err := freePorts(members)
@@ -155,7 +155,7 @@ func openCluster(members int) func(context.Context, peer.Options) (peer.System, 
 	}
 }
 
-// freePorts returns ports at which nobody listens. The provider takes no listener, and cannot say which port it has found.
+// freePorts returns ports without listeners. The provider takes no listener, and cannot say which port it has found.
 func freePorts(n int) (ports []string, err error) {
 	var open []net.Listener
 	for range n {

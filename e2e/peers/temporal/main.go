@@ -5,7 +5,7 @@
 //
 // # What this does not do
 //
-// It asks nothing that is not stored: a query of a workflow is no command.
+// It asks nothing that is not stored: a query of a workflow is not a command.
 package main
 
 import (
@@ -30,12 +30,12 @@ const (
 	namespace = "default"
 	queue     = "bench"
 	update    = "add"
-	// pollers is how many requests of the worker wait for tasks. With the default of 2, it is the worker that is waited for.
+	// pollers is the number of the worker's requests that wait for tasks. With the default of 2, it is the worker that is waited for.
 	pollers = 16
 	// What a child serves.
 	theServer = "server"
 	theWorker = "worker"
-	// startedAtOnce is how many workflows are started at a time.
+	// startedAtOnce is the number of workflows that are started at a time.
 	startedAtOnce = 32
 )
 

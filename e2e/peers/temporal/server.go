@@ -81,7 +81,7 @@ func serveServer(dir string) error {
 	return peer.Serving(frontend)
 }
 
-// freePort returns a port at which nobody listens. The server takes no listener.
+// freePort returns a port without a listener. The server takes no listener.
 func freePort() (int, error) {
 	ln, err := net.Listen("tcp", loopback+":0")
 	if err != nil {

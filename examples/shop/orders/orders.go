@@ -59,7 +59,7 @@ type Placed struct{ Items Contents }
 func (o *Order) Place(ctx *entity.Ctx, items Contents) (Contents, error) {
 	switch customer, order, _ := strings.Cut(o.id, separator); {
 	case customer == "" || order == "":
-		return nil, entity.Errorf(entity.InvalidArgument, "the id of an order is that of its customer, %s, and a name, such as customer-17/order-5", separator)
+		return nil, entity.Errorf(entity.InvalidArgument, "the id of an order consists of the customer's id, %s, and a name, for example customer-17/order-5", separator)
 	case len(items) == 0:
 		return nil, entity.Errorf(entity.InvalidArgument, "order something")
 	case len(o.Items) > 0:

@@ -27,7 +27,7 @@ func TestCart(t *testing.T) {
 		t.Errorf("an Add of nothing: %v", err)
 	}
 	if _, err := shop.Remove.Call(t.Context(), k, "anna", shop.RemoveItem{SKU: "cup"}); entity.CodeOf(err) != entity.NotFound {
-		t.Errorf("a Remove of what is not in the cart: %v", err)
+		t.Errorf("a Remove of an item that is not in the cart: %v", err)
 	}
 	k.Entity(shop.Carts, "anna").WantEvents(shop.ItemAdded{SKU: "tea", Count: 2, Price: 450}, shop.ItemAdded{SKU: "cup", Count: 1, Price: 1200}, shop.ItemAdded{SKU: "tea", Count: 1, Price: 400}, shop.ItemRemoved{SKU: "cup"})
 }
@@ -50,11 +50,11 @@ func TestStock(t *testing.T) {
 			t.Errorf("a %s of nothing: %v", h.Name(), err)
 		}
 	}
-	k.Restart() // the stock is loaded from what is stored
+	k.Restart() // the stock is loaded from stored data
 	if got, err := shop.InStock.Call(t.Context(), k, "tea", shop.Nothing{}); err != nil || got.Count != 1 {
 		t.Errorf("InStock: %+v, %v", got, err)
 	}
 }
 
-// TestSchema: what is stored stays readable.
+// TestSchema: stored data stays readable.
 func TestSchema(t *testing.T) { entitytest.Schema(t, shop.Carts, shop.Stocks) }

@@ -182,5 +182,5 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestSchema: what is stored stays readable, by the versions before this one too.
+// TestSchema: stored data stays readable, by the versions before this one too.
 func TestSchema(t *testing.T) { entitytest.Schema(t, shop.Carts, shop.Stocks) }

@@ -138,7 +138,7 @@ func random(t *testing.T) func() allocation.View {
 func (s conformance) noRegions(t *testing.T) {
 	shard := sharding.ShardID{Type: "T"}
 	if got := s.Allocate(allocation.View{}, shard); !got.IsZero() {
-		t.Errorf("an empty view allocates to %v, want nobody", got)
+		t.Errorf("an empty view allocates to %v, want no region", got)
 	}
 	if got := s.Rebalance(allocation.View{}, nil); len(got) != 0 {
 		t.Errorf("an empty view moves %v, want nothing", got)
@@ -168,7 +168,7 @@ func (s conformance) candidates(t *testing.T) {
 		}
 		f(&v.Regions[1])
 		if got := s.Allocate(v, shard); !got.IsZero() {
-			t.Errorf("%s: allocated to %v, want nobody", name, got)
+			t.Errorf("%s: allocated to %v, want no region", name, got)
 		}
 	}
 }

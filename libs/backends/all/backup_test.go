@@ -72,7 +72,7 @@ func (s *several) backup() []byte {
 		}
 	}
 	if headers[0].Taken.Before(headers[1].Taken) {
-		s.Errorf("the facts are older (%v) than what they are about (%v)", headers[0].Taken, headers[1].Taken)
+		s.Errorf("the facts are older (%v) than their subjects (%v)", headers[0].Taken, headers[1].Taken)
 	}
 	return out.Bytes()
 }
@@ -168,7 +168,7 @@ func backsUpSeveral(t *testing.T, at open.At) {
 	s.put(all[0].Facts.MaxEpoch+1<<32, "New", "Old")
 }
 
-// TestBackupOfOneForSeveral: the file of one database is not taken for that of several.
+// TestBackupOfOneForSeveral: the file of one database is not taken for a file of several.
 func TestBackupOfOneForSeveral(t *testing.T) {
 	in := "sqlite://" + t.TempDir() + "/"
 	one := open.At{URL: in + "one.db"}

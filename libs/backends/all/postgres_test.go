@@ -38,8 +38,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// TestUnreachable says that a server that is not there is an error and not a
-// wait, and that the password is kept out of it.
+// TestUnreachable: a server that is not there is an error and not a wait, and
+// the password is not in the error.
 func TestUnreachable(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	cfg.CommitTimeout = 2 * time.Second
@@ -55,7 +55,7 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%s: %v", u, err)
 		}
 		if b != nil {
-			t.Errorf("%s: a driver beside an error", u)
+			t.Errorf("%s: a driver and an error", u)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
 
-// strict are the limits of every request and answer, but for the slack, which is what
-// the house allows less 16 KiB for everything else.
+// strict are the limits of every request and answer, but for the slack, which is the
+// general allowance less 16 KiB for everything else.
 var strict = bounded.Limits{Body: 1 << 20, Slack: archtest.MemoryBase - 16<<10}
 
 // read reads messages as they come over the network.

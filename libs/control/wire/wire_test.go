@@ -135,7 +135,7 @@ func TestPhasesFromOutside(t *testing.T) {
 	}
 }
 
-// TestShardRules: the rule of a type travels in a registration, in the table, and in what is stored.
+// TestShardRules: the rule of a type travels in a registration, in the table, and in stored data.
 func TestShardRules(t *testing.T) {
 	types := []sharding.TypeDesc{{Type: "A", Shards: 4, Rule: sharding.ShardRule{Separator: "-", Part: 2}}, {Type: "B", Shards: 4}}
 	for _, sent := range []control.Message{control.Register{Types: types}, control.TableChanged{Delta: sharding.TableDelta{Types: types}}} {

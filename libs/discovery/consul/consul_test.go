@@ -56,7 +56,7 @@ func start(t *testing.T, c servertest.ConsulConfig) admin {
 // external is a node without an agent, which nothing but the test changes.
 const external = "external"
 
-// set makes the instances exactly those of the peers.
+// set makes the instances match the peers exactly.
 func (a admin) set(t *testing.T, peers []discovery.Peer) {
 	t.Helper()
 	if services, _, err := a.Catalog().Node(external, nil); err != nil {
@@ -200,7 +200,7 @@ func TestConformanceOfTokens(t *testing.T) {
 		},
 	}.Run(t)
 
-	// Consul hides what it does not show: that is no empty answer.
+	// Consul hides entries without access: that is not an empty answer.
 	a.set(t, []discovery.Peer{{Addr: "a:1"}})
 	nothing, _, err := a.ACL().TokenCreate(&api.ACLToken{}, nil)
 	if err != nil {

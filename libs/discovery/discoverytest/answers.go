@@ -126,7 +126,7 @@ func noticed(t *testing.T, s Suite) {
 	h := s.with(t, some, changes)
 	f, ok := h.Driver.(discovery.Follower)
 	if !ok {
-		t.Skip("it is asked at intervals")
+		t.Skip("it is polled at intervals")
 	}
 	h.want(t, h.Driver, s.express(some...))
 	for _, peers := range [][]discovery.Peer{some[:1], some, nil} {

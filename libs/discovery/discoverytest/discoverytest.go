@@ -77,7 +77,7 @@ func (s Suite) Run(t *testing.T) {
 		name string
 		test func(*testing.T, Suite)
 	}{
-		{"nobody", nobody},
+		{"no peers", nobody},
 		{"listed", listed},
 		{"duplicates", duplicates},
 		{"many", many},
@@ -88,7 +88,7 @@ func (s Suite) Run(t *testing.T) {
 		{"join and leave", change},
 		{"flapping", flapping},
 		{"changes are noticed", noticed},
-		{"failure is not nobody", failure},
+		{"failure is not an empty list", failure},
 		{"stale answer", stale},
 		{"garbage", garbage},
 		{"wrong port", wrongPort},

@@ -63,7 +63,7 @@ func (s Suite) registrar(t *testing.T, possible func(Harness) bool) (Harness, di
 	h := s.with(t, nil, possible)
 	r, ok := h.Driver.(discovery.Registrar)
 	if !ok {
-		t.Skip("nobody enters itself there")
+		t.Skip("no process enters itself there")
 	}
 	h.Lag = true // the backend may show an entry after a delay
 	return h, r

@@ -81,7 +81,7 @@ func Open(u *backendurl.URL) (*Driver, error) {
 		return nil, fmt.Errorf("%w: dns: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
 	}
 	if _, ok := dns.IsDomainName(d.name); !ok || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
-		return bad("%.80q is no name; write for example dns:///roost.example.net?port=25521", u.Path)
+		return bad("%.80q is not a name; write for example dns:///roost.example.net?port=25521", u.Path)
 	}
 	switch {
 	case kind == "srv" && d.port != 0:

@@ -46,7 +46,7 @@ func newResolver(t *testing.T) *resolver {
 	return r
 }
 
-// start listens on UDP and TCP of one port, that of the life before if any.
+// start listens on UDP and TCP of one port, the one of its previous life if any.
 func (r *resolver) start(t *testing.T) {
 	t.Helper()
 	addr := r.addr
@@ -286,7 +286,7 @@ func TestNoSuchServiceAndNextResolver(t *testing.T) {
 	}
 }
 
-// TestResolversWithoutEDNS: a resolver that refuses or drops queries with EDNS is asked again without it.
+// TestResolversWithoutEDNS: a resolver that refuses or drops queries with EDNS gets a second query without it.
 func TestResolversWithoutEDNS(t *testing.T) {
 	r := newResolver(t)
 	r.records = []dns.RR{record(t, "%s 5 IN A 10.0.0.1", name)}

@@ -10,8 +10,8 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
-// The shortest time to live of what the answer is made of counts, aliases and
-// the zone's word on nobody included, within limits.
+// The shortest time to live of the answer's parts counts, including aliases and
+// the zone's negative answer, within limits.
 func TestTimeToLive(t *testing.T) {
 	u, err := backendurl.ParseURL("dns:///a.example?port=1&type=a&min_ttl=500ms&max_ttl=20s")
 	if err != nil {

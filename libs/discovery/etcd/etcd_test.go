@@ -37,7 +37,7 @@ func open(t *testing.T, url, cluster string) *etcd.Driver {
 	return b
 }
 
-// admin is a server and somebody who may do anything there.
+// admin is a server and a user that may do anything there.
 type admin struct {
 	*clientv3.Client
 	server *servertest.Server
@@ -59,7 +59,7 @@ func client(t *testing.T, s *servertest.Server, user, password string) *clientv3
 	return c
 }
 
-// set makes the entries exactly those of the peers, in one transaction per
+// set makes the entries match the peers exactly, in one transaction per
 // hundred.
 func (a admin) set(t *testing.T, peers []discovery.Peer) {
 	t.Helper()

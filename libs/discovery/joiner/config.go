@@ -31,7 +31,7 @@ func (s *Settings) Validate() error {
 	errs := []error{setting.Ranges(s)}
 	for _, seed := range s.Seeds {
 		if _, ok := bootstrap.ParseContactPoint(seed); !ok {
-			errs = append(errs, setting.Errorf("cluster.seeds", "names %.80q, which is no host:port", seed))
+			errs = append(errs, setting.Errorf("cluster.seeds", "names %.80q, which is not host:port", seed))
 		}
 	}
 	return errors.Join(errs...)

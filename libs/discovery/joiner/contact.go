@@ -84,7 +84,7 @@ func (j *Joiner) serveJoin(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, s := range req.SeedNodes {
 		if _, ok := bootstrap.ParseContactPoint(s); !ok {
-			refuse(http.StatusBadRequest, "seedNodes: %.80q is no host:port", s)
+			refuse(http.StatusBadRequest, "seedNodes: %.80q is not host:port", s)
 			return
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// process is a node with a membership that does at once what it is told.
+// process is a node with a membership that obeys at once.
 type process struct {
 	t                 *testing.T
 	j                 *Joiner
@@ -172,7 +172,7 @@ func TestThreeFormOneCluster(t *testing.T) {
 		p.begin("file:"+file, func(c *Config) { c.Bootstrap.Required = 3 })
 	}
 	await(t, "the missing file is named", func() bool { return strings.Contains(all[0].status().Waiting, "discovery.url file:"+file) })
-	write(t, file, "this is no address\n")
+	write(t, file, "this is not an address\n")
 	await(t, "the bad line is named", func() bool { return strings.Contains(all[0].status().Waiting, file+":1: ") })
 	write(t, file, all[0].addr()+"\n")
 	await(t, "more are required", func() bool {
@@ -312,7 +312,7 @@ func TestGivesUpWithTheReason(t *testing.T) {
 	}
 }
 
-// TestManagementPort: contact points can be asked at their management port.
+// TestManagementPort: contact points can be queried at their management port.
 func TestManagementPort(t *testing.T) {
 	c := Config{PeerURL: func(addr string) string { return "https://" + addr }}
 	if got := c.contactURL("[::1]:25521"); got != "https://[::1]:25521"+Path {

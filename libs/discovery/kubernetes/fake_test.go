@@ -19,8 +19,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// apiServer is no Kubernetes: it imitates, for the EndpointSlices of one
-// namespace, what the API's documentation says of list and watch ("Kubernetes API
+// apiServer is not a Kubernetes: it imitates, for the EndpointSlices of
+// one namespace, list and watch as the API's documentation describes them ("Kubernetes API
 // Concepts"): TLS, bearer tokens and 401, permissions and 403, label selectors,
 // pages with continue tokens, resource versions, watches that begin after a
 // version, tell of every change and end in time, and 410 for versions that are no

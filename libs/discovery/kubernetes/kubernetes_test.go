@@ -138,7 +138,7 @@ func TestExpiredVersions(t *testing.T) {
 	}
 }
 
-// Who may list but not watch is asked at intervals, and told why.
+// A client that may list but not watch polls at intervals, and gets the reason.
 func TestWatchForbidden(t *testing.T) {
 	a := newAPIServer(t)
 	a.do(func() { a.denied["watch"] = true })

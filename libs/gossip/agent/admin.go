@@ -37,7 +37,7 @@ func (s admin) Join(_ context.Context, req *membershipv1.JoinRequest) (*membersh
 		return nil, twirp.NewErrorf(twirp.AlreadyExists, "%v is in a cluster already; to move it, let it leave and start it again", v.Self)
 	}
 	if host, port, ok := strings.Cut(req.Addr, ":"); !ok || host == "" || port == "" {
-		return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is no address of a member; write host:port, as in roost cluster status", req.Addr)
+		return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is not the address of a member; write host:port, as in roost cluster status", req.Addr)
 	}
 	s.a.JoinVia(req.Addr)
 	return &membershipv1.JoinResponse{Self: v.Self.String()}, nil

@@ -300,7 +300,7 @@ func (a *Agent) log(e gossip.Event) {
 	case gossip.MemberJoined:
 		log.Info("member joined", member(e.Member)...)
 	case gossip.MemberWeaklyUp:
-		log.Info("member is weakly up: somebody is unreachable", member(e.Member)...)
+		log.Info("member is weakly up: a member is unreachable", member(e.Member)...)
 	case gossip.MemberUp:
 		log.Info("member is up", member(e.Member)...)
 	case gossip.MemberLeaving:

@@ -131,8 +131,8 @@ func TestLifeOfACluster(t *testing.T) {
 	c := start(t, l3, "test", seeds...)
 	eventually(t, "three nodes agree", agreed(a, b, c))
 
-	// Evidence comes long before the failure detector could suspect anything
-	// and needs nobody to report it.
+	// Evidence comes long before the failure detector could suspect anything,
+	// and without a reporter.
 	began := time.Now()
 	c.kill()
 	eventually(t, "evidence", func() bool { return a.saw(gossip.NodeGone{Node: c.id}) })
@@ -145,7 +145,7 @@ func TestLifeOfACluster(t *testing.T) {
 	d := start(t, listen(t, c.id.Addr), "test", seeds...)
 	eventually(t, "the new incarnation is in, the old one out", agreed(a, b, d))
 	if !a.saw(gossip.NewIncarnation{Old: c.id, New: d.id}) && !b.saw(gossip.NewIncarnation{Old: c.id, New: d.id}) {
-		t.Error("nobody told of the new incarnation")
+		t.Error("no member reported the new incarnation")
 	}
 
 	// A subscriber that comes late gets the membership as it is first.

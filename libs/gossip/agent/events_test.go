@@ -16,7 +16,7 @@ func leads(uid int) gossip.Event {
 	return gossip.LeaderChanged{Leader: sharding.NodeID{Addr: "a:1", UID: sharding.NodeUID(uid)}}
 }
 
-// A follower gets everything in order, or is told that something is missing.
+// A follower gets everything in order, or a notice that something is missing.
 func TestFollowersMissNothingSilently(t *testing.T) {
 	l := newEventLog(4, gossip.View{})
 	fast, slow := &Follower{log: l}, &Follower{log: l}

@@ -26,12 +26,12 @@ func join(ctx context.Context, l net.Listener, uid sharding.NodeUID, seeds ...st
 	core := gossip.DefaultConfig()
 	core.Self = sharding.NodeID{Addr: l.Addr().String(), UID: uid} // in earnest a random uid at every start
 	core.Name, core.Seeds = fmt.Sprint("node-", uid), seeds
-	a, err := agent.New(agent.Config{Core: core, Cluster: "example"}) // Log: slog.Default() tells what happens
+	a, err := agent.New(agent.Config{Core: core, Cluster: "example"}) // Log: slog.Default() logs the events
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle(a.PathPrefix(), a.Handler()) // behind TLS and authentication of yours
+	mux.Handle(a.PathPrefix(), a.Handler()) // behind your own TLS and authentication
 	m := &member{Agent: a, server: &http.Server{Handler: mux}, ended: make(chan error, 1)}
 	go func() { _ = m.server.Serve(l) }()
 	go func() { m.ended <- a.Run(ctx) }() // ErrDowned: stop the process

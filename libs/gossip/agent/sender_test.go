@@ -12,8 +12,8 @@ import (
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 )
 
-// TestInTheNameOfAMember: whoever posts is compared with the member in whose name it posts, and with the one as which it
-// asks to be let in.
+// TestInTheNameOfAMember: a sender is compared with the member in whose name it posts, and with the member that it wants
+// to join as.
 func TestInTheNameOfAMember(t *testing.T) {
 	core := gossip.DefaultConfig()
 	core.Self, core.Name, core.Roles = sharding.NodeID{Addr: "c:1", UID: 1}, "coordinator-1", []string{"coordinator"}

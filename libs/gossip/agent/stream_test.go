@@ -99,7 +99,7 @@ func TestStreams(t *testing.T) {
 	posts, received := a.posts.Load()+b.posts.Load(), a.Stats().Received
 	until(t, "100 messages more", func() bool { return a.Stats().Received >= received+100 })
 	if n := a.posts.Load() + b.posts.Load() - posts; n > 2 { // one each may have been on its way
-		t.Errorf("%d posts beside 100 messages on streams", n)
+		t.Errorf("%d posts with 100 messages on streams", n)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestUnwantedStream(t *testing.T) {
 	to := sharding.NodeID{Addr: server.Listener.Addr().String(), UID: 7}
 	until(t, "posts", func() bool { s.send(gossip.Send{To: to, Msg: gossip.Heartbeat{}}); return posts.Load() >= 20 })
 	if n := streams.Load(); n != 1 {
-		t.Errorf("%d streams beside 20 posts", n)
+		t.Errorf("%d streams with 20 posts", n)
 	}
 }
 
@@ -309,8 +309,8 @@ func TestEndedStream(t *testing.T) {
 	}
 }
 
-// TestNoStreamWithoutNeed: none is opened where heartbeats neither go nor are answered, and none is asked for again and
-// again where it is refused.
+// TestNoStreamWithoutNeed: none is opened where heartbeats neither go nor are answered, and none is requested repeatedly
+// where it is refused.
 func TestNoStreamWithoutNeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		msg  gossip.Msg
@@ -334,12 +334,12 @@ func TestNoStreamWithoutNeed(t *testing.T) {
 		until(t, "posts", func() bool { s.send(gossip.Send{To: to, Msg: c.msg}); return posts.Load() >= 20 })
 		s.close()
 		if n := streams.Load(); n != c.want {
-			t.Errorf("%s: asked for %d streams beside 20 posts, want %d", name, n, c.want)
+			t.Errorf("%s: asked for %d streams with 20 posts, want %d", name, n, c.want)
 		}
 	}
 }
 
-// TestFullInbox: a message for which there is no room is lost, and its stream continues.
+// TestFullInbox: a message that finds no room is lost, and its stream continues.
 func TestFullInbox(t *testing.T) {
 	core := gossip.DefaultConfig()
 	core.Self, core.Name = sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, "node-1"

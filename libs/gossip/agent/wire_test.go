@@ -73,8 +73,8 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 	}
 }
 
-// strict are the limits of a post, but for the slack, which is what the house
-// allows less 16 KiB for everything else.
+// strict are the limits of a post, but for the slack, which is the general
+// allowance less 16 KiB for everything else.
 var strict = bounded.Limits{Body: 1 << 20, Slack: archtest.MemoryBase - 16<<10}
 
 // read reads a message as it comes over the network.

@@ -244,7 +244,7 @@ func NewReader(in io.Reader) (*Reader, error) {
 	return r, r.readHeader()
 }
 
-var errNoHeader = fmt.Errorf("%w: it does not say what it is a backup of", ErrDamaged)
+var errNoHeader = fmt.Errorf("%w: it does not name the journal of the backup", ErrDamaged)
 
 // readHeader reads the header of a database from buf.
 func (r *Reader) readHeader() error {
@@ -335,7 +335,7 @@ func (r *Reader) fill() {
 func (r *Reader) checkEnd(digest string, total int64) error {
 	var e end
 	if err := json.Unmarshal(r.buf, &e); err != nil || e.SHA256 != digest || e.Bytes != total {
-		return fmt.Errorf("%w: its hash is not that of its end", ErrDamaged)
+		return fmt.Errorf("%w: its hash does not match the one at its end", ErrDamaged)
 	}
 	if _, err := r.in.ReadByte(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: something follows its end", ErrDamaged)

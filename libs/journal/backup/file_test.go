@@ -146,7 +146,7 @@ func (f fake) WriteParts(_ context.Context, w *Writer, progress func(int64)) err
 	return err
 }
 
-// TestSeveral: a file of several databases says what is of which one, and is noticed to be damaged.
+// TestSeveral: a file of several databases marks the database of each part, and damage is noticed.
 func TestSeveral(t *testing.T) {
 	contents := map[int]string{1: "of the first", 2: "", 5: "of the fifth"}
 	var out bytes.Buffer

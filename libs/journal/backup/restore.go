@@ -67,7 +67,7 @@ func Plan(h Header, t Target, o Options, drawn sharding.Generation) (Restored, s
 	case err != nil:
 		err = fmt.Errorf("the journal in the backup: %w", err)
 	case t.Facts.Cluster != "" && t.Facts.Cluster != h.Facts.Cluster:
-		err = fmt.Errorf("%w: the journal there is that of cluster %q, and the backup is of cluster %q; name another journal, or remove that one first", journal.ErrIdentity, t.Facts.Cluster, h.Facts.Cluster)
+		err = fmt.Errorf("%w: the journal there belongs to cluster %q, and the backup to cluster %q; name another journal, or remove that one first", journal.ErrIdentity, t.Facts.Cluster, h.Facts.Cluster)
 	case len(t.Users) > 0 && !o.InUse:
 		err = fmt.Errorf("%w: it is in use (%s); stop all regions and coordinators, or give --in-use to shut out those that cannot be stopped", ErrRefused, strings.Join(t.Users, ", "))
 	case t.Stored && !o.Replace && t.Damage != nil:

@@ -85,7 +85,7 @@ func TestFailures(t *testing.T) {
 			settled()
 		}
 		wantTold("commits refused", "commits refused")
-		// Silence does not replace the reason, and is no other one.
+		// Silence neither replaces the reason nor adds one.
 		silent := fmt.Errorf("%w: %w", journal.ErrNotCommitted, context.DeadlineExceeded)
 		claim(refused, silent, silent, silent, silent, silent, silent)
 		settled()
@@ -93,7 +93,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("after a reason and silence: %v", err)
 		}
 		wantTold("commits refused")
-		// Nobody uses the journal any more, as in a coordinator that stands by. What comes later began later.
+		// The journal is not used any more, as in a coordinator that stands by. What comes later began later.
 		time.Sleep(2 * time.Minute)
 		if err := j.Failure(); err != nil {
 			t.Errorf("two minutes later: %v", err)

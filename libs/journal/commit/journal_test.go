@@ -28,7 +28,7 @@ type scripted struct {
 	journal.Driver
 	mu      sync.Mutex // of the fields below, while something is in progress
 	script  []error
-	guilty  map[sharding.EntityID]bool // what is stored of them is damaged
+	guilty  map[sharding.EntityID]bool // their stored data is damaged
 	batches []int                      // sizes
 	loading int
 	most    int           // loads at a time
@@ -58,7 +58,7 @@ func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 	return s.Driver.Commit(ctx, ops)
 }
 
-// damage says of which entities the store is damaged.
+// damage lists the entities with damaged data.
 func (s *scripted) damage(ids ...sharding.EntityID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func TestDamageIsBlamed(t *testing.T) {
 	})
 }
 
-// TestBlameEnds says that the search for what is damaged ends in time, with
-// refusals that may be tried again.
+// TestBlameEnds: the search for damaged entities ends in time, with refusals
+// that may be retried.
 func TestBlameEnds(t *testing.T) {
 	const limit = 20
 	inBubble(t, func(c *journal.Config) { c.RetryFor = limit * time.Second }, func(b *bench) {
@@ -311,7 +311,7 @@ func TestBlameEnds(t *testing.T) {
 	})
 }
 
-// TestDamageIsReported says that damage is reported with its entity and reason,
+// TestDamageIsReported: damage is reported with its entity and reason,
 // and not again for each command.
 func TestDamageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -450,7 +450,7 @@ func TestLoadsAreBounded(t *testing.T) {
 	})
 }
 
-// TestBackgroundLoads says that loads for which nobody waits leave half of the tokens to the
+// TestBackgroundLoads: loads without a waiting caller leave half of the tokens to the
 // others, even when the store does not answer.
 func TestBackgroundLoads(t *testing.T) { backgroundLoads(t, t.Errorf) }
 
@@ -468,7 +468,7 @@ func backgroundLoads(t *testing.T, errorf func(string, ...any)) {
 		b.b.hangOn(nil)
 		began := time.Now()
 		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); err != nil || time.Since(began) > 2*time.Second {
-			errorf("beside loads in the background that hang: %v after %v", err, time.Since(began))
+			errorf("during background loads that hang: %v after %v", err, time.Since(began))
 		}
 		if b.b.most > 3 {
 			errorf("%d loads at a time, two of them in the background", b.b.most)
@@ -482,9 +482,9 @@ func backgroundLoads(t *testing.T, errorf func(string, ...any)) {
 	})
 }
 
-// TestLoadsThatHang says that a store which does not answer a load keeps nobody
-// longer than LoadTimeout, twice that if all loads hang, and the others not at
-// all; and that closing does not wait for it forever.
+// TestLoadsThatHang: a store which does not answer a load delays its caller by at
+// most LoadTimeout, twice that if all loads hang, and other callers not at all;
+// closing does not wait for it forever.
 func TestLoadsThatHang(t *testing.T) {
 	inBubble(t, func(c *journal.Config) { c.Loads, c.LoadTimeout = 2, 3*time.Second }, func(b *bench) {
 		load := func() time.Duration {
@@ -526,8 +526,8 @@ func TestLoadsThatHang(t *testing.T) {
 	})
 }
 
-// TestDeclareEnds says that neither a commit that hangs nor a declaration that does
-// keeps Declare and MaxEpoch beyond their context. A declaration that hangs in the
+// TestDeclareEnds: neither a commit nor a declaration that hangs keeps Declare
+// and MaxEpoch beyond their context. A declaration that hangs in the
 // store keeps others out, and Close does not wait for it forever.
 func TestDeclareEnds(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {

@@ -70,7 +70,7 @@ func TestBatchHasWhatCameDuringTheWait(t *testing.T) {
 		b.add("b", 1, 0)
 		b.fence("c")
 		if r := b.j.Report(canceled(t), shard); r.Queued != 4 || time.Since(r.CommittingSince) != time.Second {
-			t.Errorf("%d wait, and a commit is in progress since %s; want 4 (one is that of the report), since a second ago", r.Queued, r.CommittingSince)
+			t.Errorf("%d wait, and a commit is in progress since %s; want 4 (one is the report's), since a second ago", r.Queued, r.CommittingSince)
 		}
 		close(d.others)
 		b.want("a durable, b durable, c durable")

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// TestMutants checks that loads for which nobody waits are noticed when they take all tokens.
+// TestMutants checks that loads without a waiting caller are noticed when they take all tokens.
 func TestMutants(t *testing.T) {
 	mutant.Activate("background-loads")
 	t.Cleanup(func() { mutant.Activate("") })

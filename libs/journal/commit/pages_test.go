@@ -131,8 +131,8 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// TestTimeOfDamagedPages: what is due is decided by the store's clock, whichever shards are
-// damaged.
+// TestTimeOfDamagedPages: the store's clock decides which wake-ups are due, whichever shards
+// are damaged.
 func TestTimeOfDamagedPages(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	store := memory.New(cfg)
@@ -181,7 +181,7 @@ func TestDeadLetterPages(t *testing.T) {
 	}
 }
 
-// stuck is a journal whose lists end when it is told so, whatever the context says.
+// stuck is a journal whose lists end on the test's order, whatever the context does.
 type stuck struct {
 	journal.Driver
 	until chan struct{}

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/commit"
 )
 
-// TestReport: a report says what waits and for how long, and how slow commits have been; it does not wait for a
+// TestReport: a report has the number and age of waiting operations, and the slowness of commits; it does not wait for a
 // store that does not answer, and does not let questions gather there.
 func TestReport(t *testing.T) {
 	inBubble(t, func(c *journal.Config) { c.BatchOps = 1 }, func(b *bench) {

@@ -51,7 +51,7 @@ func testClaimIsAFence(e *env) {
 }
 
 func testFenceReads(e *env) {
-	e.equal("fence of a shard that nobody claimed", e.one(byEpoch, fence(shard, epoch)).Fence, sharding.Fence{})
+	e.equal("fence of an unclaimed shard", e.one(byEpoch, fence(shard, epoch)).Fence, sharding.Fence{})
 	e.one(byEpoch, fence(shard, 0))
 	e.one(durable, claim(shard, epoch, 9))
 	for _, f := range []sharding.Epoch{0, epoch - 1, epoch + 1} {
@@ -131,7 +131,7 @@ func testGenerations(e *env) {
 			_, err := reader.Sends(ctx, journal.SendsRequest{Limit: 1})
 			return err
 		},
-		"a load of nobody": func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: carol}); return err },
+		"a load of an empty entity": func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: carol}); return err },
 		"a declaration": func() error {
 			_, err := old.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}})
 			return err
@@ -203,7 +203,7 @@ func testActivations(e *env) {
 	}
 	for what, r := range map[string]journal.Reader{"a load": e.b, "a load by a reader": reader} {
 		if err := load(r); err != nil {
-			e.Fatalf("%s of what may be read: %v", what, err)
+			e.Fatalf("%s of readable entities: %v", what, err)
 		}
 	}
 	if err := e.store.SetLowest(later, later); err != nil {

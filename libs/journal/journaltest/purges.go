@@ -97,7 +97,7 @@ func testPurge(e *env) {
 			e.Fatal(err)
 		}
 		x := sharding.Stored{Expired: true}
-		e.equal("stored of what is absent", l, journal.Loaded{Stored: map[sharding.CommandID]sharding.Stored{old: x, unused: x, gone: x}})
+		e.equal("stored of absent entities", l, journal.Loaded{Stored: map[sharding.CommandID]sharding.Stored{old: x, unused: x, gone: x}})
 	}
 	absent(alice)
 	absent(carol)

@@ -65,7 +65,7 @@ func testRacingClaims(e *env) {
 			}
 		}
 		if won < 0 {
-			e.Fatalf("round %d: nobody owns the shard", round)
+			e.Fatalf("round %d: no writer owns the shard", round)
 		}
 		last = sharding.Fence{Epoch: epoch + round, Owner: sharding.NodeUID(won + 1)}
 	}

@@ -207,7 +207,7 @@ func testRepairRefused(e *env) {
 	e.refusedRepair(r(journal.SkipRecord, 5), "the last one is 4")
 	e.refusedRepair(r(journal.GoBack, 3), "record 2", "--back-to 1")
 	e.refusedRepair(r(journal.RebuildState, 0), "no snapshot")
-	e.refusedRepair(r(journal.LoseReply, 1), "what was stored")
+	e.refusedRepair(r(journal.LoseReply, 1), "is intact")
 	e.refusedRepair(r(journal.DropReminder, 0), "no reminder")
 	e.refusedRepair(r(journal.DropRows, 0))
 	e.refusedRepair(repairing(bob, journal.GoBack, 0), "another life")

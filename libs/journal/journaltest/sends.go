@@ -116,7 +116,7 @@ func testSends(e *env) {
 	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(1, 3), "---"), row(alice, mailing(3, 17), fresh)})
 	e.equal("records", e.load(alice).Records, withoutReplies(mailing(1, 3), record(2, "a"), mailing(3, 17)))
 	e.equal("pending", e.load(alice).Pending, 20)
-	e.equal("pending of nobody", e.load(bob).Pending, 0)
+	e.equal("pending of an entity without sends", e.load(bob).Pending, 0)
 	e.one(durable, delivering(epoch, alice, 1, 1))
 	e.one(durable, delivering(epoch, alice, 3, 0, 7, 8, 16))
 	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(1, 3), "-d-"), row(alice, mailing(3, 17), "d------dd-------d")})

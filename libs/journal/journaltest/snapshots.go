@@ -21,7 +21,7 @@ func testSnapshots(e *env) {
 	}
 	e.equal("no snapshot", all.Snapshot, journal.Snapshot{})
 	e.equal("all records", all.Records, withoutReplies(records(1, "a", "b", "c", "d")...))
-	e.equal("found beside them", len(all.Stored), 1)
+	e.equal("found with them", len(all.Stored), 1)
 	e.equal("last sequence number", l.LastSeq, uint64(4))
 	e.one(bySeq, snapshot(epoch, alice, 1, "older"))
 	e.one(durable, snapshot(epoch, alice, 2, "at 2")) // a repeat, as after a lost reply

@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// moment is that of a process whose clock is right.
+// moment is the time in a process whose clock is right.
 func moment(now time.Time) journal.Moment {
 	return journal.Moment{Wall: now, Writer: 1, Elapsed: now.Sub(start)}
 }
@@ -57,7 +57,7 @@ func randomOps(rng *rand.Rand, l *Ledger) []journal.Op {
 	return ops
 }
 
-// randomRows says of wake-ups that they have fired, and of sends that they have ended.
+// randomRows marks wake-ups as fired, and sends as ended.
 func randomRows(rng *rand.Rand, e *entity, a *sharding.Append) {
 	if e == nil || rng.IntN(3) == 0 {
 		return

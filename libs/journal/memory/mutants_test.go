@@ -52,7 +52,7 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"purge-sends":          "PurgeLives",
 		"purge-looks":          "PurgeReplaced",
 		"purge-again":          "PurgeAgain",
-		// Whoever has the shard must lose it, and there is a line of each repair.
+		// The owner of the shard must lose it, and there is a line of each repair.
 		"repair-fence":  "RepairSkip",
 		"repair-audit":  "RepairSkip",
 		"repair-forget": "RepairSkip",

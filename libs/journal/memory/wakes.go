@@ -199,7 +199,7 @@ func (e *entity) checkRows() error {
 		}
 		n := len(e.at(seq).record.Sends)
 		if pending, dead := s.states.Count(n); n == 0 || len(s.states) != (n+3)/4 || pending+dead == 0 {
-			return fmt.Errorf("record %d has %d sends, and %x says what has become of them", seq, n, s.states)
+			return fmt.Errorf("record %d has %d sends, and their states are %x", seq, n, s.states)
 		}
 	}
 	return nil

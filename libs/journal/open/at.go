@@ -21,7 +21,7 @@ type At struct {
 	URL string `key:"url" secret:"url" help:"URL of the journal, which stores the entities and the route table, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost. All regions and coordinators of a cluster must use the same journal"`
 	// Databases are the others, such as 2=postgres://roost@db2/roost: their numbers and URLs. An entry that does not begin with a
 	// number continues with the one before, whose URL had a comma. See package spread.
-	Databases []string `key:"databases" secret:"true" help:"the databases of the journal beside that of {.url}, with their numbers, such as 2=postgres://roost@db2/roost,3=postgres://roost@db3/roost. All regions and coordinators of a cluster need all of them. See docs/running/databases.md"`
+	Databases []string `key:"databases" secret:"true" help:"the further databases of the journal, besides {.url}, with their numbers, such as 2=postgres://roost@db2/roost,3=postgres://roost@db3/roost. All regions and coordinators of a cluster need all of them. See docs/running/databases.md"`
 	// Types says in which database a type is put when it is first declared: its number. Others are put into the first one.
 	Types map[string]string `key:"types" help:"by entity type, the number of the database in which the type is put when a region first declares it, such as Order=2. Other types are put into the database of {.url}, which is 1. A type never changes its database. See docs/running/databases.md"`
 }
@@ -69,7 +69,7 @@ func (at *At) types(others map[int]string) (map[sharding.EntityType]int, error) 
 		}
 		n, err := strconv.Atoi(at.Types[name])
 		if _, known := others[n]; err != nil || n != spread.First && !known {
-			return nil, fmt.Errorf("%w: journal.types puts %s into database %q; write %d for that of journal.url, or a number of journal.databases", journal.ErrConfig, name, at.Types[name], spread.First)
+			return nil, fmt.Errorf("%w: journal.types puts %s into database %q; write %d for journal.url, or a number of journal.databases", journal.ErrConfig, name, at.Types[name], spread.First)
 		}
 		types[sharding.EntityType(name)] = n
 	}

@@ -27,8 +27,8 @@ func withKey(seq uint64, key sharding.CommandID) journal.Op {
 	return op
 }
 
-// TestWhatAppendTakes says which operations of a batch append_records takes: what it would do otherwise than
-// commit_batch, it must not get.
+// TestWhatAppendTakes lists the operations of a batch that append_records takes: it must not get operations
+// that it would treat otherwise than commit_batch.
 func TestWhatAppendTakes(t *testing.T) {
 	t.Parallel()
 	bob := sharding.Entity{Type: "Account", ID: "bob"}
@@ -90,7 +90,7 @@ func TestWhatAppendTakes(t *testing.T) {
 	}
 }
 
-// TestAppendRefuses says that append_records leaves it to commit_batch to refuse what is not to be stored.
+// TestAppendRefuses: append_records leaves refusals to commit_batch.
 func TestAppendRefuses(t *testing.T) {
 	t.Parallel()
 	_, url := newDatabase(t, postgrestest.Start(t))
@@ -124,7 +124,7 @@ func TestAppendRefuses(t *testing.T) {
 	mustCommit(t, b, withKey(2, keyAt(forgotten.Add(time.Millisecond))))
 	mustCommit(t, b, withKey(3, "without a time"))
 
-	// The same for first records: what was forgotten is that of entities that are gone.
+	// The same for first records: only data of removed entities was forgotten.
 	mustExec(t, conn, "UPDATE roost.fence SET forgotten = $1", forgotten.UnixMilli())
 	first := func(name sharding.EntityID, e sharding.Epoch, key sharding.CommandID) journal.Op {
 		op := withKey(1, key)
@@ -139,21 +139,21 @@ func TestAppendRefuses(t *testing.T) {
 		"first record: an entity that exists":                  {first(alice.ID, 1, "new"), sharding.RefusedSeq},
 		"first record: another epoch":                          {first("bob", 2, ""), sharding.RefusedEpoch},
 	} {
-		// Beside it is one that must be stored, but not by append_records.
-		beside := first(sharding.EntityID("beside "+name), c.op.Append.Epoch, "")
+		// The batch also has one that must be stored, but not by append_records.
+		beside := first(sharding.EntityID("with "+name), c.op.Append.Epoch, "")
 		beside.Append.Epoch = 1
 		if r, err := b.Commit(t.Context(), []journal.Op{c.op}); err != nil || r[0].Verdict != c.want {
 			t.Errorf("%s: %v, %v, want %v", name, r, err, c.want)
 		}
 		if r, err := b.Commit(t.Context(), []journal.Op{c.op, beside}); err != nil || r[0].Verdict != c.want || r[1].Verdict != sharding.Durable {
-			t.Errorf("%s, beside another one: %v, %v, want %v", name, r, err, c.want)
+			t.Errorf("%s, with another one: %v, %v, want %v", name, r, err, c.want)
 		}
 	}
 	mustCommit(t, b, first("bob", 1, keyAt(forgotten.Add(time.Millisecond))))
 	mustCommit(t, b, first("carol", 1, "without a time"))
 }
 
-// TestAppendSeveral stores records of several entities, of which one has several: each gets its own.
+// TestAppendSeveral stores records of several entities, and several of one: each gets its own.
 func TestAppendSeveral(t *testing.T) {
 	t.Parallel()
 	_, url := newDatabase(t, postgrestest.Start(t))
@@ -188,7 +188,7 @@ func TestAppendStoresTheSame(t *testing.T) {
 	mustCommit(t, b, claim(1))
 	mustExec(t, conn, "UPDATE roost.fence SET forgotten = 7")
 	mustCommit(t, b, add(1, alice, 1))
-	elapsed += time.Minute // by which the entity ages
+	elapsed += time.Minute // that the entity ages by
 	for name, keys := range map[string][]sharding.CommandID{
 		"no key": {""}, "a key": {"a"}, "a time": {keyAt(now)}, "kept forever": {keyAt(now.Add(365 * 24 * time.Hour))}, "several": {"a", "", keyAt(now)},
 	} {

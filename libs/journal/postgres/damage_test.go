@@ -121,8 +121,8 @@ func flip(t *testing.T, path string, bit int) {
 	}
 }
 
-// TestDamageOutcome says that a batch which meets damage is not tried again
-// as a whole, and that its error names the page.
+// TestDamageOutcome: a batch which meets damage is not retried as a whole,
+// and its error names the page.
 func TestDamageOutcome(t *testing.T) {
 	for _, code := range []string{stateDataCorrupt, stateIndexCorrupt, stateIO} {
 		err := classify(&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: code, Message: "invalid page in block 7"})

@@ -257,7 +257,7 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 func checkPrimary(ctx context.Context, conn *pgconn.PgConn) error {
 	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
-		return fmt.Errorf("%w: the server is a standby or read-only, and may lack what is stored elsewhere; name the primary, or all servers", err)
+		return fmt.Errorf("%w: the server is a standby or read-only, and may lack data of the primary; name the primary, or all servers", err)
 	}
 	return err
 }

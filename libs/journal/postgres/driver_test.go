@@ -147,7 +147,7 @@ func change(url, statement string, args ...any) error {
 	return err
 }
 
-// fill makes the server say what it says when its disk is full.
+// fill makes the server answer as with a full disk.
 func fill(s *postgrestest.Server, database string, full bool) error {
 	if !full {
 		return s.Exec(database, "DROP TRIGGER no_space ON roost.record")
@@ -160,8 +160,8 @@ func fill(s *postgrestest.Server, database string, full bool) error {
 		CREATE TRIGGER no_space BEFORE INSERT ON roost.record EXECUTE FUNCTION no_space()`)
 }
 
-// hostile draws batches from which Decide in Go and commit_batch must conclude
-// the same: few names, many repetitions, numbers at the edges.
+// hostile draws batches for which Decide in Go and commit_batch must decide the
+// same: few names, many repetitions, numbers at the edges.
 type hostile struct {
 	*rand.Rand
 	ledger *memory.Ledger
@@ -251,8 +251,7 @@ func (h hostile) wakes() []sharding.Wake {
 	return all
 }
 
-// rows says of wake-ups that they have fired, and of sends that they have ended, which is
-// often not so.
+// rows marks wake-ups as fired, and sends as ended, which is often not so.
 func (h hostile) rows(a *sharding.Append) {
 	for _, w := range h.stored(a.Shard).Rows {
 		if w.Entity != a.Entity || h.IntN(3) > 0 {
@@ -296,7 +295,7 @@ func rowsOf(wakes []journal.WakeRow, sends []journal.SendRow) string {
 	return strings.Join(lines, "\n")
 }
 
-// byAppend says what append_records has done with a batch.
+// byAppend reports the result of append_records for a batch.
 func byAppend(ops []journal.Op, results []journal.Result, cfg *journal.Config) string {
 	x := newAppends(ops, time.Time{}, cfg)
 	switch {
@@ -310,8 +309,8 @@ func byAppend(ops []journal.Op, results []journal.Result, cfg *journal.Config) s
 	return "all by append_records"
 }
 
-// TestDecidesLikeTheLaw compares the verdicts, the fences in them, and what is
-// stored then, over batches that no caller in its right mind would send too.
+// TestDecidesLikeTheLaw compares the verdicts, the fences in them, and the
+// stored data, over batches that no caller in its right mind would send too.
 func TestDecidesLikeTheLaw(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

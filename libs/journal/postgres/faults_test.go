@@ -104,7 +104,7 @@ func TestServerGone(t *testing.T) {
 }
 
 // TestConnectionLostAtCommit breaks the connection while the server works on
-// the batch: nobody knows, and the server ends it either way.
+// the batch: the outcome is unknown, and the server ends it either way.
 func TestConnectionLostAtCommit(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -137,8 +137,8 @@ func TestConnectionLostAtCommit(t *testing.T) {
 	mustCommit(t, b, add(1, alice, 1)) // settles it
 }
 
-// TestLocksEnd says that a lock which somebody else holds makes a batch fail in
-// time, with a certain outcome, and that a reader of the fence does not wait.
+// TestLocksEnd: a lock that another session holds makes a batch fail in time,
+// with a certain outcome, and a reader of the fence does not wait.
 func TestLocksEnd(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -158,8 +158,8 @@ func TestLocksEnd(t *testing.T) {
 	mustCommit(t, b, add(1, alice, 1))
 }
 
-// TestFenceIsLocked says that no claim passes while an append is in progress, and
-// the other way round, and that of one entity one write is in progress at a time.
+// TestFenceIsLocked: no claim passes while an append is in progress, and the other
+// way round, and at most one write of an entity is in progress.
 func TestFenceIsLocked(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -175,7 +175,7 @@ func TestFenceIsLocked(t *testing.T) {
 		{add(1, alice, 2), claim(2)}, {claim(2), add(1, alice, 2)}, {claim(2), claim(3)}, {snapshot, claim(2)},
 		{add(1, alice, 2), add(1, alice, 2)}, {add(1, alice, 2), snapshot}, {snapshot, add(1, alice, 2)}, {add(1, carol, 1), add(1, carol, 1)},
 	} {
-		for way := range 4 { // by which function each of them
+		for way := range 4 { // the function that each of them uses
 			mustExec(t, one, "BEGIN")
 			sql, args := statement(b, c.first, way&1 != 0)
 			mustExec(t, one, sql, args...)
@@ -225,7 +225,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestEntityIsLocked says that a write of an entity which waited for another one
+// TestEntityIsLocked: a write of an entity which waited for another one
 // begins where that one ended.
 func TestEntityIsLocked(t *testing.T) {
 	t.Parallel()
@@ -322,8 +322,8 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// TestDeclareOnce says that the server itself refuses a declaration against what
-// another process declared after this one looked.
+// TestDeclareOnce: the server itself refuses a declaration that contradicts a
+// later one of another process.
 func TestDeclareOnce(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -354,7 +354,7 @@ func TestDeclareOnce(t *testing.T) {
 	}
 }
 
-// TestStandby: a standby that lags does not know who owns a shard now, and what is stored. So a journal is never there, even
+// TestStandby: a standby that lags does not know the present owner of a shard, nor the newest data. So a journal is never there, even
 // if nothing else can be reached.
 func TestStandby(t *testing.T) {
 	t.Parallel()
@@ -384,8 +384,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestOtherFormat says that the schema of a later release is left alone after its
-// activation, and one without the mark is.
+// TestOtherFormat: the schema of a later release is left alone after its
+// activation, and so is one without the mark.
 func TestOtherFormat(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

@@ -51,7 +51,7 @@ func wentBack(t *testing.T, errorf func(string, ...any)) {
 	}
 }
 
-// TestPurgeInDoubt: an entity that this process may have removed, without getting the answer, is no write that is lost.
+// TestPurgeInDoubt: an entity that this process may have removed, without getting the answer, is not a lost write.
 func TestPurgeInDoubt(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

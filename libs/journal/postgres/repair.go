@@ -30,7 +30,7 @@ func (r *Reader) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 		})
 	}
 	if err != nil {
-		return journal.RawEntity{}, fmt.Errorf("read what is stored of %s: %w", entity, r.explain(err))
+		return journal.RawEntity{}, fmt.Errorf("read the stored data of %s: %w", entity, r.explain(err))
 	}
 	return out, nil
 }

@@ -144,7 +144,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s by a stranger: %v, want it forbidden", sql, err)
 		}
 	}
-	// What is there is what was there.
+	// The data is unchanged.
 	l, err := openAt(t, url, journal.DefaultConfig()).Load(t.Context(), journal.LoadRequest{Entity: alice})
 	if err != nil || l.LastSeq != 1 || errors.Is(err, journal.ErrCorrupt) {
 		t.Fatalf("afterwards: %+v, %v", l, err)

@@ -128,7 +128,7 @@ func TestRotatedCertificate(t *testing.T) {
 	}
 }
 
-// TestCancelledWait cancels the wait of a commit for a synchronous standby: the server commits and only warns, so nobody knows whether
+// TestCancelledWait cancels the wait of a commit for a synchronous standby: the server commits and only warns, so it is unknown whether
 // the commit lasts.
 func TestCancelledWait(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestTrimKeepsTheYoung says that only what is old enough is dropped, when old
+// TestTrimKeepsTheYoung: only entries that are old enough are dropped, when old
 // and young entries are many more than must be kept.
 func TestTrimKeepsTheYoung(t *testing.T) {
 	t.Parallel()

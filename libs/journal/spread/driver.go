@@ -115,7 +115,7 @@ func adopt(ctx context.Context, h journal.Driver, number int, generation shardin
 		stored = slices.DeleteFunc(stored, func(e sharding.Entity) bool { return e == noteEntity }) // another process was faster
 		//mutant:false spread-empty
 		if err == nil && len(stored) > 0 {
-			err = fmt.Errorf("%w: something is stored in it, such as %s, and it is no database of this journal; give one that is empty as database %d", journal.ErrIdentity, stored[0], number)
+			err = fmt.Errorf("%w: it has data, for example %s, and does not belong to this journal; give one that is empty as database %d", journal.ErrIdentity, stored[0], number)
 		}
 		return Note{Number: number, Of: generation}, true, err
 	})

@@ -51,7 +51,7 @@ func TestIdentity(t *testing.T) {
 		"swapped":                  {func(f, _ *databases) { f.all[1], f.all[2] = f.all[2], f.all[1] }, "it is database 3 of a journal, and is given as database 2"},
 		"the first one is another": {func(f, _ *databases) { f.all[0], f.all[1] = f.all[1], f.all[0] }, "it is database 2 of a journal, and is given as database 1"},
 		"the first one twice":      {func(f, _ *databases) { f.all[1] = f.all[0] }, "it is database 1 of a journal, and is given as database 2"},
-		"of another journal":       {func(f, other *databases) { f.all[1] = other.all[1] }, "another cluster's"},
+		"of another journal":       {func(f, other *databases) { f.all[1] = other.all[1] }, "it belongs to another cluster"},
 		"one is missing":           {func(f, _ *databases) { f.all, f.want = f.all[:2], nil }, "the journal has a database 3"},
 		"all others are missing":   {func(f, _ *databases) { f.all, f.want = f.all[:1], nil }, "the journal has a database 2"},
 		"an empty one":             {func(f, _ *databases) { f.all[2] = newDatabase() }, "which was used before"},
@@ -59,7 +59,7 @@ func TestIdentity(t *testing.T) {
 			alone := newDatabase()
 			put(t, alone, "Lone", 1)
 			f.all = append(f.all, alone)
-		}, "something is stored in it, such as Lone/x"},
+		}, "it has data, for example Lone/x"},
 		"nothing is wrong": {func(*databases, *databases) {}, ""},
 		"one more":         {func(f, _ *databases) { f.all = append(f.all, newDatabase()) }, ""},
 	} {
@@ -81,7 +81,7 @@ func TestIdentity(t *testing.T) {
 			check("alone", CheckAlone(ctx, f.all[0].NewHandle()))
 		}
 		if strings.HasPrefix(name, "an empty") || strings.HasPrefix(name, "a new one") || err == nil {
-			continue // what only reads says that there is no such journal
+			continue // a reader reports that there is no such journal
 		}
 		r, err := f.reader(ctx)
 		if check("a reader", err); err == nil {
@@ -158,7 +158,7 @@ func TestRepairsOfAll(t *testing.T) {
 	}
 }
 
-// slow lets another process begin when it is asked what is stored.
+// slow lets another process begin while it lists the stored data.
 type slow struct {
 	journal.Driver
 	meanwhile func()

@@ -30,7 +30,7 @@ func readNote(ctx context.Context, r journal.Reader) (n Note, seq uint64, err er
 	}
 	last := l.Records[len(l.Records)-1]
 	if len(last.Events) != 1 || last.Events[0].Name != noteEvent {
-		return n, 0, fmt.Errorf("%w: %s, record %d is no note; was it written by a later release?", journal.ErrCorrupt, noteEntity, last.Seq)
+		return n, 0, fmt.Errorf("%w: %s, record %d is not a note; was it written by a later release?", journal.ErrCorrupt, noteEntity, last.Seq)
 	}
 	if err := json.Unmarshal(last.Events[0].Payload, &n); err != nil {
 		return n, 0, fmt.Errorf("%w: %s, record %d: %w", journal.ErrCorrupt, noteEntity, last.Seq, err)

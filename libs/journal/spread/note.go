@@ -69,7 +69,7 @@ func (n Note) Place(stored []journal.TypeFact, declared []sharding.TypeDesc, wan
 		case !placed:
 			types[d.Type] = First
 		case said && is != wanted:
-			return n, false, fmt.Errorf("%w: what is stored of type %s is in database %d, and journal.types says %d; a type stays in the database in which it was first declared: say %d, or give the type another name",
+			return n, false, fmt.Errorf("%w: the data of type %s is in database %d, and journal.types says %d; a type stays in the database in which it was first declared: say %d, or give the type another name",
 				ErrPlaced, d.Type, is, wanted, is)
 		}
 	}
@@ -86,7 +86,7 @@ func (n *Note) check(number int, generation sharding.Generation) error {
 		return fmt.Errorf("%w: it is database %d of a journal, and is given as database %d; each number in journal.databases belongs to one database forever, and journal.url names database %d",
 			journal.ErrIdentity, n.Number, number, First)
 	case number != First && n.Of != generation: //mutant:false spread-generation
-		return fmt.Errorf("%w: database %d belongs to a journal whose first database has generation %s, and that of journal.url has %s: it is another cluster's, or a restore of all databases has not ended; correct the URLs, or run the restore again",
+		return fmt.Errorf("%w: database %d belongs to a journal whose first database has generation %s, and journal.url has generation %s: it belongs to another cluster, or a restore of all databases has not ended; correct the URLs, or run the restore again",
 			journal.ErrIdentity, number, n.Of, generation)
 	}
 	return nil

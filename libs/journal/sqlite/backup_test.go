@@ -50,7 +50,7 @@ func TestBackups(t *testing.T) {
 }
 
 // TestRestoreDuringACommit: a process that is paused in a transaction while the journal is restored
-// tells nobody that what it has written is stored.
+// acknowledges none of its writes.
 func TestRestoreDuringACommit(t *testing.T) {
 	ctx, cfg := context.Background(), journal.DefaultConfig()
 	path := filepath.Join(t.TempDir(), "j.db")

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestCheckPages: each damaged page is found, whatever it is for, and the pages behind it are read, too.
+// TestCheckPages: each damaged page is found, whatever it is for, and the pages after it are read, too.
 func TestCheckPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
 	d, err := Open(t.Context(), path, journal.DefaultConfig())

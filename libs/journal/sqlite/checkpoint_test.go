@@ -129,7 +129,7 @@ func TestCheckpoint(t *testing.T) {
 
 // TestLogThatCannotBeCopied: a page of the log cannot be read. That ends none of the
 // processes that meet it: each says so, continues, and tries again, not too often. When the
-// page can be read, the log is copied, and each says that too.
+// page can be read, the log is copied, and each reports that too.
 func TestLogThatCannotBeCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "j.db")

@@ -39,7 +39,7 @@ func waiter(t *testing.T, ctx context.Context, l *fileLock) <-chan error {
 	return got
 }
 
-// waits returns when somebody waits for a lock in the kernel.
+// waits returns when a process waits for a lock in the kernel.
 func waits(t *testing.T, l *fileLock) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -50,12 +50,12 @@ func waits(t *testing.T, l *fileLock) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("nobody waits for the lock")
+			t.Fatal("no process waits for the lock")
 		}
 	}
 }
 
-// TestLockThatNobodyWantsAnyMore: who gave up waiting keeps nobody else from the lock, and may wait again.
+// TestLockThatNobodyWantsAnyMore: a waiter that gave up keeps no other one from the lock, and may wait again.
 func TestLockThatNobodyWantsAnyMore(t *testing.T) {
 	l := openLocks(t, 3)
 	must(t, l[0].lock(t.Context()))

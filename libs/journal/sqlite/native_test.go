@@ -16,8 +16,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestColumnOfAnotherType: a value of another type than is stored there is damage, not 0. The epoch of a fence would be that
-// of a shard that nobody has claimed.
+// TestColumnOfAnotherType: a value of another type than is stored there is damage, not 0. The epoch of a fence would belong to
+// an unclaimed shard.
 func TestColumnOfAnotherType(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
 	a, b := openDriver(t, path), openDriver(t, path)

@@ -19,7 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// flipWorld is a journal file, what is stored in it, and what its pages are for.
+// flipWorld is a journal file, its stored data, and the use of its pages.
 type flipWorld struct {
 	file  []byte
 	crowd *journaltest.Crowd

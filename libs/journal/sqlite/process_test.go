@@ -186,10 +186,10 @@ func TestHolderOfTheWriteLock(t *testing.T) {
 				short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				if _, err := d.Commit(short, claim); !errors.Is(err, journal.ErrNotCommitted) {
-					t.Errorf("beside a transaction of a paused writer: %v, want ErrNotCommitted", err)
+					t.Errorf("during a transaction of a paused writer: %v, want ErrNotCommitted", err)
 				}
 			} else if _, err := d.Commit(t.Context(), claim); err != nil {
-				t.Errorf("beside a paused writer: %v", err)
+				t.Errorf("with a paused writer: %v", err)
 			}
 			must(t, cmd.Process.Kill())
 			if _, err := d.Commit(t.Context(), claim); err != nil {
@@ -214,7 +214,7 @@ func TestWriterOfAnEarlierRelease(t *testing.T) {
 	must(t, earlier.write.begin.Exec())
 	earlier.lock.queue.unlock()
 	if _, err := d.Commit(short(), claim); !errors.Is(err, journal.ErrNotCommitted) {
-		t.Errorf("beside a transaction of the earlier one: %v, want ErrNotCommitted", err)
+		t.Errorf("during a transaction of the earlier one: %v, want ErrNotCommitted", err)
 	}
 	must(t, earlier.write.commit.Exec())
 	must(t, d.LockWrites(t.Context()))

@@ -166,7 +166,7 @@ func TestReaderOfAClosedFile(t *testing.T) {
 	}
 }
 
-// TestReaderRefuses: what is no journal is left as it is, and named.
+// TestReaderRefuses: a file that is not a journal is left as it is, and named.
 func TestReaderRefuses(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "empty.db"), nil, 0o600); err != nil {

@@ -31,7 +31,7 @@ func (r *Reader) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 		err = r.corrupt(err)
 	}
 	if err != nil {
-		return journal.RawEntity{}, fmt.Errorf("read what is stored of %s: %w", entity, err)
+		return journal.RawEntity{}, fmt.Errorf("read the stored data of %s: %w", entity, err)
 	}
 	return out, nil
 }

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS fence (
 	PRIMARY KEY (type, shard)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entity (
-	id       INTEGER PRIMARY KEY, -- never that of another one, be it purged: see addEntitySQL
+	id       INTEGER PRIMARY KEY, -- never reused, even after a purge: see addEntitySQL
 	type     TEXT NOT NULL,
 	name     TEXT NOT NULL,
 	kept     INTEGER NOT NULL DEFAULT 0, -- rows in command of records up to this one are never dropped
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS entity (
 	elapsed  INTEGER NOT NULL DEFAULT 0, -- and for how long that was running
 	cut      INTEGER NOT NULL DEFAULT 0, -- events of records up to this one may be gone,
 	stripped INTEGER NOT NULL DEFAULT 0, -- those up to this one are,
-	swept    INTEGER NOT NULL DEFAULT 0, -- and what was left up to this one was looked at again
+	swept    INTEGER NOT NULL DEFAULT 0, -- and the rest up to this one was examined again
 	UNIQUE (type, name)
 );
 CREATE TABLE IF NOT EXISTS record (
@@ -56,11 +56,11 @@ CREATE TABLE IF NOT EXISTS snapshot (
 	entity INTEGER PRIMARY KEY,
 	body   BLOB NOT NULL
 );
--- Wake-ups: entities that must come to life although nobody calls them. Their inputs are
+-- Wake-ups: entities that must come to life without a caller. Their inputs are
 -- in the records that set them.
 CREATE TABLE IF NOT EXISTS wake (
 	entity INTEGER NOT NULL,
-	kind   INTEGER NOT NULL, -- 1 timer, 2 remember, 4 what is left of a deleted one may be removed
+	kind   INTEGER NOT NULL, -- 1 timer, 2 remember, 4 the rest of a deleted one may be removed
 	name   TEXT NOT NULL,
 	number INTEGER NOT NULL, -- how many times this setting has fired, the bits of an unsigned number
 	due    INTEGER NOT NULL, -- Unix ms

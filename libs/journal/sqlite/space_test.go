@@ -76,7 +76,7 @@ func TestSpaceComesBack(t *testing.T) {
 		}
 	}
 	flush()
-	// size copies the log into the file while nobody else has it open.
+	// size copies the log into the file while no other process has it open.
 	size := func() int64 {
 		t.Helper()
 		if err := d.Close(); err != nil {

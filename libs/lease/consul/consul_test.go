@@ -36,7 +36,7 @@ func urlOf(t *testing.T, s *servertest.Server) string {
 
 func keyOf(url, name string) string { return url[strings.LastIndex(url, "/")+1:] + "/" + name }
 
-// client is Consul as somebody else would see it.
+// client is Consul as another client sees it.
 func client(t *testing.T, s *servertest.Server, token string) *api.Client {
 	t.Helper()
 	c, err := api.NewClient(&api.Config{Address: s.URL(), Token: token})
@@ -70,7 +70,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A value that somebody else wrote is neither understood nor replaced.
+// A value of another writer is neither understood nor replaced.
 func TestForeignValue(t *testing.T) {
 	server := servertest.Consul(t, servertest.ConsulConfig{})
 	url := urlOf(t, server)
@@ -114,7 +114,7 @@ func TestToken(t *testing.T) {
 func TestRefusedURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"consul://a:1":                            "path is missing",
-		"consul://a/x":                            "no host and port",
+		"consul://a/x":                            "is not host:port",
 		"consul://a:1,b:1/x":                      "give one",
 		"consul://a:1/x?service=y":                "unknown parameter",
 		"consul://a:1/x?token_file=/nonexistent/": "token_file",

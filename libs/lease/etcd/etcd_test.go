@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// client is etcd as somebody else would see it.
+// client is etcd as another client sees it.
 func client(t *testing.T, s *servertest.Server) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.URL()}, Logger: zap.NewNop()})
@@ -75,7 +75,7 @@ func client(t *testing.T, s *servertest.Server) *clientv3.Client {
 
 func keyOf(url, name string) string { return url[strings.LastIndex(url, "/"):] + "/" + name }
 
-// A value that somebody else wrote is neither understood nor replaced.
+// A value of another writer is neither understood nor replaced.
 func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	server := servertest.Etcd(t)
@@ -199,7 +199,7 @@ func TestRefusedURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"etcd://":                           "members or the path",
 		"etcd://a:1":                        "members or the path",
-		"etcd://a/x":                        "no host and port",
+		"etcd://a/x":                        "is not host:port",
 		"etcd://a:1/x?ttl=5s":               "unknown parameter",
 		"etcd://a:1/x?user=me":              "belong together",
 		"etcd://a:1/x?ca=/nonexistent/file": "parameter ca",

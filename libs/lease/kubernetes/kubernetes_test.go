@@ -103,7 +103,7 @@ func TestObjectName(t *testing.T) {
 	for _, name := range []string{"x", "X", "coordinator.shop", "a..b", "-a", "hex-58", "hex-", strings.Repeat("a", 300)} {
 		o := objectName(name)
 		if !plain.MatchString(o) {
-			t.Errorf("%q becomes %q, which is no name", name, o)
+			t.Errorf("%q becomes %q, which is not a name", name, o)
 		}
 		if other, ok := seen[o]; ok {
 			t.Errorf("%q and %q both become %q", name, other, o)

@@ -159,7 +159,7 @@ func (l *lab) owner() int {
 		}
 	}
 	if owner < 0 {
-		l.t.Fatal("nobody holds the lease")
+		l.t.Fatal("no candidate holds the lease")
 	}
 	return owner
 }
@@ -235,7 +235,7 @@ func pause(t *testing.T, h Harness) {
 		t.Fatalf("candidate %d holds, want the one that is awake", o)
 	}
 	if _, ok := l.all[0].h.Valid(l.now); ok {
-		t.Error("the paused holder believes in its lease before it is told anything")
+		t.Error("the paused holder believes in its lease before it receives anything")
 	}
 	l.all[0].paused = false
 	l.step(l.all[0], lease.Tick{})

@@ -102,12 +102,12 @@ func put(t *testing.T, s lease.Driver, name string, old, next lease.Record, want
 }
 
 func absent(t *testing.T, h Harness) {
-	if r := get(t, h.Driver, "nobody"); r != (lease.Record{}) {
+	if r := get(t, h.Driver, "unused"); r != (lease.Record{}) {
 		t.Errorf("an absent record is %+v, want the zero Record", r)
 	}
-	put(t, h.Driver, "nobody", full, full, false)
-	put(t, h.Driver, "nobody", record(math.MaxUint64, 0, 0), full, false)
-	if r := get(t, h.Driver, "nobody"); r != (lease.Record{}) {
+	put(t, h.Driver, "unused", full, full, false)
+	put(t, h.Driver, "unused", record(math.MaxUint64, 0, 0), full, false)
+	if r := get(t, h.Driver, "unused"); r != (lease.Record{}) {
 		t.Errorf("a refused swap left %+v", r)
 	}
 }

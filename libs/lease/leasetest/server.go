@@ -248,7 +248,7 @@ func (w *watch) poll(what string, done func(held sharding.Term) bool) sharding.T
 
 func (w *watch) until(term sharding.Term) sharding.Term {
 	w.t.Helper()
-	return w.poll("nobody holds the lease in a new term", func(held sharding.Term) bool { return held >= term })
+	return w.poll("no candidate holds the lease in a new term", func(held sharding.Term) bool { return held >= term })
 }
 
 func (w *watch) untilNobody() {

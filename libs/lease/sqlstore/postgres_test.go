@@ -101,8 +101,8 @@ func (d *database) madeByMany(t *testing.T) {
 	wg.Wait()
 }
 
-// A role that may not make the table is told what to do; with the grants that
-// are documented it needs no more.
+// A role that may not create the table gets the remedy; the documented grants
+// are enough.
 func (d *database) roles(t *testing.T) {
 	d.empty(t)
 	d.exec(t, "CREATE ROLE service LOGIN")
@@ -117,7 +117,7 @@ func (d *database) roles(t *testing.T) {
 	}
 }
 
-// What somebody else wrote is neither understood nor replaced.
+// A value of another writer is neither understood nor replaced.
 func (d *database) foreign(t *testing.T) {
 	named := func(err error) bool {
 		return errors.Is(err, lease.ErrStore) && strings.Contains(err.Error(), "postgres ") && strings.Contains(err.Error(), d.name+` lease "x"`)
@@ -251,7 +251,7 @@ func (d *database) notDurable(t *testing.T) {
 	reload("ALTER SYSTEM RESET full_page_writes")
 }
 
-// warnings has the server warn of what does not concern a commit: each new connection of a setting of its role that is
+// warnings makes the server send warnings that do not concern a commit: each new connection of a setting of its role that is
 // not valid, and each write of few numbers of transactions that are left. Otherwise no coordinator would hold a lease.
 func (d *database) warnings(t *testing.T) {
 	d.empty(t)

@@ -87,7 +87,7 @@ func TestForeignFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte("this is no database, but a text of more than sixteen bytes"), 0o600); err != nil {
+	if err := os.WriteFile(text, []byte("this is not a database, but a text of more than sixteen bytes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	newer := filepath.Join(dir, "newer.db")

@@ -28,11 +28,11 @@ type Config struct {
 	MaxHeader     setting.Bytes `key:"service.max_header" range:">0" help:"the longest request header. A request with a longer header is answered 431" expert:"true"`
 	HeaderTimeout time.Duration `key:"service.header_timeout" range:">0" help:"time that a client has to send the header of a request" expert:"true"`
 	ReadTimeout   time.Duration `key:"service.read_timeout" range:">0" help:"time that a request has from its first byte to its answer" expert:"true"`
-	BodyTimeout   time.Duration `key:"service.body_timeout" range:">0" help:"longest time for which no byte of a request's body may arrive. After this time, the request is answered 408" expert:"true"`
-	WriteTimeout  time.Duration `key:"service.write_timeout" range:">0" help:"longest time for which a client may take no byte of its answer. After this time, its connection is closed. A slow client that continues reading is served" expert:"true"`
+	BodyTimeout   time.Duration `key:"service.body_timeout" range:">0" help:"longest pause between bytes of a request's body. After this time, the request is answered 408" expert:"true"`
+	WriteTimeout  time.Duration `key:"service.write_timeout" range:">0" help:"longest time that a client may read no byte of its answer. After this time, its connection is closed. A slow client that continues reading is served" expert:"true"`
 	IdleTimeout   time.Duration `key:"service.idle_timeout" range:">0" help:"time after which a connection without requests is closed. A load balancer must close it sooner, or requests that it sends at this moment are in doubt" expert:"true"`
 	Connections   int           `key:"service.connections" range:"1.." unit:"connections" help:"the most open connections of clients and peers. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, their requests are answered 503" expert:"true"`
-	BodyBytes     setting.Bytes `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered, with the buffers for them, and of what Twirp requests take when they are decoded; at most a quarter of the memory limit (GOMEMLIMIT, or 90% of that of the container). A request beyond this size is answered 429" expert:"true"`
+	BodyBytes     setting.Bytes `key:"service.body_bytes" help:"the largest total size of the request bodies that have arrived and are not answered, with their buffers and with decoded Twirp requests; at most a quarter of the memory limit (GOMEMLIMIT, or 90% of the container's limit). A request beyond this size is answered 429" expert:"true"`
 	DialTimeout   time.Duration `key:"peer.dial_timeout" range:">0" help:"time that this node has to connect to a peer, including the TLS handshake" expert:"true"`
 	MaxAnswer     setting.Bytes `key:"peer.max_answer" range:">0" help:"the longest answer of a peer. If an answer is longer, the request has failed" expert:"true"`
 

@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/test/archtest"
 )
 
-// yamlWeight is how many bytes of the environment or the command line a byte of the file
-// counts for. It cannot be lower: the YAML package takes 100 bytes for a byte of any
+// yamlWeight is the number of bytes of the environment or the command line that a byte of
+// the file counts for. It cannot be lower: the YAML package takes 100 bytes for a byte of any
 // file, and up to 570 where every other one begins a level ("? ? ?"). The file is the
 // operator's own and at most maxConfig long, so no file takes more than 40 MiB.
 const yamlWeight = 80

@@ -267,7 +267,7 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if _, err := Load(c, nil, []string{"ROOST_NODE_NAME=/shop/another"}); err != nil || c.Name != "/shop/another" {
-		t.Errorf("a name that is no link: %q, %v", c.Name, err)
+		t.Errorf("a name that is not a link: %q, %v", c.Name, err)
 	}
 }
 

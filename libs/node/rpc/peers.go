@@ -100,7 +100,7 @@ func GatewayOutOfReach(self, gateway, peers, management string) error {
 	if !isLoopback(hostOf(at)) || isLoopback(hostOf(self)) || hostOf(gateway) == hostOf(self) {
 		return nil
 	}
-	return fmt.Errorf("it can be asked only at %s, which only its own host reaches; see gateway.peer_listen and management.listen", at)
+	return fmt.Errorf("it can be queried only at %s, which only its own host reaches; see gateway.peer_listen and management.listen", at)
 }
 
 func hostOf(addr string) string {

@@ -28,7 +28,7 @@ func TestGatewayOutOfReach(t *testing.T) {
 		{"10.0.0.1:25521", "10.0.0.2:8080", "", "10.0.0.2:8558", false},
 		{"10.0.0.1:25521", "10.0.0.1:8080", "", "127.0.0.1:8558", false}, // on the same host
 		{"127.0.0.1:25521", "127.0.0.1:8080", "", "127.0.0.1:8558", false},
-		{"10.0.0.1:25521", "10.0.0.2:8080", "", "", false}, // it is asked, and the answer says what is wrong
+		{"10.0.0.1:25521", "10.0.0.2:8080", "", "", false}, // it is queried, and the answer shows the fault
 	} {
 		err := GatewayOutOfReach(test.self, test.gateway, test.peers, test.management)
 		if (err != nil) != test.out || err != nil && !strings.Contains(err.Error(), "which only its own host reaches") {

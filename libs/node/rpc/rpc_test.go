@@ -72,7 +72,7 @@ func TestMessagesArrive(t *testing.T) {
 }
 
 // TestUnknownKind: messages of a kind that only newer processes know are left out, and the
-// log says so; those beside them arrive.
+// log says so; the others arrive.
 func TestUnknownKind(t *testing.T) {
 	var text bytes.Buffer
 	peer, self := &script{}, sharding.NodeID{UID: 9}
@@ -96,7 +96,7 @@ func TestUnknownKind(t *testing.T) {
 	}
 }
 
-// silent is a log that nobody reads.
+// silent is a log without a reader.
 var silent = slog.New(slog.DiscardHandler)
 
 // TestEarlierTerms: a message of an earlier term is not sent after one of a later term.
@@ -161,7 +161,7 @@ func TestCalls(t *testing.T) {
 	}
 	for range 2 {
 		if c.Hold(other, got) == 0 {
-			t.Error("the calls of one process keep out those of another")
+			t.Error("the calls of one process keep out another's")
 		}
 	}
 	if c.Hold(third, got) != 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestInTheNameOfAMember: what the membership says of the node in whose name a message comes is compared with what the
-// message is.
+// TestInTheNameOfAMember: the membership's entry for the sender's node is compared with the message.
 func TestInTheNameOfAMember(t *testing.T) {
 	peer := &script{answer: control.NotActive{}}
 	active := sharding.NodeID{Addr: "c:1", UID: 7}

@@ -76,7 +76,7 @@ func (c *TLS) check(choices ...string) error {
 		bad("ca", "without %s: peers could not trust this node; set %s and %s too", setting.Key("cert"), setting.Key("cert"), setting.Key("key"))
 	}
 	if c.Deny != "" && c.CA == "" {
-		bad("deny", "is set, but no certificates are verified: set %s too", setting.Key("ca"))
+		bad("deny", "is set, but certificates are not verified: set %s too", setting.Key("ca"))
 	}
 	if !slices.Contains(choices, c.ClientAuth) {
 		bad("client_auth", "is %q: write %s", c.ClientAuth, strings.Join(choices, " or "))

@@ -56,7 +56,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		}
 		for _, pattern := range slices.Concat(r.Who, r.Types, r.Commands, r.IDs) {
 			if star := strings.IndexByte(pattern, '*'); pattern == "" || star >= 0 && star < len(pattern)-1 {
-				errs = append(errs, fmt.Errorf("rule %d under allow: %q is no pattern: write a text, or its beginning followed by *", i+1, pattern))
+				errs = append(errs, fmt.Errorf("rule %d under allow: %q is not a pattern: write a text, or its beginning followed by *", i+1, pattern))
 			}
 		}
 	}

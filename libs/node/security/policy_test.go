@@ -60,8 +60,8 @@ func TestBadPolicies(t *testing.T) {
 	for text, want := range map[string]string{
 		"allow: [{who: [a]}]":                         "who and types must not be empty",
 		"allow: [{types: [a]}]":                       "who and types must not be empty",
-		"allow: [{who: [a], types: [b*c]}]":           "is no pattern",
-		"allow: [{who: [''], types: [b]}]":            "is no pattern",
+		"allow: [{who: [a], types: [b*c]}]":           "is not a pattern",
+		"allow: [{who: [''], types: [b]}]":            "is not a pattern",
 		"allow: [{who: [a], types: [b], verbs: [c]}]": "field verbs not found",
 		"deny: []": "field deny not found",
 		"- a":      "cannot unmarshal",

@@ -64,7 +64,7 @@ type evilMarshaler struct{}
 
 func (evilMarshaler) MarshalText() ([]byte, error) { panic("evil MarshalText") }
 
-// TestEvilValues: a line is logged whatever the methods of its values do, also those of values that were given before.
+// TestEvilValues: a line is logged whatever the methods of its values do, including values that were given before.
 func TestEvilValues(t *testing.T) {
 	var none *evil
 	var noText *evilText

@@ -64,7 +64,7 @@ func TestLogQueue(t *testing.T) {
 			t.Errorf("%d bytes have waited", size)
 		}
 		w.fail = io.ErrClosedPipe
-		log.Info("nobody reads this")
+		log.Info("this is never read")
 		if err := line(); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("a line that cannot be written: %v", err)
 		}

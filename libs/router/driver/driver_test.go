@@ -168,7 +168,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestAbandon: a call that nobody waits for is forgotten, or was over already.
+// TestAbandon: an abandoned call is forgotten, or was over already.
 func TestAbandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, region := newDriver(t)

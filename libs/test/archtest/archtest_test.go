@@ -39,7 +39,7 @@ func TestImpurities(t *testing.T) {
 		}
 	}
 	if len(impurities("testdata/impure", "impure.go")) == 0 {
-		t.Error("a package passes of which every file is left out")
+		t.Error("a package passes whose files are all left out")
 	}
 }
 
@@ -48,7 +48,7 @@ func TestImpurities(t *testing.T) {
 func TestImpureFiles(t *testing.T) {
 	for _, c := range []struct {
 		file string
-		want string // a part of what is found; nothing if it is empty
+		want string // a part of the finding; nothing if it is empty
 	}{
 		{"testdata/mixed/driver.go", ""},
 		{"testdata/mixed/core.go", "driver.go:5"},

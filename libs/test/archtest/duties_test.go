@@ -24,7 +24,7 @@ func TestDuties(t *testing.T) {
 func TestUndriven(t *testing.T) {
 	for _, c := range []struct {
 		pure, undriven string
-		want           string // a part of what is found; nothing if it is empty
+		want           string // a part of the finding; nothing if it is empty
 	}{
 		{"testdata/mixed", "", "is a core, but its package comment has no section"},
 		{"testdata/mixed/core.go", "", "is a core, but its package comment has no section"},

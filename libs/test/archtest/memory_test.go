@@ -29,7 +29,7 @@ func TestMemory(t *testing.T) {
 	}
 	once := 0
 	f := failures{TB: t}
-	Memory(&f, MemoryFactor, 0, func() { // somebody else, in between
+	Memory(&f, MemoryFactor, 0, func() { // another one, in between
 		if once++; once == 1 {
 			sink = make([]byte, 1<<20)
 		}

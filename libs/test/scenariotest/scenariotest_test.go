@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// echo is a core that repeats what it is told.
+// echo is a core that repeats its inputs.
 func echo(commands []string) (trace []string) {
 	for _, c := range commands {
 		if c == "panic" {

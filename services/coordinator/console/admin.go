@@ -203,9 +203,9 @@ func readers(by []string, version string) string {
 // UnreadableNow returns the reason why shards are unreadable, and the remedy.
 func UnreadableNow(o coordinator.UnreadableNow) string {
 	if o.Closest == "" {
-		return "no region is here that could read what is stored of them; start one of the version that stored it"
+		return "no registered region can read their stored data; start a region of the version that stored it"
 	}
-	return fmt.Sprintf("no region reads all that may be stored of them. %s (version %s) does not read %s. Start a region of %s; if the region that had them crashed, roost rollout look finds out what it has stored",
+	return fmt.Sprintf("no region reads all that may be stored of them. %s (version %s) does not read %s. Start a region of %s; if the region that had them crashed, roost rollout look finds out which forms it stored",
 		o.Closest, cmp.Or(o.Version, "-"), strings.Join(formTexts(o.Forms), "; "), readers(o.By, o.Version))
 }
 

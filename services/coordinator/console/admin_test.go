@@ -30,8 +30,8 @@ func TestUnreadable(t *testing.T) {
 		t.Errorf("of B: %v", got)
 	}
 	for i, text := range []string{
-		"no region reads all that may be stored of them. region-1 (version v1) does not read " + text + ". Start a region of v2, or of another version that reads it; if the region that had them crashed, roost rollout look finds out what it has stored",
-		"no region is here that could read what is stored of them; start one of the version that stored it",
+		"no region reads all that may be stored of them. region-1 (version v1) does not read " + text + ". Start a region of v2, or of another version that reads it; if the region that had them crashed, roost rollout look finds out which forms it stored",
+		"no registered region can read their stored data; start a region of the version that stored it",
 	} {
 		if got := UnreadableNow(coordinator.UnreadableNow(v.Unreadable[i])); got != text {
 			t.Errorf("got  %s\nwant %s", got, text)

@@ -90,7 +90,7 @@ func (a *API) Entities(ctx context.Context, req *adminv1.EntitiesRequest) (*admi
 		return nil, err
 	}
 	if req.After != "" && w.after.Stored != req.Stored {
-		return nil, twirp.NewError(twirp.InvalidArgument, `the field "after" is of a list of the other kind: of entities that are stored, or of those in memory`)
+		return nil, twirp.NewError(twirp.InvalidArgument, `the field "after" belongs to a list of the other kind (stored entities or entities in memory); begin the list without it`)
 	}
 	o := ownedOf(w.view)
 	if err := o.checkRegion(req.Region); err != nil {

@@ -53,13 +53,13 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// TestDescribeOutOfReach: a gateway that cannot be asked is named with the reason, and nothing else is asked in its place.
+// TestDescribeOutOfReach: a gateway that cannot be queried is named with the reason, and no other is queried in its place.
 func TestDescribeOutOfReach(t *testing.T) {
 	a := New(Config{Self: sharding.NodeID{Addr: "10.0.0.1:25521"}, QueryTimeout: time.Second})
 	gateway := coordinator.GatewayView{Node: sharding.NodeID{Addr: "10.0.0.2:8080"}, Management: "127.0.0.1:8558"}
 	err := a.outOfReach(&gateway)
 	if err == nil {
-		t.Fatal("a gateway with loopback on another host can be asked")
+		t.Fatal("a gateway with loopback on another host can be queried")
 	}
 	ev := a.describeAll(t.Context(), []examined{{role: "gateway", name: "10.0.0.2:8080", outOfReach: err}})
 	if len(ev.Processes) != 0 || len(ev.Silent) != 1 || !strings.Contains(ev.Silent[0].Reason, "only its own host reaches") {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestListingGetsOn: an answer that takes too long, or has as many bytes as it may have, ends
-// early and says where to go on; damaged shards are named and passed over.
+// early and returns the next position; damaged shards are named and passed over.
 func TestListingGetsOn(t *testing.T) {
 	type row struct{ shard, n int }
 	const shards, rows = 70, 3

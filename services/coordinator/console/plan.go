@@ -39,7 +39,7 @@ func (a *API) Plan(ctx context.Context, req *adminv1.PlanRequest) (*adminv1.Plan
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the plan was not ready after %v; give it more time by --timeout, or plan for one type by --type", timeout))
 	defer cancel()
 	if !a.proposing.TryLock() {
-		return nil, twirp.NewError(twirp.Aborted, "a plan is being made for somebody else; ask again in a moment")
+		return nil, twirp.NewError(twirp.Aborted, "a plan for another caller is in progress; try again in a moment")
 	}
 	p, err := a.propose(ctx, q)
 	if err != nil {

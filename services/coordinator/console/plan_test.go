@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// TestPlanTakesTooLong: a plan that is not ready in time ends, and the error says why.
+// TestPlanTakesTooLong: a plan that is not ready in time ends, and the error has the reason.
 func TestPlanTakesTooLong(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	asked := 0
@@ -56,7 +56,7 @@ func TestPlanTakesTooLong(t *testing.T) {
 	<-ended
 }
 
-// slowStrategy calls a function for each shard that it is asked for.
+// slowStrategy calls a function for each requested shard.
 type slowStrategy struct{ asked func() }
 
 func (s *slowStrategy) Allocate(v allocation.View, _ sharding.ShardID) sharding.NodeID {

@@ -99,7 +99,7 @@ func (a *API) reason(err error, timeout time.Duration) string {
 		}
 		return fmt.Sprintf("no answer within %s (coordinator.query_timeout)", timeout)
 	case errors.As(err, &e) && e.Code() == twirp.BadRoute:
-		return "it runs a release of Roost that cannot be asked"
+		return "it runs a release of Roost that cannot be queried"
 	}
 	text := err.Error()
 	if e != nil {
@@ -190,7 +190,7 @@ func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Si
 	for i, n := range lost {
 		if n > 0 {
 			u := f.lost[i]
-			silent = append(silent, &adminv1.Silent{Reason: fmt.Sprintf("unreadable are %d of the shards of %s, and nothing of what is stored there is tried: %s",
+			silent = append(silent, &adminv1.Silent{Reason: fmt.Sprintf("unreadable are %d of the shards of %s, and nothing that is stored there is tried: %s",
 				n, u.Type, UnreadableNow(coordinator.UnreadableNow(u)))})
 		}
 	}
@@ -199,7 +199,7 @@ func (f *failing) nobody(shards map[sharding.ShardID]bool) (silent []*adminv1.Si
 		if others > 1 {
 			some = fmt.Sprintf("%d shards have", others)
 		}
-		silent = append(silent, &adminv1.Silent{Reason: some + " no region now: nothing of what is stored there is tried; see roost shard ls"})
+		silent = append(silent, &adminv1.Silent{Reason: some + " no region now: nothing that is stored there is tried; see roost shard ls"})
 	}
 	return silent
 }
@@ -264,7 +264,7 @@ func (f *failing) lookup(ctx context.Context, subjects []*inspectionv1.Subject) 
 			found[i] = by[keyOf(subjects[i])]
 		}
 		if res.More {
-			silent = append(silent, &adminv1.Silent{Region: regions[n].name, Reason: "its answer had no room for all that fails; ask for fewer, such as those of one entity"})
+			silent = append(silent, &adminv1.Silent{Region: regions[n].name, Reason: "its answer had no room for all that fails; ask for fewer, for example for one entity"})
 		}
 	}
 	return found, append(silent, f.nobody(away)...)

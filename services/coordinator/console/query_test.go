@@ -50,6 +50,6 @@ func TestShardsWithoutRegion(t *testing.T) {
 	}
 	found, silent := f.lookup(t.Context(), []*inspectionv1.Subject{{Type: "T", Id: "e"}, {Type: "T", Id: other}})
 	if told := f.failure(found[0]); told == nil || told.Code != string(sharding.Unavailable) || !strings.Contains(told.Message, "its shard is unreadable") || !strings.Contains(told.Message, "v3") || found[1] != nil || len(silent) != 2 {
-		t.Errorf("said of what is stored in an unreadable shard: %v, and of others: %v; %v", told, found[1], silent)
+		t.Errorf("reported for the data in an unreadable shard: %v, and for others: %v; %v", told, found[1], silent)
 	}
 }

@@ -37,7 +37,7 @@ func TestToSteering(t *testing.T) {
 	}
 }
 
-// TestMemberIsCordoned: the list of members says which regions are cordoned.
+// TestMemberIsCordoned: the list of members marks cordoned regions.
 func TestMemberIsCordoned(t *testing.T) {
 	w := coordinator.New(coordinator.DefaultConfig())
 	n := sharding.NodeID{Addr: "h:1", UID: 1}

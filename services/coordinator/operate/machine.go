@@ -77,7 +77,7 @@ func (m *Machine) found(now time.Time, in *Found) []Output {
 	switch {
 	case in.Row.Reason == sharding.Unreadable:
 		return m.end(sharding.Reject(sharding.Unavailable, fmt.Sprintf(
-			"not applied: no region that runs now reads what is stored of shard %s; start one of a version that reads it, see roost rollout status", in.Row.Shard)), "")
+			"not applied: no running region reads the stored data of shard %s; start one of a version that reads it, see roost rollout status", in.Row.Shard)), "")
 	case in.Target.Type != "" && !m.doubt && !slices.Contains(in.Types, in.Target.Type):
 		// It would only become a dead letter again. What else is against it, the region that
 		// serves its sender says.

@@ -22,7 +22,7 @@ var (
 	perish    = operate.Answered{Reply: sharding.Doubt(sharding.Unavailable, "lost")}
 )
 
-// serves says that a region serves the shard at an epoch.
+// serves reports a region that serves the shard at an epoch.
 func serves(epoch sharding.Epoch) operate.Found {
 	return operate.Found{Row: sharding.Row{Shard: shard, Phase: sharding.Serving, Epoch: epoch}, Region: fmt.Sprint("region-", uint64(epoch)), Types: []sharding.EntityType{"T"}}
 }
@@ -77,7 +77,7 @@ var cases = []struct {
 		[]string{"find true", "send at 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "allocate above 5", "wait 100ms", "find true", "send at 6", "region-6 executed"}},
 	{"that it is not theirs leaves no doubt", []operate.Input{operate.Begin{}, serves(5), operate.NotMine{}, operate.CallerGone{}},
 		[]string{"find true", "send at 5", "wait 100ms", "not_applied deadline_exceeded not applied within its time: the shard is moving"}},
-	{"a shard that nobody serves", []operate.Input{operate.Begin{}, operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}, with(serves(5), func(f *operate.Found) { f.Row.Phase = sharding.Serving + 1 }), operate.CallerGone{}},
+	{"a shard without a region", []operate.Input{operate.Begin{}, operate.Found{Row: sharding.Row{Shard: shard}}, operate.Tick{}, with(serves(5), func(f *operate.Found) { f.Row.Phase = sharding.Serving + 1 }), operate.CallerGone{}},
 		[]string{"find true", "allocate above 0", "wait 100ms", "find true", "allocate above 0", "wait 100ms", "not_applied deadline_exceeded not applied within its time: no region serves shard T/1 at the moment"}},
 	{"late", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), operate.Failed{Err: errAway}, operate.Tick{}, serves(5), operate.CallerGone{}, operate.Tick{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find true", "send at 5", "wait 100ms", "find true", "send at 5",
@@ -92,9 +92,9 @@ var cases = []struct {
 		append(slices.Repeat([]string{"find true", "allocate above 0", "wait 100ms"}, 5), "not_applied deadline_exceeded not applied within its time: no region serves shard T/1 at the moment")},
 	{"a standby after a doubt", []operate.Input{operate.Begin{}, serves(5), operate.Failed{Sent: true, Err: errSilent}, operate.Tick{}, operate.NotFound{Err: errAway}, operate.CallerGone{}},
 		[]string{"find true", "send at 5", "wait 100ms", "find false", "wait 100ms", "unknown deadline_exceeded it may have been applied; send it again under the same key: not applied within its time: connection refused"}},
-	{"nobody reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
-		[]string{"find true", "not_applied unavailable not applied: no region that runs now reads what is stored of shard T/1; start one of a version that reads it, see roost rollout status"}},
-	{"a target that nobody declares", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) {
+	{"no region reads the shard", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) { f.Row.Reason = sharding.Unreadable })},
+		[]string{"find true", "not_applied unavailable not applied: no running region reads the stored data of shard T/1; start one of a version that reads it, see roost rollout status"}},
+	{"an undeclared target", []operate.Input{operate.Begin{}, with(serves(5), func(f *operate.Found) {
 		f.Target, f.Types = sharding.Entity{Type: "Zoo", ID: "z"}, []sharding.EntityType{"T", "U"}
 	})},
 		[]string{"find true", "not_applied not_found not applied: the target is Zoo/z, and no region declares the type Zoo; declared are T, U. Start a region with that type, or drop the dead letter"}},
@@ -102,7 +102,7 @@ var cases = []struct {
 		[]string{"find true", "send at 5"}},
 }
 
-// TestMachine: what is done with a command, and what is known of it in the end.
+// TestMachine: the steps with a command, and its outcome in the end.
 func TestMachine(t *testing.T) { machine(t) }
 
 func machine(t testing.TB) {

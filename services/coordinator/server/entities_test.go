@@ -16,7 +16,7 @@ import (
 )
 
 // TestActiveEntities: what is in memory is listed as its owners say it, page by page. A region that does
-// not answer is named, and one that speaks of what it does not own is not believed.
+// not answer is named, and reports of a region about shards of others are ignored.
 func TestActiveEntities(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -27,7 +27,7 @@ func TestActiveEntities(t *testing.T) {
 	}
 	f.serveT(t, r.addr, admin)
 	res, err := admin.Entities(t.Context(), &adminv1.EntitiesRequest{})
-	if err != nil || res.Regions != 0 || len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be asked") {
+	if err != nil || res.Regions != 0 || len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be queried") {
 		t.Errorf("of a region of an earlier release: %v, %v", res, err)
 	}
 
@@ -135,7 +135,7 @@ func TestActiveEntities(t *testing.T) {
 	}
 }
 
-// TestStoredEntities: what is stored is listed from the journal, whatever the regions say, each entity
+// TestStoredEntities: stored entities are listed from the journal, whatever the regions report, each entity
 // once and in the order of the ids.
 func TestStoredEntities(t *testing.T) {
 	r, f, admin := standing(t)

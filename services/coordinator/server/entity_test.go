@@ -17,8 +17,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator/console"
 )
 
-// TestEntity: what the journal has of an entity is told without its region, what is in memory as the
-// region says it, and what is missing is named. What the entity has stored is shown only where that is
+// TestEntity: the journal's data of an entity is shown without its region, the memory as the region
+// reports it, and missing parts are named. What the entity has stored is shown only where that is
 // allowed.
 func TestEntity(t *testing.T) {
 	r, f, admin := standing(t)

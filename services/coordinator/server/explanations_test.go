@@ -23,8 +23,8 @@ func TestWhyOnSQLite(t *testing.T) {
 	checkWhy(t, "sqlite:"+t.TempDir()+"/journal.db")
 }
 
-// checkWhy: a running coordinator says why a shard is where it is, and so does the next one, which
-// reads what the first has decided. A coordinator that stops stores its explanations first.
+// checkWhy: a running coordinator gives the reason for a shard's region, and so does the next one,
+// which reads the first one's decisions. A coordinator that stops stores its explanations first.
 func checkWhy(t *testing.T, url string) {
 	dir, addr := t.TempDir(), freeAddr(t)
 	onJournal := func(cfg *Config) { cfg.Journal.URL = url }

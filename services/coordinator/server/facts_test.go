@@ -85,7 +85,7 @@ func TestFullJournal(t *testing.T) {
 }
 
 // TestUnreadableFacts: a coordinator that has the lease and cannot read its facts is not active, and its readiness
-// says why and what to do. It takes over when they can be read, and then warns no more.
+// has the reason and the remedy. It takes over when they can be read, and then warns no more.
 func TestUnreadableFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := coordinator.DefaultConfig()
@@ -157,7 +157,7 @@ func TestFactsOfNoForm(t *testing.T) {
 	})
 }
 
-// TestFactsMissing: a coordinator that finds no facts beside records of an entity says so in its log.
+// TestFactsMissing: a coordinator that finds records of an entity but no facts logs it.
 func TestFactsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(journal.DefaultConfig())
@@ -246,7 +246,7 @@ func alongside(t *testing.T, name string, test func(*testing.T)) {
 }
 
 // crowd is what continues around a coordinator: a region registers again and is
-// suspected now and then, gateways ask for shards and poll the table.
+// suspected from time to time, gateways ask for shards and poll the table.
 func (r *rig) crowd(i int) {
 	r.in(func() {
 		r.step(coordinator.Member{Node: region1(2), Reachable: i%50 > 5})
@@ -272,7 +272,7 @@ func (r *rig) crowd(i int) {
 	synctest.Wait()
 }
 
-// TestTooMuchWaits: above the limit the coordinator steps down and says why.
+// TestTooMuchWaits: above the limit the coordinator steps down and logs the reason.
 func TestTooMuchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := coordinator.DefaultConfig()
@@ -388,7 +388,7 @@ func TestSnapshotIsTriedAgain(t *testing.T) {
 		if err != nil || found.Snapshot.Seq == 0 || !r.text.has("retrying") {
 			t.Errorf("snapshot %d, %v: %s", found.Snapshot.Seq, err, r.text.b.String())
 		}
-		// The facts before it are trimmed, and those behind it are all that there is.
+		// The facts before it are trimmed, and the later ones are all.
 		if found.Cut != found.Snapshot.Seq {
 			t.Errorf("facts up to record %d are trimmed, the snapshot is at %d", found.Cut, found.Snapshot.Seq)
 		}

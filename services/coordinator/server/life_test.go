@@ -32,8 +32,8 @@ func TestLifeOfACoordinator(t *testing.T) {
 	noneLeft(t)
 	dir := t.TempDir()
 	first, second := freeAddr(t), freeAddr(t)
-	// On a busy machine the second one must not take over before it is its turn. Nobody
-	// competes with it.
+	// On a busy machine the second one must not take over before it is its turn. No
+	// candidate competes with it.
 	c1 := start(t, dir, first, "static://"+first, func(c *Config) { c.Lease.TTL = 20 * time.Second })
 	await(t, "the first one is active", c1.acts)
 	c2 := start(t, dir, second, "static://"+first+","+second, nil)
@@ -132,9 +132,9 @@ func checkStandby(t *testing.T, c *running, active, management string, region *f
 	}{
 		{call(other, control.WatchTable{}), `not "other"`}, {call(other, control.Register{}), `not "other"`},
 		{call(other, control.GracefulShutdown{}), `not "other"`}, {send(other, homes(1)...), `not "other"`},
-		{send(other, control.ShardStarted{}), `not "other"`}, {send(region.api, control.HostShard{}), "HostShard is no one-way message for a coordinator"},
-		{send(region.api, control.ShardStarted{}, control.Register{}), "Register is no one-way message"},
-		{call(region.api, control.ShardStarted{}), "ShardStarted is no call"}, {call(region.api, control.TableChanged{}), "TableChanged is no call"},
+		{send(other, control.ShardStarted{}), `not "other"`}, {send(region.api, control.HostShard{}), "HostShard is not a one-way message for a coordinator"},
+		{send(region.api, control.ShardStarted{}, control.Register{}), "Register is not a one-way message"},
+		{call(region.api, control.ShardStarted{}), "ShardStarted is not a call"}, {call(region.api, control.TableChanged{}), "TableChanged is not a call"},
 		{call(region.api, nil), "unknown kind"},
 		{region.api.Send(t.Context(), sharding.NodeID{Addr: c.addr, UID: 1}, homes(1)), "another incarnation"},
 	} {
@@ -180,11 +180,11 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 		}
 	}
 	if strings.Contains(metrics, "_ratio") { // what Prometheus calls the unit 1
-		t.Errorf("a metric that is no ratio is called one:\n%s", metrics)
+		t.Errorf("a metric that is not a ratio is called one:\n%s", metrics)
 	}
 }
 
-// openJournal opens the cluster's journal beside the coordinators.
+// openJournal opens the cluster's journal in addition to the coordinators.
 func openJournal(t *testing.T, dir string) *commit.Journal {
 	t.Helper()
 	b, err := journalopen.Open(t.Context(), "sqlite:"+dir+"/journal.db", journal.DefaultConfig())
@@ -250,7 +250,7 @@ func TestCallersThatLeave(t *testing.T) {
 			t.Error("a watch is answered though nothing has changed")
 		}
 	}
-	await(t, "nobody is waited for", func() bool {
+	await(t, "it waits for no region", func() bool {
 		var waiting int
 		if err := c.server.look(t.Context(), func() error { waiting = c.server.calls.Len(); return nil }); err != nil {
 			t.Fatal(err)

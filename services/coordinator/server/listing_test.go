@@ -16,7 +16,7 @@ import (
 )
 
 // standing is a coordinator whose journal has reminders and sends of ten entities: each of them
-// has a reminder and a record with four sends, of which one is done and two are dead letters.
+// has a reminder and a record with four sends; one is done and two are dead letters.
 func standing(t *testing.T) (*running, *fakeRegion, adminv1.Admin) {
 	t.Helper()
 	noneLeft(t)
@@ -43,7 +43,7 @@ func standing(t *testing.T) (*running, *fakeRegion, adminv1.Admin) {
 			{Seq: 1, Sends: []uint16{0}, As: sharding.SendDone}, {Seq: 1, Sends: []uint16{1}, As: sharding.SendRefused}, {Seq: 1, Sends: []uint16{3}, As: sharding.SendInDoubt},
 		}}})
 	}
-	gone := sharding.Entity{Type: "T", ID: "gone"} // its row in the journal is no reminder
+	gone := sharding.Entity{Type: "T", ID: "gone"} // its row in the journal is not a reminder
 	r.commit(claims...)
 	r.commit(append(appends, journal.Op{Append: &sharding.Append{
 		Shard: sharding.ShardID{Type: "T", Index: shardingtest.ShardOf(gone.ID, 3)}, Epoch: 1, Entity: gone, Records: []sharding.Record{{Seq: 1, Delete: true}}}})...)
@@ -123,7 +123,7 @@ func TestReminders(t *testing.T) {
 }
 
 // TestSends: operators see each send that is not done once, the dead letters first, and by
-// the name by which they are sent again or dropped.
+// the name that repeats or drops them.
 func TestSends(t *testing.T) {
 	r, _, admin := standing(t)
 	list := func(req *adminv1.SendsRequest) (dead, pending []string) {

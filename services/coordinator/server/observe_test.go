@@ -14,7 +14,7 @@ import (
 )
 
 // TestExplain: a coordinator explains an entity by its row, its fence and its region, which here runs a release that
-// cannot be asked.
+// cannot be queried.
 func TestExplain(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -36,8 +36,8 @@ func TestExplain(t *testing.T) {
 	f.serveT(t, r.addr, admin)
 	res := explain("T", "e1")
 	i := slices.IndexFunc(res.Parties, func(p *diagnosisv1.Party) bool { return p.Role == string(diagnosis.Region) })
-	if i < 0 || !strings.Contains(res.Parties[i].Error, "cannot be asked") || res.Findings[0].Cause != string(diagnosis.OwnerFails) {
-		t.Errorf("a region that cannot be asked: %v", res)
+	if i < 0 || !strings.Contains(res.Parties[i].Error, "cannot be queried") || res.Findings[0].Cause != string(diagnosis.OwnerFails) {
+		t.Errorf("a region that cannot be queried: %v", res)
 	}
 	facts := strings.Join(res.Parties[0].Facts, "\n")
 	for _, want := range []string{"serving at region-1", "the owner is", "the fence is at epoch 0.1", "1 registered regions host the type"} {
@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExamine: all members are asked how they are set up, and one that runs a release that cannot be asked is named.
+// TestExamine: all members are queried about their setup, and one that runs a release that cannot be queried is named.
 func TestExamine(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -64,7 +64,7 @@ func TestExamine(t *testing.T) {
 	for _, a := range res.Advice {
 		said[a.Name] = a
 	}
-	if a := said["process-silent"]; a == nil || !strings.Contains(a.Text, "region region-1 has not answered: it runs a release of Roost that cannot be asked") {
+	if a := said["process-silent"]; a == nil || !strings.Contains(a.Text, "region region-1 has not answered: it runs a release of Roost that cannot be queried") {
 		t.Errorf("the region: %v", res)
 	}
 	for _, name := range []string{"tls-off", "one-coordinator", "one-region"} {

@@ -12,7 +12,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// TestPlan: a running coordinator says what would move, takes the strategies that its
+// TestPlan: a running coordinator lists the moves of a plan, takes the strategies that its
 // configuration could name, and refuses what is not here.
 func TestPlan(t *testing.T) {
 	noneLeft(t)

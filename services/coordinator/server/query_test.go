@@ -96,7 +96,7 @@ func (i *inspected) Failing(ctx context.Context, req *inspectionv1.FailingReques
 	return answer(ctx, req)
 }
 
-// set says how the region answers from now on, and returns what it was asked until now.
+// set determines the region's answers from now on, and returns its queries until now.
 func (i *inspected) set(answer func(context.Context, *inspectionv1.FailingRequest) (*inspectionv1.FailingResponse, error)) []*inspectionv1.FailingRequest {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -139,7 +139,7 @@ func TestFailing(t *testing.T) {
 	admin := r.within(time.Minute) // a slow machine takes its time for a large answer
 	ctx := t.Context()
 	if res, err := admin.Reminders(ctx, &adminv1.RemindersRequest{}); err != nil || len(res.Reminders) != 10 || len(res.Silent) != 1 || res.Silent[0].Region != "" || !strings.HasPrefix(res.Silent[0].Reason, "3 shards have no region") {
-		t.Errorf("nobody has the shards: %v, %v", res, err)
+		t.Errorf("no region has the shards: %v, %v", res, err)
 	}
 	f.serveT(t, r.addr, admin)
 	silent := func(list []*adminv1.Silent, want string) bool {
@@ -147,7 +147,7 @@ func TestFailing(t *testing.T) {
 	}
 	for _, only := range []bool{false, true} {
 		rem, err := admin.Reminders(ctx, &adminv1.RemindersRequest{Failing: only})
-		if err != nil || !silent(rem.Silent, "a release of Roost that cannot be asked") || len(rem.Reminders) == 10 == only {
+		if err != nil || !silent(rem.Silent, "a release of Roost that cannot be queried") || len(rem.Reminders) == 10 == only {
 			t.Errorf("of an old region: %v, %v", rem, err)
 		}
 	}
@@ -184,12 +184,12 @@ func TestFailing(t *testing.T) {
 		return f != nil && f.Times == 3 && f.NextUnixMs == 2000 && f.Code == "unavailable" && f.Message == "away" && f.Region == "region-1" && f.SinceUnixMs > 0
 	}
 
-	if res, err := admin.RetrySends(ctx, &adminv1.RetrySendsRequest{}); err != nil || res.Retried != 0 || !silent(res.Silent, "a release of Roost that cannot be asked") {
+	if res, err := admin.RetrySends(ctx, &adminv1.RetrySendsRequest{}); err != nil || res.Retried != 0 || !silent(res.Silent, "a release of Roost that cannot be queried") {
 		t.Errorf("sends of a region of an earlier release are retried: %v, %v", res, err)
 	}
 	region.retry = func(req *inspectionv1.RetrySendsRequest) (*inspectionv1.RetrySendsResponse, error) {
 		if req.Type != "T" || req.Id != "e4" || req.TargetType != "U" || req.TargetId != "" {
-			t.Errorf("the region is asked %v", req)
+			t.Errorf("the region receives %v", req)
 		}
 		return &inspectionv1.RetrySendsResponse{Retried: 3}, nil
 	}

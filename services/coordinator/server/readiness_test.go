@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bootstrap"
 )
 
-// patient forms a cluster when it is told to.
+// patient forms a cluster on request.
 type patient struct{ now atomic.Bool }
 
 func (p *patient) Decide(bootstrap.Info) bootstrap.Decision {
@@ -37,7 +37,7 @@ func TestOwnDecider(t *testing.T) {
 		return false
 	})
 	if strings.Contains(r.get("/metrics"), "roost_discovery_registered") {
-		t.Error("an entry is counted where nobody enters itself")
+		t.Error("an entry is counted where no process enters itself")
 	}
 	rule.now.Store(true)
 	await(t, "it forms a cluster", func() bool { return strings.HasPrefix(r.get("/readyz"), "ok") })

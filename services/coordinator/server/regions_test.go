@@ -29,7 +29,7 @@ func TestRegions(t *testing.T) {
 	f.mux.Handle(inspectionv1.InspectionPathPrefix, inspectionv1.NewInspectionServer(region))
 	f.serveT(t, r.addr, admin)
 	res, err := admin.Regions(t.Context(), &adminv1.RegionsRequest{})
-	if err != nil || len(res.Regions) != 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be asked") {
+	if err != nil || len(res.Regions) != 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be queried") {
 		t.Errorf("of a region of an earlier release: %v, %v", res, err)
 	}
 	var asked *inspectionv1.ShardsRequest
@@ -97,7 +97,7 @@ func TestShardStates(t *testing.T) {
 	}
 	unknown := []string{"T/0 region-1 unknown true  0 0", "T/1 region-1 unknown true  0 0", "T/2 region-1 unknown true  0 0"}
 	if all, _ := list(1); !slices.Equal(all, unknown) {
-		t.Errorf("of a region that cannot be asked:\n%q", all)
+		t.Errorf("of a region that cannot be queried:\n%q", all)
 	}
 	most := 100 // how many shards the region lists in one answer
 	region.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// TestRest: while nothing happens, ticks come rarely, although the lease is renewed and the journal is asked; when something
+// TestRest: while nothing happens, ticks come rarely, although the lease is renewed and the journal is queried; when something
 // happens, they come often at once.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,9 +36,9 @@ type sick struct {
 	mu      sync.Mutex
 	illness error
 	silent  chan struct{} // closed when it answers again; nil: it does
-	// refuseSnapshots is how many are refused.
+	// refuseSnapshots is the number of snapshots to refuse.
 	refuseSnapshots int
-	// unreadable is why nothing can be loaded; nil: it can.
+	// unreadable is the error of every load; nil: loads succeed.
 	unreadable error
 }
 
@@ -52,7 +52,7 @@ func (b *sick) Load(ctx context.Context, req journal.LoadRequest) (journal.Loade
 	return b.Driver.Load(ctx, req)
 }
 
-// tear makes what is stored unreadable; nil: readable again.
+// tear makes stored data unreadable; nil: readable again.
 func (b *sick) tear(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +139,7 @@ func (q *quiet) Swap(ctx context.Context, name string, old, next lease.Record) (
 }
 
 // rig is the driver of a coordinator with a journal and a lease of the test's,
-// in a bubble of synctest. What regions are told is gathered in orders.
+// in a bubble of synctest. Messages to regions are gathered in orders.
 type rig struct {
 	*Server
 	t       *testing.T
@@ -256,7 +256,7 @@ func (r *rig) elected() sharding.Term {
 	return 0
 }
 
-// failed is what the process would end with; nil: it continues.
+// failed is the error that would end the process; nil: it continues.
 func (r *rig) failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,7 +290,7 @@ func (r *rig) told() int {
 	return n
 }
 
-// carry is what a call to a region does.
+// carry does the work of a call to a region.
 func (r *rig) carry(_ context.Context, to sharding.NodeID, msgs []control.Message) error {
 	r.mu.Lock()
 	held := r.held
@@ -313,7 +313,7 @@ func (r *rig) member(n int, reachable bool) {
 	r.in(func() { r.step(coordinator.Member{Node: region1(n), Name: fmt.Sprint("r", n), Reachable: reachable}) })
 }
 
-// register lets a region register, and returns what it is told, once.
+// register lets a region register, and returns its answer, once.
 func (r *rig) register(n int, shards ...uint32) <-chan error {
 	r.member(n, true)
 	reg := control.Register{Name: fmt.Sprint("r", n)}
@@ -340,7 +340,7 @@ func (r *rig) home(index uint32) {
 	})
 }
 
-// serve does what regions are asked for.
+// serve does the regions' part.
 func (r *rig) serve() {
 	r.mu.Lock()
 	orders := r.orders
@@ -364,7 +364,7 @@ func (r *rig) serve() {
 	})
 }
 
-// outcome is what a call was answered with, if it was.
+// outcome is the answer to a call, if there was one.
 func outcome(done <-chan error) string {
 	select {
 	case err := <-done:

@@ -62,7 +62,7 @@ func noneLeft(t *testing.T) {
 	})
 }
 
-// freeAddr is an address nobody listens at, for a process that must know the
+// freeAddr is an address without a listener, for a process that must know the
 // address of another one before that exists.
 func freeAddr(t *testing.T) string {
 	t.Helper()
@@ -206,8 +206,8 @@ func (r *running) serving(n int) (term sharding.Term) {
 	return term
 }
 
-// members is a region as a coordinator sees it: a member that does at once what
-// it is asked for.
+// members is a region as a coordinator sees it: a member that fulfils requests at
+// once.
 type fakeRegion struct {
 	self  sharding.NodeID
 	types []sharding.TypeDesc
@@ -229,7 +229,7 @@ func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRe
 	}
 	g.Downing = downing
 	g.Self, g.Name, g.Roles, g.Seeds, g.Watch = f.self, "region-1", []string{"region"}, seeds, gossip.FastProfile()
-	g.IgnoreSettings = []string{"heartbeat", "downing"} // those of the tests differ
+	g.IgnoreSettings = []string{"heartbeat", "downing"} // the settings of the tests differ
 	a, err := agent.New(agent.Config{Core: g, Cluster: "dev", Client: client})
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func (f *fakeRegion) register(t *testing.T, at string) (ack control.RegisterAck)
 	return ack
 }
 
-// commit has the journal of a coordinator do operations, all of which must hold.
+// commit makes the journal of a coordinator do operations, which must all hold.
 func (r *running) commit(ops ...journal.Op) {
 	r.t.Helper()
 	results := make(chan journal.Result, len(ops))

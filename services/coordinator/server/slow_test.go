@@ -28,8 +28,8 @@ func (slowGateway) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*insp
 	}}, nil
 }
 
-// TestSlow: gateways and regions are asked, gateways at their management addresses. Those that do not answer are
-// named. A region is asked for as many as a gateway, and listed with where its commands came from.
+// TestSlow: gateways and regions are queried, gateways at their management addresses. Those that do not answer are
+// named. A region gets the same limit as a gateway, and is listed with where its commands came from.
 func TestSlow(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -54,7 +54,7 @@ func TestSlow(t *testing.T) {
 	if err != nil || res.Gateways != 1 || len(res.Silent) != 1 || res.Silent[0].Region != "10.0.0.2:8080" || !strings.Contains(res.Silent[0].Reason, "another one was meant") || len(res.Commands) != 2 {
 		t.Fatal(res, err)
 	}
-	if res.Regions != 0 || len(res.SilentRegions) != 1 || res.SilentRegions[0].Region != "region-1" || !strings.Contains(res.SilentRegions[0].Reason, "cannot be asked") {
+	if res.Regions != 0 || len(res.SilentRegions) != 1 || res.SilentRegions[0].Region != "region-1" || !strings.Contains(res.SilentRegions[0].Reason, "cannot be queried") {
 		t.Errorf("a region of an earlier release: %d have answered, silent are %v", res.Regions, res.SilentRegions)
 	}
 	if x := res.Commands[1]; res.Commands[0].Id != "b" || x.Id != "a" || x.RouteUs != 300 || x.Gateway != "10.0.0.1:8080" || x.Region != "10.0.0.9:1" || x.Attempts != 2 || x.Code != "unavailable" || res.Commands[0].From != "10.0.0.7" || x.From != "" {
@@ -69,7 +69,7 @@ func TestSlow(t *testing.T) {
 	region.mu.Lock()
 	region.slow = func(req *inspectionv1.SlowRequest) (*inspectionv1.SlowResponse, error) {
 		if req.Limit != 3 {
-			t.Errorf("a region is asked for %d", req.Limit)
+			t.Errorf("a region is queried for %d", req.Limit)
 		}
 		x := func(at int64) *inspectionv1.SlowCommand {
 			return &inspectionv1.SlowCommand{AtUnixMs: at, Type: "T", Id: "c", Command: "Take", Region: f.api.Self.Addr, TotalUs: 9, HandlerUs: 4, Origin: "send", From: "U/a"}

@@ -43,7 +43,7 @@ func (s *Server) showActive(next twirp.Method) twirp.Method {
 			return nil, twirp.NewErrorf(twirp.FailedPrecondition, "%v, and no active one is known; try again in a moment", standby)
 		}
 		if since, over := s.leaseOver(standby.active); over {
-			return nil, twirp.NewErrorf(twirp.FailedPrecondition, "%v, and no coordinator is active: the lease of %s ran out at %s, by the clock of this one, and nobody has taken it over yet; try again in a moment",
+			return nil, twirp.NewErrorf(twirp.FailedPrecondition, "%v, and no coordinator is active: the lease of %s ran out at %s, by the clock of this one, and no other coordinator has taken it over yet; try again in a moment",
 				standby, s.nameOf(standby.active), since.UTC().Format(time.RFC3339))
 		}
 		addr := s.asking.management(ctx, s, standby.active)

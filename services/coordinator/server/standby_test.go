@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// launchStandby starts a coordinator that is no candidate, while another one holds the lease. It returns the record of the
+// launchStandby starts a coordinator that is not a candidate, while another one holds the lease. It returns the record of the
 // lease, and the store that it is in.
 func launchStandby(t *testing.T) (*rig, *quiet, lease.Record) {
 	t.Helper()
@@ -30,7 +30,7 @@ func launchStandby(t *testing.T) (*rig, *quiet, lease.Record) {
 	return r, store, record
 }
 
-// TestLeaseOver: while nobody holds the lease, a standby does not send operators to the coordinator that has held it last.
+// TestLeaseOver: while no coordinator holds the lease, a standby does not send operators to the coordinator that has held it last.
 func TestLeaseOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, store, record := launchStandby(t)
@@ -63,7 +63,7 @@ func TestLeaseOver(t *testing.T) {
 		store.turn(true)
 		time.Sleep(time.Minute)
 		if _, over := r.leaseOver(last); over {
-			t.Error("a standby that cannot read the lease says that nobody holds it")
+			t.Error("a standby that cannot read the lease reports that no coordinator holds it")
 		}
 		if said := observe(); said.Lease == "" {
 			t.Error("a standby does not say that it cannot read the lease")

@@ -43,7 +43,7 @@ func TestTimedStrategy(t *testing.T) {
 	})
 }
 
-// TestOwnStrategiesAreTimed: those of a coordinator that runs.
+// TestOwnStrategiesAreTimed: a running coordinator times its custom strategies.
 func TestOwnStrategiesAreTimed(t *testing.T) {
 	addr := freeAddr(t)
 	c := start(t, t.TempDir(), addr, "static://"+addr, func(cfg *Config) {

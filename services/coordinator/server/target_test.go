@@ -31,11 +31,11 @@ func setTarget(t *testing.T) {
 	}
 	first.registerVersion(1, "1.2.3")
 	if r := rollout(first); r.Target != "1.2.3" {
-		t.Fatalf("the first version is no target: %v", r)
+		t.Fatalf("the first version is not a target: %v", r)
 	}
 	first.registerVersion(1, "2")
 	if r := rollout(first); r.Target != "2" || !slices.Equal(r.Seen, []string{"1.2.3"}) {
-		t.Fatalf("the second version is no target: %v", r)
+		t.Fatalf("the second version is not a target: %v", r)
 	}
 	set := func(version string) (*adminv1.SetTargetResponse, error) {
 		return admin{first.console, first.Server}.SetTarget(t.Context(), &adminv1.SetTargetRequest{Version: version, By: "a test"})
@@ -56,7 +56,7 @@ func setTarget(t *testing.T) {
 		t.Fatalf("the target is not stored: %v, %v", res, err)
 	}
 	if res.Target != "1.2.3" || len(res.Regions) > 0 || res.NextTarget != "2" || res.NextTargetMs == 0 {
-		t.Errorf("nobody runs it, and the answer is %v", res)
+		t.Errorf("no region runs it, and the answer is %v", res)
 	}
 	first.keeper.SetRank(9)
 	first.store.turn(true) // it loses the lease, and cannot have it again

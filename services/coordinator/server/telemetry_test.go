@@ -33,7 +33,7 @@ func TestShardCounts(t *testing.T) {
 	}
 }
 
-// TestRolloutLeft: what is left of a rollout is counted only while one is on.
+// TestRolloutLeft: the remaining shards of a rollout are counted only while one is on.
 func TestRolloutLeft(t *testing.T) {
 	v := &coordinator.View{
 		Regions: []coordinator.RegionView{{Version: "v1"}, {Version: "v1"}, {Version: "v2"}},

@@ -33,8 +33,8 @@ func TestTermAboveEveryEpoch(t *testing.T) {
 	})
 }
 
-// TestLapse: a coordinator past its lease tells nothing, neither what it has just
-// decided nor what was durable in time, whatever held it up.
+// TestLapse: a coordinator past its lease publishes nothing, neither new decisions
+// nor facts that were durable in time, whatever held it up.
 func TestLapse(t *testing.T) { synctest.Test(t, lapse) }
 
 func lapse(t *testing.T) {
@@ -95,8 +95,7 @@ func TestRenewedAmongWork(t *testing.T) {
 }
 
 // TestSecondCluster: a cluster that was formed on the journal of another one, of
-// the same name and with a lease of its own, ends with a message that says what to
-// do. The first is not harmed.
+// the same name and with its own lease, ends with a message that names the remedy. The first is not harmed.
 func TestSecondCluster(t *testing.T) {
 	for name, term2 := range map[string]sharding.Term{"its lease is new": 0, "its lease has a low term": 2, "its lease has a high term": 99} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestTop: what takes most is listed as the regions say it. A region that does not answer is named, and
-// one that speaks of what it does not own is not believed.
+// reports of a region about shards of others are ignored.
 func TestTop(t *testing.T) {
 	r, f, admin := standing(t)
 	defer r.end()
@@ -25,7 +25,7 @@ func TestTop(t *testing.T) {
 	f.mux.Handle(inspectionv1.InspectionPathPrefix, inspectionv1.NewInspectionServer(region))
 	f.serveT(t, r.addr, admin)
 	res, err := admin.Top(ctx, &adminv1.TopRequest{})
-	if err != nil || res.Regions != 0 || len(res.Shards)+len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be asked") {
+	if err != nil || res.Regions != 0 || len(res.Shards)+len(res.Entities) > 0 || len(res.Silent) != 1 || res.Silent[0].Region != "region-1" || !strings.Contains(res.Silent[0].Reason, "cannot be queried") {
 		t.Errorf("of a region of an earlier release: %v, %v", res, err)
 	}
 	region.mu.Lock()
@@ -33,7 +33,7 @@ func TestTop(t *testing.T) {
 		Shards: []*inspectionv1.HotShard{
 			{Type: "T", Index: 1, MilliCommands: 1500, HandlerMicros: 250_000, MilliWaiting: 500, JournalBytes: 7, Entities: 9, Bytes: 100},
 			{Type: "T", Index: 2, HandlerMicros: math.MaxUint64},
-			{Type: "U", Index: 3, HandlerMicros: 1 << 30}, // nobody owns it
+			{Type: "U", Index: 3, HandlerMicros: 1 << 30}, // no region owns it
 			{Type: "T", Index: 77},
 			{Type: "None"},
 		},
@@ -83,7 +83,7 @@ func TestTop(t *testing.T) {
 		asked := region.asksHot
 		region.mu.Unlock()
 		if test.asks.Cluster, test.asks.To = "dev", 55; !proto.Equal(asked, test.asks) {
-			t.Errorf("%v: a region is asked %v, want %v", test.req, asked, test.asks)
+			t.Errorf("%v: a region receives %v, want %v", test.req, asked, test.asks)
 		}
 	}
 	if _, err := admin.Top(ctx, &adminv1.TopRequest{Type: "X"}); err == nil || err.(twirp.Error).Code() != twirp.NotFound {

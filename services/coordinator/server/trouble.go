@@ -67,7 +67,7 @@ func (t *trouble) remedy() string {
 // takeoverRemedy returns what an operator has to do about facts that cannot be read.
 func takeoverRemedy(err error) string {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrTrimmed) {
-		return `"roost journal check --facts" lists what is damaged, and "roost journal repair facts --dry-run" says what a repair would do (docs/running/repair.md)`
+		return `"roost journal check --facts" lists the damage, and "roost journal repair facts --dry-run" shows what a repair would do (docs/running/repair.md)`
 	}
 	return (&trouble{err: err}).remedy()
 }

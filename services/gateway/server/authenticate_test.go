@@ -57,7 +57,7 @@ func TestUnauthenticatedBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		// The body never arrives: whoever waits for it does not answer.
+		// The body never arrives, so a server that waits for it does not answer.
 		_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n", path)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || res.StatusCode != http.StatusUnauthorized {
@@ -153,7 +153,7 @@ func TestAuthenticationOfMany(t *testing.T) {
 }
 
 // TestDecisionIsForWhatIsRouted: however a path is written, a command reaches the region only if its
-// sender may send it to the entity that the region is told of.
+// sender may send it to the entity that the region receives.
 func TestDecisionIsForWhatIsRouted(t *testing.T) {
 	f, g, anna, _ := guarded(t, nil)
 	policy, err := security.OpenPolicy(g.cfg.Auth.Policy, nil)

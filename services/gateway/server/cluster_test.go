@@ -143,7 +143,7 @@ func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message,
 	return f.table("coordinator"), nil
 }
 
-// Receive hosts the shards that are asked for.
+// Receive hosts the requested shards.
 func (f *fake) Receive(_ context.Context, _ sharding.NodeID, msgs []control.Message, _ int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,7 +31,7 @@ type Config struct {
 	Inbox      int           `key:"gateway.inbox" unit:"messages" range:"1.." help:"the most messages that may wait for the gateway's loop. Beyond this limit, the gateway refuses commands as resource_exhausted" expert:"true"`
 	Refusals   int           `key:"gateway.refusals" unit:"entities" range:"0.." help:"the most overloaded entities that the gateway remembers. The gateway refuses commands for a remembered entity itself, instead of sending each command to the region. 0: the gateway remembers none" expert:"true"`
 	// What one principal may send.
-	PrincipalRate  float64  `key:"gateway.principal_rate" unit:"commands per second" range:"0..100000000" help:"the most commands that one principal may send to this gateway per second. The gateway refuses further commands as resource_exhausted, and says when to send them again. Senders without a principal are counted by their address. 0: no limit"`
+	PrincipalRate  float64  `key:"gateway.principal_rate" unit:"commands per second" range:"0..100000000" help:"the most commands that one principal may send to this gateway per second. The gateway refuses further commands as resource_exhausted, with Retry-After. Senders without a principal are counted by their address. 0: no limit"`
 	PrincipalBurst int      `key:"gateway.principal_burst" unit:"commands" range:"0.." help:"the most commands that a principal may send at once, if it has sent few for a while. 0: as many as in a second" expert:"true"`
 	Principals     int      `key:"gateway.principals" unit:"principals" range:"1.." help:"the most principals whose commands are counted for gateway.principal_rate. If there are more, those that have sent nothing for longest begin anew" expert:"true"`
 	TellRegion     bool     `key:"gateway.tell_region" help:"whether each answer names its region in the header Roost-Region. The header shows clients an address of your network" expert:"true"`
@@ -94,7 +94,7 @@ func (c *Config) Validate() error {
 		bad("gateway.peer_listen", "is %q, which is not an address: write host:port or :port", c.PeerListen)
 	}
 	if c.Auth.ClientCertificates && !c.verifies() {
-		bad("auth.client_certificates", "needs public.cert and public.ca with public.client_auth request or require, or tls.cert and tls.ca: nobody verifies certificates otherwise")
+		bad("auth.client_certificates", "needs public.cert and public.ca with public.client_auth request or require, or tls.cert and tls.ca: otherwise certificates are not verified")
 	}
 	for _, name := range c.Required {
 		errs = append(errs, sharding.CheckEntityType("a name in gateway.required_types", sharding.EntityType(name)))

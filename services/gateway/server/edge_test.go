@@ -53,7 +53,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 	for range 20 {
 		if got := g.do(t, http.MethodPost, "/v1/Echo/b/Do", "{}"); got.status != 200 {
-			t.Fatalf("beside them: %+v", got)
+			t.Fatalf("in addition: %+v", got)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s %s: got %d %s, Retry-After %q", c.code, c.outcome, w.Code, w.Body, w.Header().Get("Retry-After"))
 		}
 		if entry, ok := errornumber.Find(c.f.number); ok != (c.number != "") || ok && (entry.Outcome != c.f.outcome || !entry.Comes(c.code, c.status)) {
-			t.Errorf("%s %s %d comes with %q, of which the table says %+v", c.code, c.outcome, c.status, c.number, entry)
+			t.Errorf("%s %s %d comes with %q, which the table describes as %+v", c.code, c.outcome, c.status, c.number, entry)
 		}
 		e := c.f.twirp()
 		meta := c.f.meta()

@@ -142,7 +142,7 @@ func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *fai
 	if timed {
 		var err error
 		if timeout, err = time.ParseDuration(t); err != nil || timeout <= 0 {
-			return 0, refusal(sharding.InvalidArgument, fmt.Sprintf("Roost-Timeout %.40q is no duration above 0; write it like 1500ms", t))
+			return 0, refusal(sharding.InvalidArgument, fmt.Sprintf("Roost-Timeout %.40q is not a duration above 0; write it like 1500ms", t))
 		}
 	}
 	if r.URL.RawQuery != "" {

@@ -61,7 +61,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestPrincipalRate: a principal that sends too much is told when to send again, by both APIs; others are served.
+// TestPrincipalRate: a principal that sends too much gets the time of the next attempt from both APIs; others are served.
 func TestPrincipalRate(t *testing.T) {
 	_, g, anna, admin := guarded(t, func(c *Config) { c.PrincipalRate, c.PrincipalBurst = 0.001, 2 })
 	do := func(token string) answered {

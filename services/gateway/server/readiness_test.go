@@ -25,7 +25,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 		"file:" + filepath.Join(t.TempDir(), "peers"):        "no such file",
 		"static:127.0.0.1:1":                                 "127.0.0.1:1: ",
 		"static:" + strings.TrimPrefix(other.URL, "http://"): "this is cluster prod, not test",
-		"static:": "discovery lists nobody",
+		"static:": "discovery lists no peers",
 	} {
 		g := f.start(func(c *Config) { c.Discovery.URL = url })
 		eventually(t, "said: "+want, func() bool {

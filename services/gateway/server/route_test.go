@@ -146,7 +146,7 @@ func TestCards(t *testing.T) {
 		}
 	}
 	g.turnedAway.Add(2)
-	eventually(t, "all commands are told of", func() bool {
+	eventually(t, "all commands are reported", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		var commands, refused uint64

@@ -227,7 +227,7 @@ func (s *Server) whyNoTable() string {
 	case a.Err != nil:
 		return a.Err.Error()
 	case a.Known && len(a.Peers) == 0:
-		return "discovery lists nobody"
+		return "discovery lists no peers"
 	case len(s.complaints) == 0:
 		return "no coordinator has answered"
 	}

@@ -64,7 +64,7 @@ func (s *Server) gauges(meter *nodetelemetry.Instruments) error {
 	waiting := meter.Gauge("roost.gateway.waiting", "{command}", "admitted commands that wait to be sent")
 	deferred := meter.Gauge("roost.gateway.deferred", "{command}", "commands that are deferred: they wait, or have waited, until their shard moves to a version that has the command")
 	links := meter.Gauge("roost.gateway.links", "{link}", "regions that rows of the route table name")
-	up := meter.Gauge("roost.gateway.links.up", "{link}", "regions that rows of the route table name and to which a link is open")
+	up := meter.Gauge("roost.gateway.links.up", "{link}", "regions in rows of the route table that have an open link")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.router.Ended() {
 			return nil // the loop has ended; the last export has only the metrics that do not come from it

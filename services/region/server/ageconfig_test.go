@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAgesOfKeys: sends are not tried for longer than the configured time for which keys are
-// remembered. The error names both.
+// TestAgesOfKeys: sends are not tried for longer than keys are remembered by the settings.
+// The error names both.
 func TestAgesOfKeys(t *testing.T) {
 	for _, test := range []struct {
 		sends, keys time.Duration

@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// A chime is struck, after those of a list have chimed one after the other because each has asked
+// A chime is struck, after the chimes of a list have chimed one after the other, because each asks
 // the next one.
 type (
 	chime  struct{ Struck int }
@@ -109,7 +109,7 @@ func TestEntitiesAskEachOther(t *testing.T) {
 		synctest.Wait()
 		a.want(t, 1)
 
-		// Many at a time, all of which need the same one.
+		// Many at a time that all need the same one.
 		var cmds []link.Command
 		var numbers []uint64
 		for i := range uint64(200) {
@@ -128,7 +128,7 @@ func TestEntitiesAskEachOther(t *testing.T) {
 		}
 		delete(a.got, 2)
 
-		// Nobody asks who waits for him.
+		// No entity asks one that waits for it.
 		s.Submit(a, []link.Command{striking(3, "a", "b", "a")})
 		synctest.Wait()
 		if r := a.got[3].Reply; r.Outcome != sharding.Executed || r.Code != sharding.FailedPrecondition {

@@ -42,7 +42,7 @@ func chimeIn(shard uint32, n int) string {
 	}
 }
 
-// TestRegionsAskEachOther: chimes of two regions ask each other over a link, and those of one
+// TestRegionsAskEachOther: chimes of two regions ask each other over a link, and chimes of one
 // region without. One region is stopped, and the other continues with what it had.
 func TestRegionsAskEachOther(t *testing.T) {
 	noneLeft(t)

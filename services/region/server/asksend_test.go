@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// A herald asks what nobody answers.
+// A herald asks a question that is never answered.
 
 type calling struct {
 	ReadOnly bool          `json:"read_only"`
@@ -52,7 +52,7 @@ func heralds(told chan<- error, held <-chan struct{}) entity.Definition {
 }
 
 // TestAskAlwaysEnds: whatever ends the turn, the shard or the region, a turn that asks continues,
-// and is told by the core whether its command may have run.
+// and the core reports whether its command may have run.
 func TestAskAlwaysEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		in      calling

@@ -38,7 +38,7 @@ func TestDamageLog(t *testing.T) {
 	for i := range maxDamage + 10 {
 		l.add(now, entity(fmt.Sprint(i)))
 	}
-	want(0, maxDamage, "T/0") // of those of one time, the first by name
+	want(0, maxDamage, "T/0") // if two have one time, the first by name
 	l.repaired(sharding.Entity{Type: "T", ID: "0"})
 	want(0, maxDamage-1, "T/1")
 }

@@ -21,7 +21,7 @@ type took struct{}
 
 var clerkTake = entity.Command[string, int]("Clerk", "Take", entity.Stored())
 
-// clerks take letters unless busy says that they refuse them.
+// clerks take letters unless busy is set.
 func clerks(busy *bool) entity.Definition {
 	return entity.Define("Clerk", func(string) *clerk { return &clerk{} },
 		entity.On(entity.Command[string, int]("Clerk", "Write"), func(c *clerk, ctx *entity.Ctx, to string) (int, error) {
@@ -74,8 +74,8 @@ func clerksAt(t *testing.T, def entity.Definition) func(id sharding.EntityID, co
 	}
 }
 
-// TestDeadLetters: a region finds in its journal the dead letters with which an operator deals;
-// what is sent again arrives, and what is dropped does not.
+// TestDeadLetters: a region finds in its journal the dead letters that an operator resolves; a
+// repeated one arrives, and a dropped one does not.
 func TestDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := true // guarded by the bubble: it changes while nothing runs
@@ -104,8 +104,8 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// TestDropPending: an operator gives up a send whose target always panics. What the sender has
-// sent to the same target behind it then arrives.
+// TestDropPending: an operator gives up a send whose target always panics. The sender's later
+// sends to the same target then arrive.
 func TestDropPending(t *testing.T) {
 	var take, spoil = entity.Command[string, int]("Clerk", "Take", entity.Stored()), entity.Command[string, int]("Clerk", "Spoil", entity.Stored())
 	def := entity.Define("Clerk", func(string) *clerk { return &clerk{} },

@@ -17,7 +17,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// TestEntities: a region lists what it has in memory page by page, each entity once, in order, and also
+// TestEntities: a region lists its entities in memory page by page, each entity once, in order, and also
 // while a handler hangs. That one is found by how long its turn has been running.
 func TestEntities(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
@@ -116,7 +116,7 @@ func TestEntities(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.entities(ended, &inspectionv1.EntitiesRequest{}); err != nil && !errors.Is(err, errBusy) {
-			t.Errorf("nobody waits for the answer: %v", err)
+			t.Errorf("no caller waits for the answer: %v", err)
 		}
 		close(g.open)
 		synctest.Wait()

@@ -39,7 +39,7 @@ func (r reference) tell(message *string) {
 	}
 }
 
-const underReference = "; the region's log says why under reference "
+const underReference = "; the region's log has the cause under reference "
 
 // maxCause bounds the author's error in a message for operators, in bytes.
 const maxCause = 300

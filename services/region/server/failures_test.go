@@ -56,7 +56,7 @@ func frails() entity.Definition {
 	return entity.Define("Frail", unlessUnborn, entity.On(entity.Command[frailInput, int]("Frail", "Fail"), (*frail).Fail), entity.With[frail](entity.Shards(4)))
 }
 
-// record is what a line of the log says.
+// record is a decoded line of the log.
 type record map[string]any
 
 // logged takes a log apart.
@@ -96,8 +96,8 @@ func frailCommand(number uint64, id sharding.EntityID, payload string, tell bool
 
 var referenced = regexp.MustCompile(`reference ([0-9a-z]{8})$`)
 
-// TestFailuresAreLogged: the caller is told a reference and nothing of what went
-// wrong inside; the log has both. What the entity says reaches the caller as it is.
+// TestFailuresAreLogged: the caller gets a reference and no internal detail; the
+// log has both. What the entity says reaches the caller as it is.
 func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &logged{}
@@ -133,7 +133,7 @@ func TestFailuresAreLogged(t *testing.T) {
 			lines := l.take(t)
 			ref := referenced.FindStringSubmatch(reply.Message)
 			if reply.Outcome != sharding.NotApplied || reply.Code != sharding.Internal || strings.Contains(reply.Message, "hunter2") || ref == nil || len(lines) == 0 {
-				t.Errorf("%s: the caller is told %+v, the log %v", c.payload, reply, lines)
+				t.Errorf("%s: the caller gets %+v, the log %v", c.payload, reply, lines)
 				continue
 			}
 			last := lines[len(lines)-1]
@@ -188,7 +188,7 @@ func TestTells(t *testing.T) {
 				}
 				if line["level"] == "WARN" && line["entity.id"] == "x" && line["command"] == "Fail" {
 					warned += fmt.Sprint(line["code"])
-					// What failed inside is in a line of its own, to which the message refers. There is no
+					// What failed inside is in its own line, which the message references. There is no
 					// second reference.
 					if ref := referenced.FindStringSubmatch(fmt.Sprint(line["message"])); line["reference"] != nil || (ref != nil) != (c.code == "internal") || ref != nil && ref[1] != logged {
 						t.Errorf("%s: the line before has reference %s, and this one is %v", c.payload, logged, line)
@@ -233,7 +233,7 @@ func outcomes(t *testing.T, registry *histogram.Registry) map[string]uint64 {
 }
 
 // TestAbandonedTurnIsLogged: if a handler does not return, the longest turn is measured as long as it runs, and the log
-// says that its turn was abandoned and what to do.
+// reports that its turn was abandoned, with a hint.
 func TestAbandonedTurnIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, reader := &logged{}, sdkmetric.NewManualReader()
@@ -250,7 +250,7 @@ func TestAbandonedTurnIsLogged(t *testing.T) {
 			entity.With[struct{}](entity.Volatile(), entity.Shards(4)),
 		))
 		defer release()
-		s.route = func(sharding.Envelope, bool, origin, func(sharding.Reply)) {} // nobody answers
+		s.route = func(sharding.Envelope, bool, origin, func(sharding.Reply)) {} // no answer comes
 		send := func(number uint64, id sharding.EntityID, command string) {
 			c := knock(number, id, command)
 			c.Envelope.Entity.Type, c.Envelope.Payload, c.Envelope.Deadline = "Deaf", []byte("1"), time.Now().Add(time.Hour)
@@ -300,7 +300,7 @@ func TestAbandonedTurnIsLogged(t *testing.T) {
 			!strings.Contains(fmt.Sprint(lines[0]["hint"]), "restart the region") {
 			t.Errorf("the log says %v", lines)
 		} else if ran := time.Duration(lines[0]["running_for"].(float64)); ran.Round(time.Second) != 50*time.Second && ran.Round(time.Second) != 51*time.Second {
-			t.Errorf("it says that the handler ran for %s", ran)
+			t.Errorf("it reports that the handler ran for %s", ran)
 		}
 		time.Sleep(10 * time.Second)
 		if got := longest(); got < 60 {

@@ -245,8 +245,8 @@ func TestEvilErrorsUnwatched(t *testing.T) {
 	}
 }
 
-// TestTurnsThatDoNotBegin: the liveness of a shard core sees that nobody runs the turns that the core wants to run,
-// though the core itself is stepped.
+// TestTurnsThatDoNotBegin: the liveness of a shard core notices that no worker runs the turns that the core wants to
+// run, though the core itself steps.
 func TestTurnsThatDoNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := runDoors(t, 1)
@@ -281,7 +281,7 @@ func TestTurnsThatDoNotBegin(t *testing.T) {
 			}
 		}
 		if begun() {
-			t.Error("nobody sees that no turn begins")
+			t.Error("it is not noticed that no turn begins")
 		}
 		l.pool.End()
 		l.pool = sound

@@ -44,7 +44,7 @@ func (h *hanging) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	return h.Driver.Load(ctx, req)
 }
 
-// TestSilentJournal: a region that nobody uses notices that its journal does not
+// TestSilentJournal: a region without callers notices that its journal does not
 // answer, on either way, says so in its readiness, and notices the end of it.
 func TestSilentJournal(t *testing.T) {
 	for path, hang := range map[region.JournalPath]func(*hanging) *atomic.Bool{

@@ -152,10 +152,10 @@ func (s *Runner) state(ctx context.Context, of sharding.Entity, shard sharding.S
 	}
 	found, _, err := stored.Load(ctx, s.journal, typ, journal.LoadRequest{Entity: of, Shard: shard, Background: true})
 	if err != nil {
-		return nil, twirp.NewError(twirp.Unavailable, "what is stored cannot be loaded: "+err.Error())
+		return nil, twirp.NewError(twirp.Unavailable, "the stored data cannot be loaded: "+err.Error())
 	}
 	var b []byte
-	err = twirp.NewError(twirp.DataLoss, "the state cannot be made from what is stored: "+instance.ErrGoexit.Error())
+	err = twirp.NewError(twirp.DataLoss, "the state cannot be made from the stored data: "+instance.ErrGoexit.Error())
 	loop.Apart(func() { b, err = writeState(typ, of.ID, &found) })
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *Runner) state(ctx context.Context, of sharding.Entity, shard sharding.S
 func writeState(typ entity.Definition, id sharding.EntityID, found *journal.Loaded) ([]byte, error) {
 	inst, err := stored.Rebuild(typ, id, found)
 	if err != nil {
-		return nil, twirp.NewError(twirp.DataLoss, "the state cannot be made from what is stored: "+err.Error())
+		return nil, twirp.NewError(twirp.DataLoss, "the state cannot be made from the stored data: "+err.Error())
 	}
 	_, b, err := inst.Snapshot()
 	if err != nil {

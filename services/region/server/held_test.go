@@ -18,7 +18,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// TestHoldings: a region says what its shards have in memory, page by page, and the sums of all.
+// TestHoldings: a region lists the data of its shards in memory, page by page, and the sums of all.
 func TestHoldings(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		s, g := runDoors(t, cores)
@@ -87,7 +87,7 @@ var (
 	)
 )
 
-// TestEntityInMemory: a region tells what it has of one entity, with the timers that are due first.
+// TestEntityInMemory: a region describes one entity in its memory, with the timers that are due first.
 func TestEntityInMemory(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, countedClocks)

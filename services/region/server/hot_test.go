@@ -14,7 +14,7 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// TestHot: a region says which of its shards and entities take most, as it is at that moment.
+// TestHot: a region lists its busiest shards and entities at that moment.
 func TestHot(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		s, g := runDoors(t, cores)
@@ -32,7 +32,7 @@ func TestHot(t *testing.T) {
 			t.Errorf("at the beginning: %v", res)
 		}
 		a := &answers{got: map[uint64]link.Answer{}}
-		for i := range uint64(100) { // ten per second, of which most are for one entity
+		for i := range uint64(100) { // ten per second, most for one entity
 			id := sharding.EntityID("hot")
 			if i%10 == 0 {
 				id = sharding.EntityID(fmt.Sprint("cold", i%40))
@@ -65,7 +65,7 @@ func TestHot(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.hot(ended, all); err != nil && !errors.Is(err, errBusy) {
-			t.Errorf("nobody waits for the answer: %v", err)
+			t.Errorf("no caller waits for the answer: %v", err)
 		}
 	})
 }

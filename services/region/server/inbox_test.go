@@ -26,7 +26,7 @@ func oneInbox(limit int) *inbox {
 }
 
 // TestNothingIsTakenBehindWhatWasDropped: a command waits for room, its connection
-// ends, and what waits is dropped. The one behind it, which was handed over
+// ends, and what waits is dropped. The next one, which was handed over
 // meanwhile, must not be taken: sent again on the next connection, the first would
 // come second.
 func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {

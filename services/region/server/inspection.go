@@ -171,7 +171,7 @@ func checkFailing(req *inspectionv1.FailingRequest, most int) error {
 	case req.Kind < inspectionv1.Kind_KIND_REMINDERS || req.Kind > inspectionv1.Kind_KIND_REMEMBERED:
 		return fmt.Errorf("this version does not know kind %d; it knows up to %d", req.Kind, inspectionv1.Kind_KIND_REMEMBERED)
 	case len(req.Of) > most:
-		return fmt.Errorf("it is asked about %d, at most %d are answered; ask in parts", len(req.Of), most)
+		return fmt.Errorf("the request names %d, at most %d are answered; ask in parts", len(req.Of), most)
 	case req.Id != "" && req.Type == "":
 		return errors.New("id is given without type")
 	}

@@ -65,7 +65,7 @@ func pupils(started *atomic.Bool) entity.Definition {
 	)
 }
 
-// TestFailing: a region says what keeps failing: by name, or what has failed for longest.
+// TestFailing: a region lists what keeps failing: by name, or what has failed for longest.
 func TestFailing(t *testing.T) {
 	for _, cores := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) { failing(t, cores) })
@@ -199,11 +199,11 @@ func failing(t *testing.T, cores int) {
 	if res := ask(&inspectionv1.FailingRequest{Kind: reminders, Limit: 10}); len(res.Failing) > 0 || !res.More {
 		t.Errorf("more than there is room for: %v", res)
 	}
-	_, _ = r.failing(ended, &inspectionv1.FailingRequest{Kind: reminders}) // nobody waits for the shard cores
+	_, _ = r.failing(ended, &inspectionv1.FailingRequest{Kind: reminders}) // no caller waits for the shard cores
 }
 
 // TestInspectionIsForUs: a question that is meant for another cluster or incarnation is refused,
-// and one that nobody waits for any more takes no time of the shard cores.
+// and one whose caller has gone takes no time of the shard cores.
 func TestInspectionIsForUs(t *testing.T) {
 	r := start(t, newFake(t), "memory:", nil)
 	defer r.end()

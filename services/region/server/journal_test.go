@@ -22,8 +22,8 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// These tests hold the driver to what the journal says: they have a journal that
-// says what they want, and look at the answers.
+// These tests check that the driver obeys the journal: they script the journal's
+// answers, and look at the region's answers.
 
 // script is a journal in memory whose answers may be changed.
 type script struct {
@@ -81,7 +81,7 @@ func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *drive
 	driveBy(t, 0, typ, test)
 }
 
-// driveBy is drive with a store with a clock that is ahead of that of the region.
+// driveBy is drive with a store whose clock is fast compared with the region's clock.
 func driveBy(t *testing.T, ahead time.Duration, typ entity.Definition, test func(t *testing.T, d *driven)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &driven{t: t, store: memory.New(journal.DefaultConfig()), answers: &answers{got: map[uint64]link.Answer{}}}
@@ -129,7 +129,7 @@ func (d *driven) send(command, payload string) uint64 {
 	return d.number
 }
 
-// answer is that of a command; there must be one.
+// answer returns the answer to a command; there must be one.
 func (d *driven) answer(number uint64) link.Answer {
 	d.t.Helper()
 	synctest.Wait()
@@ -251,7 +251,7 @@ func TestLostOutcomeIsSettled(t *testing.T) {
 	})
 }
 
-// TestDeposedOwnerDoesNotRead: a read asks the fence, and believes what it says.
+// TestDeposedOwnerDoesNotRead: a read reads the fence, and obeys it.
 func TestDeposedOwnerDoesNotRead(t *testing.T) {
 	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
 		d.answer(d.send("Add", "1"))
@@ -382,8 +382,8 @@ func (s *stubborn) OnStart(*entity.Ctx) error {
 	return nil
 }
 
-// TestStubbornStartHooksAreFew: whoever comes for an entity whose start hook never
-// ends is refused when a few of them keep a goroutine, and served when they have ended.
+// TestStubbornStartHooksAreFew: a command for an entity whose start hook never ends
+// is refused when a few such hooks keep a goroutine, and served when they have ended.
 func TestStubbornStartHooksAreFew(t *testing.T) {
 	s := stubborn{starting: new(atomic.Int64)}
 	get := entity.Command[struct{}, int]("Tally", "Get", entity.ReadOnly())

@@ -22,7 +22,7 @@ type visits struct{ N int }
 
 func (v *visits) hit(*entity.Ctx, string) (int, error) { v.N++; return v.N, nil }
 
-// laterVisits is what a later version has made of visits.
+// laterVisits is the type visits in a later version.
 type laterVisits struct{ Count, Since int }
 
 func (v *laterVisits) hit(*entity.Ctx, string) (int, error) { v.Count++; return v.Count, nil }
@@ -137,7 +137,7 @@ func TestStatesMove(t *testing.T) {
 	b.end()
 }
 
-// TestGiverRefuses: what is no request for kept states is refused.
+// TestGiverRefuses: anything but a request for kept states is refused.
 func TestGiverRefuses(t *testing.T) {
 	r := start(t, newFake(t), "memory:", nil)
 	uid := r.server.self.UID
@@ -208,8 +208,8 @@ func normal(states []turn.Kept) (out []turn.Kept) {
 	return out
 }
 
-// TestKeptFrames: states come back as they were; of what is cut off or changed, only what is
-// whole is taken; the limits hold.
+// TestKeptFrames: states come back as they were; from truncated or changed data, only whole
+// states are taken; the limits hold.
 func TestKeptFrames(t *testing.T) {
 	b := frames(t, someKept)
 	got, err := readKept(bytes.NewReader(b), 3, len(b))

@@ -26,7 +26,7 @@ func TestLifeOfARegion(t *testing.T) {
 	journal := "sqlite:" + t.TempDir() + "/journal.db"
 	r := start(t, f, journal, func(c *Config) { c.AppVersion = "7.2" })
 	if !f.look(func() bool { return f.version == "7.2" })() {
-		t.Error("the region registers with another version than that of its configuration")
+		t.Error("the region registers with another version than its configuration has")
 	}
 	e := r.host(1)
 	g := r.dial()
@@ -88,7 +88,7 @@ func TestLifeOfARegion(t *testing.T) {
 	if err := r.order(control.HostShard{Term: 1, Shard: counterShard(0), Epoch: e}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "an epoch of somebody else is refused", f.look(func() bool { return f.refused[e] == e }))
+	await(t, "a foreign epoch is refused", f.look(func() bool { return f.refused[e] == e }))
 	if !regexp.MustCompile(`roost_journal_fenced_total{.*operation="claim".*} 1`).MatchString(r.get("/metrics")) {
 		t.Error("the refused claim is not counted")
 	}
@@ -118,7 +118,7 @@ func checkMetrics(t *testing.T, r *running) {
 }
 
 // TestBrokenJournalEndsTheProcess: what cannot be settled cannot be handed off,
-// so nobody is asked to take the shards over and nobody is waited for.
+// so no region is requested to take the shards over, and the process waits for none.
 func TestBrokenJournalEndsTheProcess(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
@@ -238,11 +238,11 @@ func TestWhatIsRefused(t *testing.T) {
 		{r.send("dev", 1, host), "another incarnation"},
 		{r.send("dev", 0, host), "must name the incarnation"},
 		{r.send("other", uid, host), `not "other"`},
-		{r.send("dev", uid, host, control.ShardStopped{}), "ShardStopped is no one-way message for a region"},
-		{r.send("dev", uid, control.WatchTable{}), "WatchTable is no one-way message for a region"},
+		{r.send("dev", uid, host, control.ShardStopped{}), "ShardStopped is not a one-way message for a region"},
+		{r.send("dev", uid, control.WatchTable{}), "WatchTable is not a one-way message for a region"},
 		{watch("other", control.WatchTable{}), `not "other"`},
-		{watch("dev", control.Register{}), "Register is no call that a region answers"},
-		{watch("dev", host), "HostShard is no call that a region answers"},
+		{watch("dev", control.Register{}), "Register is not a call that a region answers"},
+		{watch("dev", host), "HostShard is not a call that a region answers"},
 		{watch("dev", nil), "unknown kind"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
@@ -257,7 +257,7 @@ func TestWhatIsRefused(t *testing.T) {
 		}
 	}
 	if r.f.look(func() bool { return len(r.f.started) > 0 })() {
-		t.Error("some of what was refused was done")
+		t.Error("a refused request was done in part")
 	}
 	r.end()
 }
@@ -272,7 +272,7 @@ func TestInboxLetsGo(t *testing.T) {
 	<-done
 }
 
-// TestTypesByRole: a process hosts those of the binary's types that it is told.
+// TestTypesByRole: a process hosts the types of the binary that region.types names.
 func TestTypesByRole(t *testing.T) {
 	other := entity.Define("Other", func(string) *counter { return &counter{} },
 		entity.On(entity.Command[int, int]("Other", "Noop"), func(*counter, *entity.Ctx, int) (int, error) { return 0, nil }),

@@ -25,7 +25,7 @@ import (
 // door is an entity whose commands may take long.
 type door struct{ n int }
 
-// gate holds up whoever comes to it.
+// gate holds up every goroutine that comes to it.
 type gate struct {
 	open    chan struct{}
 	waiting chan struct{}
@@ -50,7 +50,7 @@ func (g *gate) typ() entity.Definition {
 	)
 }
 
-// answers collects those of a test.
+// answers collects the answers of a test.
 type answers struct {
 	mu  sync.Mutex
 	got map[uint64]link.Answer
@@ -246,8 +246,8 @@ func TestNobodyStepsTheCoreAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestOneReaderFeedsAllCores: commands of one batch are for several shard cores. Those of
-// an entity keep their order, and a turn that is held up holds up no other core.
+// TestOneReaderFeedsAllCores: commands of one batch are for several shard cores. The turns
+// of an entity keep their order, and a turn that is held up holds up no other core.
 func TestOneReaderFeedsAllCores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := runDoors(t, 3)
@@ -271,7 +271,7 @@ func TestOneReaderFeedsAllCores(t *testing.T) {
 		yielded := make(chan struct{}, 1)
 		go s.Serve(a, cmds, func() { yielded <- struct{}{} })
 		soon(t, g.waiting)
-		time.Sleep(tickEvery) // what is behind it goes to others
+		time.Sleep(tickEvery) // later jobs go to others
 		synctest.Wait()
 		a.mu.Lock()
 		for e := range uint64(entities) {
@@ -334,7 +334,7 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 	})
 }
 
-// onlyNotes has the turn of which the notes say that no other one has ended the process, or that none has.
+// onlyNotes returns the turn that, by the notes, alone ended the process, or none.
 type onlyNotes struct {
 	only   control.CrashedTurn
 	nobody bool
@@ -364,7 +364,7 @@ func TestCorePanics(t *testing.T) {
 	s.takeIn()
 }
 
-// TestOtherCorePanics: if the control core panics, or the core of the router, nobody is suspected, and the panic continues.
+// TestOtherCorePanics: if the control core panics, or the core of the router, no entity is suspected, and the panic continues.
 func TestOtherCorePanics(t *testing.T) {
 	for _, name := range []string{"control", "router"} {
 		var notes onlyNotes
@@ -394,8 +394,8 @@ func TestOtherCorePanics(t *testing.T) {
 	}
 }
 
-// While an inline runner will look at the inbox, nobody is woken for what comes into it. When the runner leaves
-// without another look, somebody is.
+// While an inline runner will look at the inbox, no worker is woken for its new inputs. When the runner leaves
+// without another look, a worker is woken.
 func TestInlineRunnerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := runDoors(t, 1)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMemory: the limit is that of the control group, or the memory of the machine.
+// TestMemory: the limit comes from the control group, or is the memory of the machine.
 func TestMemory(t *testing.T) {
 	root := t.TempDir()
 	put := func(name, text string) {

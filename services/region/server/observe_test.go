@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// TestObserveEntity: a region tells what it has of an entity: the turn that hangs, with its own stack if somebody asks
-// for it, and what is stored if it is not in memory.
+// TestObserveEntity: a region describes an entity: the turn that hangs, with its own stack on request, and the stored
+// data if it is not in memory.
 func TestObserveEntity(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		s, g := runDoors(t, cores)
@@ -52,7 +52,7 @@ func TestObserveEntity(t *testing.T) {
 			t.Errorf("the stack of another one: %q", other.Stack)
 		}
 		if o := look("a4", false); o.Stack != "" {
-			t.Error("nobody has asked for a stack")
+			t.Error("no stack was requested")
 		}
 		close(g.open)
 		synctest.Wait()
@@ -73,7 +73,7 @@ func TestObserveEntity(t *testing.T) {
 	})
 }
 
-// TestObserveDamage: a damaged record is told, and so is that the journal does not answer.
+// TestObserveDamage: a damaged record is reported, and so is a journal that does not answer.
 func TestObserveDamage(t *testing.T) {
 	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
 		for _, c := range []struct {

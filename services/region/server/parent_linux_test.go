@@ -73,7 +73,7 @@ func contained(role string) int {
 			return 1
 		}
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(orphan)))
-		for syscall.Kill(pid, 0) == nil { // until it is no zombie either
+		for syscall.Kill(pid, 0) == nil { // until it is not a zombie either
 			time.Sleep(time.Millisecond)
 		}
 		fmt.Println("reaped")
@@ -176,7 +176,7 @@ func (c *container) region(t *testing.T) int {
 }
 
 // TestContainer: the first process of a container waits for the region, and the next one knows how the region has
-// ended. The code of the container is that of the region.
+// ended. The container has the exit code of the region.
 func TestContainer(t *testing.T) {
 	dir := t.TempDir()
 	c := startContainer(t, dir, "exits")

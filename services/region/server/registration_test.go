@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestWhoseJournal: a region says whose its journal is. If that changes while it is
-// asked, and it is refused for what it said, it says what is true now.
+// TestWhoseJournal: a region says whose its journal is. If the owner changes during
+// the request, and the region is refused for its old answer, it sends the present one.
 func TestWhoseJournal(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
@@ -32,12 +32,12 @@ func TestWhoseJournal(t *testing.T) {
 	}
 	f.onRegister = func() string {
 		switch len(f.journals) {
-		case 1: // nobody's; then a coordinator is active
+		case 1: // no owner; then a coordinator is active
 			heartbeat(7, 1)
 			return "no coordinator has used it"
-		case 2: // then that of another cluster
+		case 2: // then the journal of another cluster
 			heartbeat(8, 2)
-			return "it is that of cluster 7"
+			return "it belongs to cluster 7"
 		}
 		return ""
 	}

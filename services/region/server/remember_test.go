@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// rememberTrouble says that the start hook of sensors fails, and rememberStarts counts its runs.
+// rememberTrouble makes the start hook of sensors fail, and rememberStarts counts its runs.
 // Tests of this file do not run in parallel.
 var (
 	rememberTrouble atomic.Bool

@@ -24,7 +24,7 @@ import (
 )
 
 // blob is an entity whose replies are as large as the command asks for, and whose turns hang
-// if that is what it asks for.
+// on request.
 type blob struct{ n int }
 
 func blobs(hang <-chan struct{}) entity.Definition {
@@ -211,8 +211,8 @@ func (g *gatewayEnd) get(count int) (bytes int) {
 	return bytes
 }
 
-// TestLargeRepliesBreakNoLink: replies of which the connection does not take all
-// at once wait, and so do the commands behind them; none fails, and no link.
+// TestLargeRepliesBreakNoLink: replies that exceed the room of the connection
+// wait, and so do the later commands; none fails, and no link.
 func TestLargeRepliesBreakNoLink(t *testing.T) {
 	s := runBlobs(t, nil)
 	g := s.dial(t, 7, true)
@@ -269,8 +269,8 @@ func TestSilentGatewaysAreBounded(t *testing.T) {
 	await(t, "all is taken", func() bool { return used() == 0 })
 }
 
-// TestSmallCommandsPass: commands with small replies do not wait behind large ones
-// for which there is no room on the same connection.
+// TestSmallCommandsPass: commands with small replies do not wait for large ones that
+// find no room on the same connection.
 func TestSmallCommandsPass(t *testing.T) {
 	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = 40<<20, 4<<20 })
 	reader, silent := s.dial(t, 7, true), s.dial(t, 8, false)
@@ -306,7 +306,7 @@ func TestSmallCommandsPass(t *testing.T) {
 }
 
 // TestAHungEntityLeavesRoom: commands for an entity whose turns do not end take only a part
-// of what the connection may owe. The others are answered meanwhile, and in the end all.
+// of the connection's reply budget. The others are answered meanwhile, and in the end all.
 func TestAHungEntityLeavesRoom(t *testing.T) {
 	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = 40<<20, 4<<20 })
 	g := s.dial(t, 7, true)
@@ -331,7 +331,7 @@ func TestAHungEntityLeavesRoom(t *testing.T) {
 	g.get(hung)
 }
 
-// waitForRoom is how many commands wait for room for their replies.
+// waitForRoom returns the number of commands that wait for room for their replies.
 func (s *site) waitForRoom() int {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
@@ -366,8 +366,8 @@ func TestWhatWaitsIsRefusedInTime(t *testing.T) {
 	}
 }
 
-// TestCommandsThatFoundRoomAreKnown: whoever waits for room has told of what found
-// some meanwhile, or only the next tick would see it.
+// TestCommandsThatFoundRoomAreKnown: a waiting command is counted as admitted once
+// it finds room, or only the next tick would see it.
 func TestCommandsThatFoundRoomAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := oneInbox(1)

@@ -119,7 +119,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("answered %s", got)
 		}
 		if r := tw.ask(ring("x"), true); r.Outcome != sharding.NotApplied || r.Code != sharding.FailedPrecondition {
-			t.Errorf("what changes something is asked as read-only: %+v", r)
+			t.Errorf("a changing command is sent as read-only: %+v", r)
 		}
 		keyed := ring("b")
 		keyed.Keyed, keyed.ID = true, sharding.DerivedKey(sharding.SendPrefix, time.Time{}, "1")
@@ -143,7 +143,7 @@ func TestRoute(t *testing.T) {
 }
 
 // TestRouteLearns: the region does not serve its shards at the epochs that the table has. It
-// refuses the commands, as it does those of gateways, and the router learns from that.
+// refuses the commands, as it does for gateways, and the router learns from that.
 func TestRouteLearns(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		tw := runTower(t, cores, 1, nil)
@@ -167,7 +167,7 @@ func TestRouteIntoAFullInbox(t *testing.T) {
 		tw.r.inbox.limit = 2
 		tw.r.inbox.mu.Unlock()
 		for _, l := range tw.r.shards {
-			l.stepping.Lock() // nobody takes anything in
+			l.stepping.Lock() // no goroutine reads the inbox
 		}
 		a := &answers{got: map[uint64]link.Answer{}}
 		var cmds []link.Command
@@ -270,5 +270,5 @@ func TestNoRoute(t *testing.T) {
 
 // noCall is for routers whose shards are always served.
 func noCall(context.Context, string, control.Message) (control.Message, error) {
-	return nil, errors.New("nobody is there")
+	return nil, errors.New("no region is there")
 }

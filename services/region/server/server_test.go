@@ -43,7 +43,7 @@ func (c *counter) Add(ctx *entity.Ctx, delta int64) (int64, error) {
 
 func (c *counter) Get(*entity.Ctx, struct{}) (int64, error) { return c.N, nil }
 
-// Hang holds its turn until nobody waits any more.
+// Hang holds its turn until no caller waits any more.
 func (c *counter) Hang(ctx *entity.Ctx, _ struct{}) (struct{}, error) {
 	<-ctx.Done()
 	return struct{}{}, ctx.Err()
@@ -152,7 +152,7 @@ func newFake(t *testing.T) *fake {
 	g := gossip.DefaultConfig()
 	g.Watch = gossip.FastProfile() // as regions have it, or they are refused
 	g.Self, g.Name, g.Roles, g.Seeds = sharding.NodeID{Addr: f.addr, UID: 77}, "coordinator", []string{"coordinator"}, []string{f.addr}
-	g.IgnoreSettings = []string{"heartbeat", "downing"} // those of the tests differ
+	g.IgnoreSettings = []string{"heartbeat", "downing"} // the settings of the tests differ
 	client := &http.Client{Transport: &http.Transport{}}
 	var err error
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
@@ -460,13 +460,13 @@ func (g *gateway) want(a link.Answer, outcome sharding.Outcome, payload string) 
 	}
 }
 
-// TestWhyNotRegistered: a region that no coordinator takes says why in its readiness,
-// until one does.
+// TestWhyNotRegistered: a region that no coordinator takes names the reason in its
+// readiness, until one does.
 func TestWhyNotRegistered(t *testing.T) {
 	f := newFake(t)
 	f.unwilling = twirp.ResourceExhausted.Error("a message too large")
 	r := launch(t, f, "memory:", nil)
-	await(t, "the reason is told", func() bool { return strings.Contains(r.get("/readyz?verbose"), "a message too large") })
+	await(t, "the reason is reported", func() bool { return strings.Contains(r.get("/readyz?verbose"), "a message too large") })
 	f.mu.Lock()
 	f.unwilling = nil
 	f.mu.Unlock()

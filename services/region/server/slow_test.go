@@ -19,7 +19,7 @@ import (
 )
 
 // TestSlow: a region keeps the commands of its entities that no gateway sees, with where they came from.
-// It keeps neither what clients send, which gateways keep, nor what nobody has sent.
+// It keeps neither commands of clients, which gateways keep, nor inputs without a sender.
 func TestSlow(t *testing.T) {
 	withCores(t, func(t *testing.T, cores int) {
 		tw := runTower(t, cores, 0, nil)

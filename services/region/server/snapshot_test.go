@@ -82,8 +82,8 @@ func TestSnapshotOfAnotherVersionWhenTrimmed(t *testing.T) {
 	})
 }
 
-// TestKeepEvents: the snapshots of such a type have the journal trim its entities, and the state
-// of one that is loaded again is that of its snapshot.
+// TestKeepEvents: the snapshots of such a type have the journal trim its entities, and an entity
+// that is loaded again has the state of its snapshot.
 func TestKeepEvents(t *testing.T) {
 	drive(t, abaci(&slowCut{}, entity.KeepEvents(1)), func(t *testing.T, d *driven) {
 		for i := range 7 {

@@ -17,7 +17,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// TestToldText: the log says whose command has failed. That of an answer is none of a reminder.
+// TestToldText: the log says whose command has failed. An answer's input is not a reminder's.
 func TestToldText(t *testing.T) {
 	wake := func(k sharding.WakeKind) sharding.WakeRef { return sharding.WakeRef{Kind: k, Name: "n"} }
 	for _, c := range []struct {
@@ -105,10 +105,10 @@ func TestTellIsDecodedOnce(t *testing.T) {
 		s.Submit(a, []link.Command{command(3, "Pass", "{}"), command(4, "Load", "4"), command(5, "Load", "5")})
 		soon(t, g.waiting)
 		synctest.Wait()
-		decoded(2, "two tells that wait")
+		decoded(2, "two waiting tells")
 		close(g.open)
 		synctest.Wait()
-		decoded(2, "two tells that have waited")
+		decoded(2, "two tells that waited")
 		a.want(t, 1, 2, 3, 4, 5, 6, 7)
 		for _, want := range []int{1, 7, 2, 6, 4, 5} {
 			if kg := <-loads; kg != want {
@@ -118,7 +118,7 @@ func TestTellIsDecodedOnce(t *testing.T) {
 	})
 }
 
-// TestDecodedInputs: a decoded input is kept only while few inputs wait, and is that of no other command.
+// TestDecodedInputs: a decoded input is kept only while few inputs wait, and no other command gets it.
 func TestDecodedInputs(t *testing.T) {
 	door := entity.Define("Door", func(string) *door { return &door{} },
 		entity.On(entity.Command[int, int]("Door", "Load"), func(*door, *entity.Ctx, int) (int, error) { return 0, nil }),

@@ -46,8 +46,8 @@ const checkHelp = `Usage: %[1]s journal check [flags]
 Reads everything that is stored of this program's entity types with this program's code:
 the snapshots as a region would, and all events. It also compares the forms that this
 program reads with those that the coordinators have noted for each shard, because a region
-is given only shards of which it reads all forms. It only reads, claims nothing, and can run
-beside a cluster. Run it with a new version before you roll that out.
+is given only shards whose forms it reads. It only reads, claims nothing, and can run while a
+cluster does. Run it with a new version before you roll that out.
 
   --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
   --journal.databases  its other databases; or ROOST_JOURNAL_DATABASES, or the file
@@ -68,8 +68,8 @@ const dropHelp = `Usage: %[1]s snapshot drop TYPE[/ID] [flags]
 
 Drops the snapshots of all entities of a type, or of one entity, so that they are rebuilt
 from their events when they are loaded next. If this program could not rebuild an entity
-without its snapshot, the snapshot is kept, and the exit code is 1. It can run beside a
-cluster; an entity that is live in a region keeps its state until it is loaded again.
+without its snapshot, the snapshot is kept, and the exit code is 1. It can run while a
+cluster does; an entity that is live in a region keeps its state until it is loaded again.
 
   --dry-run            say how many there are, and drop none
   --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
@@ -336,7 +336,7 @@ func writeReport(w io.Writer, r *stored.Report) error {
 		fmt.Fprintln(b, "ignored snapshots are of a form that this program does not read; it rebuilds the entities from their events")
 	}
 	if trimmed > 0 {
-		fmt.Fprintf(b, "entities of which events were trimmed: %d; their snapshots and the events after them were read\n", trimmed)
+		fmt.Fprintf(b, "entities with trimmed events: %d; their snapshots and the events after them were read\n", trimmed)
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(b, "not checked: type %s, entities: %d: %s\n", s.Type, s.Entities, s.Reason)

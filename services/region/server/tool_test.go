@@ -29,7 +29,7 @@ func (n *note) write(ctx *entity.Ctx, line string) (struct{}, error) {
 
 type written struct{ Line string }
 
-// scribbled is what became of written, without a step.
+// scribbled is written in a later version, without a step.
 type scribbled struct{ Text string }
 
 var (
@@ -78,7 +78,7 @@ func runTools(t *testing.T, types []entity.Definition, environ []string, args ..
 	var o, e bytes.Buffer
 	code, ok := runTool(args, environ, types, &o, &e)
 	if !ok {
-		t.Fatalf("%v is no tool", args)
+		t.Fatalf("%v is not a tool", args)
 	}
 	return code, o.String(), e.String()
 }
@@ -135,7 +135,7 @@ func TestToolsOnDatabases(t *testing.T) {
 	}
 }
 
-// dropNotes drops a snapshot, of which the store of checkNotes has none yet.
+// dropNotes drops a snapshot; the store of checkNotes has none yet.
 func dropNotes(t *testing.T, url string) {
 	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
 	if err != nil {
@@ -191,8 +191,8 @@ func TestToolsOnPostgreSQL(t *testing.T) {
 	dropNotes(t, server.URL(postgrestest.Superuser, name))
 }
 
-// TestToolsRefuse: what they cannot do ends with a text and the code that says so, and what
-// is no tool is the region's.
+// TestToolsRefuse: what they cannot do ends with a text and an exit code, and other arguments
+// are the region's.
 func TestToolsRefuse(t *testing.T) {
 	types := notes(theWritten)
 	url := "--journal.url=sqlite:" + t.TempDir() + "/none.db"

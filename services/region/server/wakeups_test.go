@@ -42,7 +42,7 @@ func (a *alarmClock) set(ctx *entity.Ctx, in alarmInput) (string, error) {
 	return "set", nil
 }
 
-// alarmTrouble says that ringing fails. Tests of this file do not run in parallel.
+// alarmTrouble makes ringing fail. Tests of this file do not run in parallel.
 var alarmTrouble atomic.Bool
 
 func (a *alarmClock) ring(ctx *entity.Ctx, what string) (string, error) {
@@ -100,8 +100,8 @@ func TestReminderFires(t *testing.T) {
 	})
 }
 
-// TestReminderByTheClockOfTheStore: RemindAfter and RemindEvery wait for as long as they say, however far the clock of
-// the store is ahead of the clock of the region's machine, or behind it.
+// TestReminderByTheClockOfTheStore: RemindAfter and RemindEvery wait for the given time, however fast or slow the
+// store's clock is compared with the clock of the region's machine.
 func TestReminderByTheClockOfTheStore(t *testing.T) {
 	for _, ahead := range []time.Duration{5 * time.Minute, -90 * time.Second} {
 		for _, input := range []string{`{"AfterMs":60000,"EveryMs":0,"Name":"tea"}`, `{"AfterMs":0,"EveryMs":60000,"Name":"tea"}`} {
@@ -147,8 +147,8 @@ func TestReminderRepeats(t *testing.T) {
 	})
 }
 
-// TestReminderOutlivesItsOwner: another claim of the shard finds it. What is due meanwhile
-// fires at once.
+// TestReminderOutlivesItsOwner: another claim of the shard finds it. Reminders that are due
+// meanwhile fire at once.
 func TestReminderOutlivesItsOwner(t *testing.T) {
 	drive(t, alarmClocks(), func(t *testing.T, d *driven) {
 		d.answer(d.send("Set", `{"AfterMs":60000,"EveryMs":0,"Name":"tea"}`))
@@ -156,7 +156,7 @@ func TestReminderOutlivesItsOwner(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		d.store.Inspect(func(l *memory.Ledger) {
 			if n := len(l.Log()); n != 1 {
-				t.Fatalf("it fired though nobody owns the shard: %+v", l.Log())
+				t.Fatalf("it fired though no region owns the shard: %+v", l.Log())
 			}
 		})
 		d.Put(region.Received{From: "c:1", Msg: control.HostShard{Term: 1, Shard: drivenShard, Epoch: drivenEpoch + 1}})
@@ -172,7 +172,7 @@ func TestReminderOutlivesItsOwner(t *testing.T) {
 }
 
 // TestReminderOutlivesTheProcess: it is set in one process and fires once in the next, for an
-// entity that nobody calls there.
+// entity without callers there.
 func TestReminderOutlivesTheProcess(t *testing.T) {
 	f := newFake(t)
 	file := t.TempDir() + "/journal.db"

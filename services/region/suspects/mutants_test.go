@@ -18,7 +18,7 @@ func (f *failing) Helper()               {}
 func (f *failing) Error(...any)          { f.failed = true }
 func (f *failing) Errorf(string, ...any) { f.failed = true }
 
-// TestMutants: suspects would run beside each other, or be noted to run alone, or wait forever, or be blamed for a core.
+// TestMutants: suspects would run concurrently, or be noted to run alone, or wait forever, or be blamed for a core.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"suspects-alone", "suspects-company", "suspects-wait", "suspects-core", "suspects-other-core"} {

@@ -73,11 +73,11 @@ func testQueue(t testing.TB) {
 	}
 	want("neither runs alone", "A. b c")
 	if q.End(now, b, true) != nil || q.Begin(now, d) {
-		t.Error("a turn begins beside one that runs")
+		t.Error("a turn begins while another one runs")
 	}
 	want("it is not alone again", "A. b. c")
 	if q.End(now, c, true) != d {
-		t.Error("nobody begins after the last one")
+		t.Error("no turn begins after the last one")
 	}
 	want("the last one runs alone", "A. b. c. D")
 	if q.End(now, d, false) != nil || !q.Begin(now, d) || q.End(now, d, true) != nil {

@@ -58,7 +58,7 @@ func main() {
 
 func run(root, version, to, at string) error {
 	if semver.Canonical(version) != version || version == "" || semver.Major(version) > "v1" {
-		return fmt.Errorf("-version %q: write one such as v0.1.0, with the major version 0 or 1, which is that of the module paths", version)
+		return fmt.Errorf("-version %q: write one such as v0.1.0, with the major version 0 or 1, as in the module paths", version)
 	}
 	if to == "" {
 		return errors.New("-to is empty: name the directory to write")
@@ -148,7 +148,7 @@ func (m *mod) publish(siblings map[string]bool, version string) error {
 	replaced := slices.Clone(m.file.Replace)
 	for _, r := range replaced {
 		if !siblings[r.Old.Path] {
-			return fmt.Errorf("replace %s: whoever imports the module does not see it; require what is meant, or publish that module", r.Old.Path)
+			return fmt.Errorf("replace %s: importers of the module do not see it; require what is meant, or publish that module", r.Old.Path)
 		}
 		if err := m.file.DropReplace(r.Old.Path, r.Old.Version); err != nil {
 			return err

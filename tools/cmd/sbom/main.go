@@ -142,7 +142,7 @@ func (l *licences) component(m *debug.Module) (cdx.Component, error) {
 		version, err2 := module.EscapeVersion(source.Version)
 		sum, err3 := base64.StdEncoding.DecodeString(strings.TrimPrefix(source.Sum, "h1:"))
 		if err := errors.Join(err1, err2, err3); err != nil || len(sum) != sha256.Size {
-			return cdx.Component{}, fmt.Errorf("%s %s has no path, version and checksum that can be told: %w", source.Path, source.Version, err)
+			return cdx.Component{}, fmt.Errorf("%s %s has no valid path, version and checksum: %w", source.Path, source.Version, err)
 		}
 		dir = filepath.Join(l.cache, filepath.FromSlash(path)+"@"+version)
 		hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
@@ -202,7 +202,7 @@ func (l *licences) of(dir string) ([]string, error) {
 		}
 		cover := licensecheck.Scan(text)
 		if cover.Percent < enough {
-			return nil, fmt.Errorf("%s is no text that is known (%.0f %% of it are)", e.Name(), cover.Percent)
+			return nil, fmt.Errorf("%s is not a known text (%.0f %% of it are known)", e.Name(), cover.Percent)
 		}
 		for _, match := range cover.Match {
 			if !slices.Contains(allowed, match.ID) {

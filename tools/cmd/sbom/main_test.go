@@ -83,7 +83,7 @@ func TestLicences(t *testing.T) {
 	}{
 		"allowed":               {map[string]string{"LICENSE.md": isc, "README": "x"}, ""},
 		"nothing":               {map[string]string{"README": isc}, "no file of a licence"},
-		"a text of its own":     {map[string]string{"LICENSE": "You may look at it."}, "no text that is known"},
+		"a text of its own":     {map[string]string{"LICENSE": "You may look at it."}, "not a known text"},
 		"not allowed":           {map[string]string{"COPYING": wtfpl}, "is not allowed"},
 		"one of two is unknown": {map[string]string{"LICENSE": isc, "LICENSE.other": wtfpl}, "is not allowed"},
 	} {

@@ -2,7 +2,7 @@
 //
 // # What this does not do
 //
-// It is not an example: nobody wants such entities.
+// It is not an example: such entities are useless.
 package main
 
 import (

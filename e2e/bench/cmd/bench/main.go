@@ -26,13 +26,13 @@ import (
 	"github.com/roost-cluster/roost/libs/node/config"
 )
 
-// serveBaselines is the argument with which this binary serves the baselines.
+// serveBaselines is the argument that makes this binary serve the baselines.
 const serveBaselines = "baselines"
 
-// peersIdle is the number of idle entities beside peers. Some of these need seconds for as many.
+// peersIdle is the number of idle entities when peers are measured. Some of these need seconds for as many.
 const peersIdle = 100_000
 
-// asPeer is the argument with which this binary does with Roost what the programs of peers do with theirs.
+// asPeer is the argument that makes this binary do with Roost what the peers' programs do with theirs.
 const asPeer = "peer"
 
 func main() {
@@ -60,11 +60,11 @@ func exit(err error) {
 func measure() error {
 	o := bench.DefaultOptions()
 	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", ")+"; with -scale: "+strings.Join(bench.ScaleNames(), ", ")+"; with -peers: "+strings.Join(bench.PeerNames(), ", "))
-	peers := flag.String("peers", "", "measure Roost beside its peers, instead of its layers: the peers' programs, separated by commas")
+	peers := flag.String("peers", "", "measure Roost and its peers, instead of its layers: the peers' programs, separated by commas")
 	raw := flag.String("json", "", "file for the report as JSON")
-	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md (with -run, those of its sections), and after a whole run the chart performance.svg")
+	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md (with -run, its sections only), and after a whole run the chart performance.svg")
 	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
-	flag.StringVar(&o.Dir, "dir", "", "directory of the journals, whose disk determines durable figures (default: that of temporary files)")
+	flag.StringVar(&o.Dir, "dir", "", "directory of the journals, whose disk determines durable figures (default: the temporary directory)")
 	flag.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each comparison; figures are medians")
 	flag.DurationVar(&o.Length, "length", o.Length, "length of one run in a round")
 	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; figures of a profiled run are not valid")
@@ -75,7 +75,7 @@ func measure() error {
 	flag.DurationVar(&o.Sizes.Soak, "soak", o.Sizes.Soak, "with -scale: how long the steady load lasts")
 	flag.IntVar(&o.Sizes.Kills, "kills", o.Sizes.Kills, "with -faults: how often a region is killed")
 	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often each other fault is injected")
-	flag.IntVar(&o.Sizes.Entities, "entities", o.Sizes.Entities, "entities that are asked")
+	flag.IntVar(&o.Sizes.Entities, "entities", o.Sizes.Entities, "entities that receive asks")
 	flag.DurationVar(&o.Sizes.Overload, "overload", o.Sizes.Overload, "with -faults: how long the overload lasts")
 	flag.DurationVar(&o.Sizes.Rest, "rest", o.Sizes.Rest, "suite idle-processes: how long the processes rest before they are measured, and while they are")
 	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults, and of the steady load of -scale: commands per second")

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// serve is the argument with which a program serves.
+// serve is the argument that makes a program serve.
 const serve = "serve"
 
 // Child is a process of a program that serves.
 type Child struct {
-	// Address is what it has said with [Serving].
+	// Address is the address that it reported with [Serving].
 	Address string
 	PID     int
 	cmd     *exec.Cmd

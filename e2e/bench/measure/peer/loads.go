@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// window is how many tells may be on their way.
+	// window is the number of tells that may be in flight.
 	window = 16384
 	// lookAgain is the time between two looks at how many tells were received.
 	lookAgain = 200 * time.Microsecond
-	// patience is how long nothing may change before it is given up.
+	// patience is the time without changes after which it is given up.
 	patience = 10 * time.Second
-	// freshCallers is how many ask new entities at a time.
+	// freshCallers is the number of callers that ask new entities at a time.
 	freshCallers = 64
-	// callEvery is the time between two calls to an entity that does not answer, and callTimeout that of one call. Calls overlap:
+	// callEvery is the time between two calls to an entity that does not answer, and callTimeout the timeout of one call. Calls overlap:
 	// one that hangs keeps none from being answered.
 	callEvery   = 100 * time.Millisecond
 	callTimeout = 2 * time.Second
-	// failoverLimit is how long entities may be away.
+	// failoverLimit bounds the time that entities may be away.
 	failoverLimit = 40 * time.Second
 )
 
@@ -270,7 +270,7 @@ func untilAnswered(ctx context.Context, c Cluster, entity int, failed *atomic.In
 				case answered <- time.Now():
 				default:
 				}
-			case ctx.Err() == nil: // nobody waits for it any more otherwise
+			case ctx.Err() == nil: // no caller waits for it any more otherwise
 				failed.Add(1)
 			}
 		}()

@@ -1,14 +1,14 @@
-// Package peer is what the programs have in common that do the same work with Roost and with its peers: the flags, the
+// Package peer holds the common parts of the programs that do the same work with Roost and with its peers: the flags, the
 // loads, and a line of JSON for each figure. A program brings [System]s, and [Main] does the rest:
 //
 //	program -measure=asks -callers=1,64 -length=1s
 //
 // It prints a [Figure] per line on standard output, and nothing for a measure that it does not have. A process that a program
-// starts for its own use is the program again, with the argument "serve" and what the program puts behind it.
+// starts for its own use is the program again, with the argument "serve" and the program's further arguments.
 //
 // # What this does not do
 //
-// It runs one program once. Command bench runs those of Roost and its peers in turns, and takes medians.
+// It runs one program once. Command bench runs the programs of Roost and its peers in turns, and takes medians.
 package peer
 
 import (
@@ -32,13 +32,13 @@ import (
 type Options struct {
 	// Measure is one of [Measures].
 	Measure string
-	// Callers are how many callers ask at a time, one load after the other.
+	// Callers are the numbers of callers that ask at a time, one load after the other.
 	Callers []int
 	// Length of one load.
 	Length time.Duration
-	// Entities is how many exist before anything is measured.
+	// Entities is the number that exist before anything is measured.
 	Entities int
-	// Idle is how many entities do nothing while memory is measured.
+	// Idle is the number of entities that do nothing while memory is measured.
 	Idle int
 	// Dir is a directory for files, which the caller removes.
 	Dir string
@@ -49,7 +49,7 @@ type Options struct {
 // Most returns the highest number of callers.
 func (o *Options) Most() int { return slices.Max(append([]int{freshCallers}, o.Callers...)) }
 
-// System is what is measured: entities that count, and callers that ask them.
+// System is the subject: entities that count, and callers that ask them.
 type System interface {
 	// Ask sends 64 bytes to an entity and waits for 16 bytes. An entity whose number is at least [Options.Entities] is new.
 	// A caller, told apart by number, asks once at a time.
@@ -81,25 +81,25 @@ type Cluster interface {
 
 // Way is one of the ways in which a program's entities are reached.
 type Way struct {
-	// Name is that of the program, with that of the way if there are several.
+	// Name is the name of the program, with the way if there are several.
 	Name string
 	Open func(context.Context, Options) (System, error)
-	// Fixed says that there are no new entities: what is not there before the load never is.
+	// Fixed is true if there are no new entities: all exist before the load.
 	Fixed bool
 }
 
-// Program is what the measures of a program are taken of.
+// Program holds the subjects of a program's measures.
 type Program struct {
 	// Local systems are inside this process, Remote ones in one other, Replicated ones in three others. Durable ones have
 	// stored what they answer, in SQLite.
 	Local, Remote, Replicated, Durable []Way
-	// Serve is what a process does that the program starts; nil: it starts none.
+	// Serve is the work of a process that the program starts; nil: it starts none.
 	Serve func(ctx context.Context, args []string) error
 }
 
 // Figure is one result.
 type Figure struct {
-	// Name is that of the [Way], Measure says what was measured.
+	// Name is the name of the [Way], Measure the name of the measure.
 	Name    string        `json:"name"`
 	Measure string        `json:"measure"`
 	Unit    string        `json:"unit"`
@@ -171,7 +171,7 @@ func (p *Program) Run(ctx context.Context, args []string, out io.Writer) error {
 	callers := flags.String("callers", "1,64", "numbers of callers")
 	flags.StringVar(&o.Measure, "measure", "", strings.Join(Measures(), ", "))
 	flags.DurationVar(&o.Length, "length", time.Second, "length of one load")
-	flags.IntVar(&o.Entities, "entities", 10_000, "entities that are asked")
+	flags.IntVar(&o.Entities, "entities", 10_000, "entities that receive asks")
 	flags.IntVar(&o.Idle, "idle", 100_000, "entities that do nothing")
 	flags.StringVar(&o.Dir, "dir", os.TempDir(), "directory for files")
 	flags.StringVar(&o.Bin, "bin", "bin", "directory of the binaries of Roost")
@@ -181,7 +181,7 @@ func (p *Program) Run(ctx context.Context, args []string, out io.Writer) error {
 	for text := range strings.SplitSeq(*callers, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return fmt.Errorf("-callers %q: %q is no number of callers", *callers, text)
+			return fmt.Errorf("-callers %q: %q is not a number of callers", *callers, text)
 		}
 		o.Callers = append(o.Callers, n)
 	}

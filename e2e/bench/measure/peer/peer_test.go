@@ -36,7 +36,7 @@ func (f *fake) Received() (int64, error) { return f.told.Load(), nil }
 func (f *fake) Processes() []int         { return nil }
 func (f *fake) Close() error             { f.closed = true; return nil }
 
-// Owners says that member 1 has two thirds of the entities.
+// Owners reports two thirds of the entities at member 1.
 func (f *fake) Owners() ([]int, error) {
 	owners := make([]int, f.entities)
 	for e := range owners {
@@ -131,7 +131,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// TestLostTells: a rate of tells that did not arrive is none.
+// TestLostTells: a rate of tells that did not arrive does not count.
 func TestLostTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &fake{asked: map[int]int{}}

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/services/region/server"
 )
 
-// padding is how much memory an entity takes besides its count.
+// padding is the memory that an entity takes besides its count.
 const padding = 64 << 10
 
 // Big is a counter that takes much memory.

@@ -1,9 +1,9 @@
-// Command failing-region is a region for the tests of alerts: what entities do by themselves fails
-// when the test asks for it.
+// Command failing-region is a region for the tests of alerts: the entities' own actions fail on the
+// test's request.
 //
 // # What this does not do
 //
-// It is not an example: nobody wants such entities.
+// It is not an example: such entities are useless.
 package main
 
 import (
@@ -20,7 +20,7 @@ type Done struct {
 	What string `json:"what"`
 }
 
-// Worker does what it is asked to.
+// Worker does the requested work.
 type Worker struct{ Count int64 }
 
 // Work stores an event.
@@ -53,9 +53,9 @@ func (w *Worker) Plan(ctx *entity.Ctx, _ struct{}) (int64, error) {
 	return w.Count, nil
 }
 
-// Fail fails. That is no answer, so whoever has asked for it repeats it.
+// Fail fails. That is not an answer, so the caller repeats it.
 func (w *Worker) Fail(*entity.Ctx, struct{}) (int64, error) {
-	return 0, errors.New("it fails whenever it is asked")
+	return 0, errors.New("it fails on every request")
 }
 
 // Refuse refuses, which is an answer.

@@ -2,8 +2,8 @@
 // field of the event has another name, which version 1 cannot read. The snapshot has other
 // fields. There is one more command, Append, which does what Add does.
 //
-// With LIST_EVENTS=1 in the environment, the event is that of version 1: then version 1
-// reads whatever this version stores.
+// With LIST_EVENTS=1 in the environment, the event has version 1: then version 1 reads
+// whatever this version stores.
 //
 // # What this does not do
 //
@@ -85,7 +85,7 @@ func (l *List) reply() history.Reply {
 	return history.Reply{Length: int64(len(l.Numbers)), Hash: l.Hash}
 }
 
-// storesV1 says that the event of version 1 is stored.
+// storesV1 is true if the event of version 1 is stored.
 var storesV1 = os.Getenv("LIST_EVENTS") == "1"
 
 var (

@@ -1,5 +1,5 @@
-// Command living-region is a region for the tests of what entities do by themselves and with
-// each other: reminders, remembered entities, deletes, asks and sends. What an entity has
+// Command living-region is a region for the tests of the entities' own actions and of actions
+// with each other: reminders, remembered entities, deletes, asks and sends. What an entity has
 // done is an event, so that the journal shows it.
 //
 // # What this does not do
@@ -26,7 +26,7 @@ type Done struct {
 	Pad  string `json:"pad,omitempty"`
 }
 
-// Count is how many events an entity has.
+// Count returns the number of events of an entity.
 type Count struct {
 	N int64 `json:"n"`
 }
@@ -118,7 +118,7 @@ type Peer struct{ Count }
 // Visit asks for a visit of the first peer of a path, and so on.
 type Visit struct {
 	Path []string `json:"path"`
-	// Before is how long the peer works before it asks.
+	// Before is the time that the peer works before it asks.
 	Before int64 `json:"before"` // ms
 	N      int64 `json:"n"`
 	// Read asks for nothing that changes the others.
@@ -132,7 +132,7 @@ type Emit struct {
 	Count int64  `json:"count"`
 }
 
-// Take is what was sent.
+// Take is the sent command.
 type Take struct {
 	From string `json:"from"`
 	N    int64  `json:"n"`
@@ -175,7 +175,7 @@ func visitWith(next func() *entity.Handle[Visit, Count], changes bool) func(*Pee
 	}
 }
 
-// Bomb ends its process. It stores what it has done before that.
+// Bomb ends its process. It stores its work before that.
 type Bomb struct{ Count }
 
 // Tick does no harm.

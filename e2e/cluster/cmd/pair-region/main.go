@@ -1,4 +1,4 @@
-// Command pair-region is a region that hosts lists for the history tests, and slips beside them: a second type that is
+// Command pair-region is a region that hosts lists for the history tests, and slips: a second type that is
 // stored, so that the two can be in different databases.
 //
 // # What this does not do

@@ -47,7 +47,7 @@ const usage = `usage: bank [-gateway URL,URL] COMMAND
   open ACCOUNT CENTS       open an account, with a first deposit
   transfer FROM TO CENTS   send money; what is refused comes back
   show ACCOUNT             show an account
-  close ACCOUNT TO         send what is left to another account, and end this one
+  close ACCOUNT TO         send the rest to another account, and end this one
   run ACCOUNTS TRANSFERS   transfer at random, and compare the total
 
 `

@@ -133,7 +133,7 @@ func (d *demo) claim() error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if before.Digest != d.in.digest {
-		return fmt.Errorf("%s holds the flights of %s, whose content is not that of %s; give another -data directory", d.data, before.File, d.in.name)
+		return fmt.Errorf("%s holds the flights of %s, which differs from %s; give another -data directory", d.data, before.File, d.in.name)
 	}
 	return nil
 }

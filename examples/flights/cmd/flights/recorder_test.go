@@ -16,11 +16,11 @@ func TestGapsBelongToTheFaultTheyOverlapMost(t *testing.T) {
 	// No command waits for a long time: no gap.
 	r.begin(0, at(990))
 	r.fault("kill", at(1000))
-	r.done(0, at(990), at(2000)) // 1010, of which 1000 after the kill
+	r.done(0, at(990), at(2000)) // 1010, 1000 of them after the kill
 	r.begin(1, at(2000))
 	r.begin(1, at(2500))
 	r.fault("stop", at(3000))
-	r.done(1, at(2000), at(3100)) // 1100, of which 1000 before the stop
+	r.done(1, at(2000), at(3100)) // 1100, 1000 of them before the stop
 	r.done(1, at(2500), at(3200)) // 100 after it
 	r.begin(-1, at(3200))
 	r.done(-1, at(3200), at(9200)) // routes are ignored

@@ -145,7 +145,7 @@ func (r *report) codes() (list string) {
 
 func (r *report) verdict(out io.Writer) {
 	if r.Equal {
-		fmt.Fprintf(out, "\nEQUAL: the totals of all %d airports and %d routes are those of the file. Nothing lost, nothing counted twice.\n", r.Airports, r.Routes)
+		fmt.Fprintf(out, "\nEQUAL: the totals of all %d airports and %d routes match the file. Nothing lost, nothing counted twice.\n", r.Airports, r.Routes)
 		return
 	}
 	fmt.Fprintf(out, "\nNOT EQUAL: %d of %d totals differ from the file.\n", len(r.Differences), r.Airports+r.Routes)

@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/test/testbin"
 )
 
-// counters is how many entities there are: about as many shards.
+// counters is the number of entities: about as many shards.
 const counters = 40
 
 // TestPackCoordinator runs a cluster with this coordinator: all shards are at the first region,

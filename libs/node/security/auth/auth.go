@@ -124,7 +124,7 @@ func (a *Authenticator) certificate(state *tls.ConnectionState) (string, error) 
 	}
 	name := certificateName(c)
 	if err := checkName(name); err != nil {
-		return "", fmt.Errorf("%w: the certificate names nobody: %w", security.ErrUnauthenticated, err)
+		return "", fmt.Errorf("%w: the certificate names no principal: %w", security.ErrUnauthenticated, err)
 	}
 	return "tls:" + name, nil
 }

@@ -239,7 +239,7 @@ func TestBadKeySets(t *testing.T) {
 	}
 }
 
-// TestUnknownKeys: keys of kinds and curves that are not known, and what is no key at all, are ignored (RFC 7517,
+// TestUnknownKeys: keys of unknown kinds and curves, and entries that are not keys, are ignored (RFC 7517,
 // section 5). The others of the set are used.
 func TestUnknownKeys(t *testing.T) {
 	const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
@@ -257,7 +257,7 @@ func TestUnknownKeys(t *testing.T) {
 		`{"kty":"EC","crv":"P-256","kid":"5","x":"` + x + `","y":"` + x + `"}`, // no point of the curve
 		`{"kty":"oct","kid":"6","k":"c2VjcmV0"}`, `{"kid":"7"}`, `{}`, `null`, `"text"`, `[]`,
 		`{"kty":"EC","kid":7}`, `{"kty":"RSA","kid":"8","n":"AQAB"}`,
-		// The id of another key, of another kind: the token's algorithm says which of them is meant.
+		// The id of another key, of another kind: the token's algorithm selects one.
 		strings.Replace(string(set.Keys[1]), `"ed"`, `"ec"`, 1),
 	} {
 		for _, keys := range [][]json.RawMessage{append([]json.RawMessage{json.RawMessage(unknown)}, set.Keys...), append(append([]json.RawMessage{}, set.Keys...), json.RawMessage(unknown))} {
@@ -274,7 +274,7 @@ func TestUnknownKeys(t *testing.T) {
 			}
 		}
 	}
-	// Two keys with one id, of one kind: the signature says which.
+	// Two keys with one id, of one kind: the signature decides.
 	r := newRig(t, nil)
 	r.write("jwks.json", keySetOf(t, jwk("a", "", ecKey), jwk("a", "", otherKey)))
 	for _, key := range []*ecdsa.PrivateKey{ecKey, otherKey} {
@@ -336,7 +336,7 @@ func TestKeysFromURL(t *testing.T) {
 	r.want(old, "", "not known") // the issuer has withdrawn its key
 	set.Store(nil)
 	r.time = r.time.Add(59 * time.Minute)
-	r.want(fresh, anna, "") // asks beside
+	r.want(fresh, anna, "") // asks concurrently
 	settled()
 	r.time = r.time.Add(2 * time.Minute)
 	if _, err := r.ask(fresh); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "500") {
@@ -378,7 +378,7 @@ func TestAPIKeys(t *testing.T) {
 	r.want("Bearer "+key, "key:billing", "")
 	r.want("Bearer "+second, "", "not known")
 	r.want("Bearer "+sign(t, jose.ES256, "ec", ecKey, claims(nil)), "", "only API keys are accepted here, and they begin with roost_")
-	r.want("", "", "") // anonymous, but a wrong key is no anonymous one
+	r.want("", "", "") // anonymous, but a wrong key is not anonymous
 	r.write("keys", []byte(secondLine))
 	r.want("Bearer "+key, "", "not known")
 	r.want("Bearer "+second, "key:second", "")

@@ -63,7 +63,7 @@ func (c *Config) Validate() error {
 		bad("anonymous", "is set, but no way to authenticate is: set %s, %s or %s, or leave it out", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
 	}
 	if c.Policy != "" && !c.Enabled() {
-		bad("policy", "is set, but nobody is asked who they are: set %s, %s or %s", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
+		bad("policy", "is set, but no client is authenticated: set %s, %s or %s", setting.Key("jwt_keys"), setting.Key("api_keys"), setting.Key("client_certificates"))
 	}
 	return errors.Join(errs...)
 }

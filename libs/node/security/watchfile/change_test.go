@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestSameStamp: a file that was replaced is read again, although its time stamp and size are those of the old one.
+// TestSameStamp: a file that was replaced is read again, although it has the time stamp and size of the old one.
 func TestSameStamp(t *testing.T) {
 	path, stamp := filepath.Join(t.TempDir(), "keys"), time.Unix(1_000_000_000, 0)
 	write := func(path, text string) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestPipe: a pipe in place of the file blocks nobody, and the old content stays.
+// TestPipe: a pipe in place of the file blocks no reader, and the old content stays.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {

@@ -262,7 +262,7 @@ func TestSecureCookie(t *testing.T) {
 	}
 }
 
-// TestForbidden: whoever the admin API forbids to read is sent no events.
+// TestForbidden: a client that the admin API forbids to read gets no events.
 func TestForbidden(t *testing.T) {
 	d := New(Config{Admin: &fake{}, Elsewhere: func(context.Context) string { return "" }, API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
@@ -350,14 +350,14 @@ func (r *reader) next() (name, data string) {
 	return "", ""
 }
 
-// TestEvents: a page is sent the whole map, and then what changes. Nothing is sampled while nobody looks.
+// TestEvents: a page is sent the whole map, and then what changes. Nothing is sampled without a viewer.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		d := newDashboard(f, &api{})
 		time.Sleep(time.Minute)
 		if n := f.samples(); n != 0 {
-			t.Errorf("%d samples are taken while nobody looks", n)
+			t.Errorf("%d samples are taken without a viewer", n)
 		}
 		f.set(at(0, "region-1", "serving"), at(2, "region-2", "starting"), &adminv1.Shard{Type: "Cart", Index: 3, Reason: "unreadable"})
 		r := look(t, d)
@@ -392,7 +392,7 @@ func TestEvents(t *testing.T) {
 		n := f.samples()
 		time.Sleep(time.Minute)
 		if m := f.samples(); m != n || n < 5 {
-			t.Errorf("%d samples, and %d when nobody looks any more", n, m)
+			t.Errorf("%d samples, and %d after the last viewer", n, m)
 		}
 	})
 }

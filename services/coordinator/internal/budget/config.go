@@ -39,7 +39,7 @@ type Config struct {
 	// BrakePause is the time from the stop to the next move. With this move, the coordinator
 	// finds out whether moves slow commands down. Default 30 s: by then, the effects of the last
 	// moves are over.
-	BrakePause time.Duration `key:"allocation.brake_pause" range:">0" help:"time for which voluntary moves are stopped before the coordinator tries one move. If that move does not slow commands down, further moves follow at half the rate" expert:"true"`
+	BrakePause time.Duration `key:"allocation.brake_pause" range:">0" help:"pause of voluntary moves before the coordinator tries one move. If that move does not slow commands down, further moves follow at half the rate" expert:"true"`
 	// BrakeRise is the approximate number of windows until the baseline has risen to a larger p99.
 	// BrakeFall is the approximate number of windows until the baseline has fallen to a smaller
 	// p99. Defaults 8 and 2: the baseline soon returns to what was once usual.

@@ -57,7 +57,7 @@ type CountedCrash struct {
 // Text returns why an entity is quarantined, for the senders whose commands are refused.
 func (f *Quarantine) Text() string {
 	return fmt.Sprintf("since %s, %s: %s. See roost entity quarantine; roost entity quarantine %s/%s --undo ends it",
-		f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"), f.Entity.Type, f.Entity.ID)
+		f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "unknown"), cmp.Or(f.Reason, "no reason was given"), f.Entity.Type, f.Entity.ID)
 }
 
 // Turn names what ran at the newest crash.
@@ -87,5 +87,5 @@ func (f *Quarantine) Explained() string {
 
 // Since says since when, by whom and why an entity is quarantined.
 func (f *Quarantine) Since() string {
-	return fmt.Sprintf("it has been quarantined since %s, by %s: %s", f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "nobody"), cmp.Or(f.Reason, "no reason was given"))
+	return fmt.Sprintf("it has been quarantined since %s, by %s: %s", f.At.UTC().Format(time.RFC3339), cmp.Or(f.By, "unknown"), cmp.Or(f.Reason, "no reason was given"))
 }

@@ -295,7 +295,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestFull: turns for which there is no room are not noted, and the longest names are.
+// TestFull: turns that find no room are not noted, and the longest names are.
 func TestFull(t *testing.T) {
 	b, _ := open(t, filepath.Join(t.TempDir(), "box"), 1)
 	long := control.CrashedTurn{

@@ -164,8 +164,7 @@ func TestPreemption(t *testing.T) {
 	})
 }
 
-// A job that says that it is about to wait is preempted at once: what is behind it may be what
-// it waits for.
+// A job that is about to wait is preempted at once: it may wait for a later job.
 func TestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -189,7 +188,7 @@ func TestBlock(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("it has waited %v for the watchdog", took)
 		}
-		b.Block(w) // of nobody
+		b.Block(w) // of no job
 	})
 }
 
@@ -216,12 +215,12 @@ func TestBlockingJobs(t *testing.T) {
 		b.Pool.mu.Lock()
 		defer b.Pool.mu.Unlock()
 		if len(b.idle) != MaxIdle || len(b.all) > len(b.idle)+len(b.spare) {
-			t.Errorf("%d goroutines wait, %d workers of which %d are spare", len(b.idle), len(b.all), len(b.spare))
+			t.Errorf("%d goroutines wait, %d workers including %d spare ones", len(b.idle), len(b.all), len(b.spare))
 		}
 	})
 }
 
-// Whoever is woken looks, also without a job, and nobody after the end.
+// A woken worker looks, also without a job, and none does after the end.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -242,14 +241,14 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// The watchdog ends when nobody works, and starts again with whoever does.
+// The watchdog ends when no worker works, and starts again with the next one.
 func TestWatchdogLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for range 3 {
 			b.inline(nil, Job[func() int]{gives(1), &Pace{}})
 			if !b.watched.Load() {
-				t.Error("nobody watches")
+				t.Error("no watchdog runs")
 			}
 			time.Sleep(2 * watchdogLinger * WatchdogInterval)
 			if b.watched.Load() {
@@ -259,7 +258,7 @@ func TestWatchdogLingers(t *testing.T) {
 	})
 }
 
-// A job that ends its goroutine has its result handed in by Exit. The jobs behind it are done by others, an inline
+// A job that ends its goroutine has its result handed in by Exit. Other workers do the jobs after it, an inline
 // runner yields, and the worker is as new.
 func TestExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

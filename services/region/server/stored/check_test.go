@@ -17,7 +17,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Box is what the tests store: first by version 1 of its program.
+// Box is the stored type of the tests: first by version 1 of its program.
 type Box struct{ Sum int64 }
 
 type (
@@ -126,7 +126,7 @@ func (s *store) damage(id sharding.EntityID, seq uint64) {
 	s.Inspect(func(l *memory.Ledger) { l.Damage(sharding.Entity{Type: "Box", ID: id}, seq) })
 }
 
-// form is that of the snapshots of a type.
+// form returns the form of a type's snapshots.
 func form(t *testing.T, typ entity.Definition) sharding.SnapshotForm {
 	t.Helper()
 	inst, err := instance.New(typ, "x")
@@ -221,7 +221,7 @@ func TestCheckFinds(t *testing.T) {
 		}, [3]string{"Box, event taken of version 1", "unknown event type taken", `if a later version of the program has stored it, run that version; otherwise declare the event taken again, or give the event that it has become an Alias("taken")`}, []string{"a 2"}, false},
 		{"a lost step", boxes(declare[counted]("put", entity.V(2))), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
-		}, [3]string{"Box, event put of version 1", "there is no step", "entity.From(1, …)"}, []string{"a 1"}, false},
+		}, [3]string{"Box, event put of version 1", "no step leads from there", "entity.From(1, …)"}, []string{"a 1"}, false},
 		{"a step that does not fit", boxes(declare[counted]("put", entity.V(2, entity.From(1, func(renamed) counted { return counted{} })))), func(s *store) {
 			s.add("Box", "a", event("put", `{"Count":1}`))
 		}, [3]string{"Box, event put of version 1", `field "Count"`, "the step from version 1"}, []string{"a 1"}, false},
@@ -446,7 +446,7 @@ func TestCheckOfASilentStore(t *testing.T) {
 	})
 }
 
-// TestCheckTrimmed: what is left of an entity is checked, and that there was more is said.
+// TestCheckTrimmed: the rest of an entity is checked, and the trimmed part is reported.
 func TestCheckTrimmed(t *testing.T) {
 	s := newStore(t)
 	s.trimmed("a", form(t, v1()))

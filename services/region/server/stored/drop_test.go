@@ -79,7 +79,7 @@ func TestDropSnapshots(t *testing.T) {
 	}
 }
 
-// trimmed stores a box with a snapshot at its second event, of which the first two are gone.
+// trimmed stores a box with a snapshot at its second event, whose first two events are gone.
 func (s *store) trimmed(id sharding.EntityID, form sharding.SnapshotForm) {
 	s.add("Box", id, event("put", `{"Count":1}`), event("put", `{"Count":2}`), event("put", `{"Count":3}`))
 	s.commit(journal.Op{Snapshot: &journal.WriteSnapshot{
@@ -110,7 +110,7 @@ func TestDropTrimmed(t *testing.T) {
 	}
 }
 
-// TestDropOneSnapshot: only that of the entity that is named.
+// TestDropOneSnapshot: only the snapshot of the named entity.
 func TestDropOneSnapshot(t *testing.T) {
 	s := newStore(t)
 	s.fill()

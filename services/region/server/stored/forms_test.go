@@ -52,7 +52,7 @@ func (s *store) noteForms(forms []sharding.Form, rows ...[2][]int) {
 	s.note(facts...)
 }
 
-// TestCheckComparesForms: what can be decoded is no use if a coordinator does not give the
+// TestCheckComparesForms: decodable data does not help if a coordinator does not give the
 // program the shard.
 func TestCheckComparesForms(t *testing.T) {
 	type (
@@ -71,7 +71,7 @@ func TestCheckComparesForms(t *testing.T) {
 		name    string
 		program entity.Definition
 		rows    [][2][]int
-		want    []string // parts of what is found
+		want    []string // parts of the findings
 		shards  int      // in which it is stored
 		may     int      // in which it may be
 	}{

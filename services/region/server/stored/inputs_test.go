@@ -44,7 +44,7 @@ func input(command string, version uint16, payload string) sharding.Input {
 	return sharding.Input{Command: command, Version: version, ReadableBy: version, Payload: []byte(payload)}
 }
 
-// addInputs stores reminders of a tank, and what it has sent to a box and to another tank.
+// addInputs stores reminders of a tank, and its sends to a box and to another tank.
 func (s *store) addInputs(id sharding.EntityID, in sharding.Input, replyTo string) {
 	s.t.Helper()
 	e := sharding.Entity{Type: "Tank", ID: id}
@@ -166,7 +166,7 @@ func TestCheckComparesFormsOfInputs(t *testing.T) {
 	}
 }
 
-// TestCheckComparesFormsOfSnapshots: what it says of a snapshot that is not read are the words for
+// TestCheckComparesFormsOfSnapshots: it reports a snapshot that is not read with the words for
 // snapshots. Those for events would not compile.
 func TestCheckComparesFormsOfSnapshots(t *testing.T) {
 	snapshot := func(version uint16, shape uint64) sharding.Form {
@@ -187,9 +187,9 @@ func TestCheckComparesFormsOfSnapshots(t *testing.T) {
 	}
 }
 
-// TestCheckFindsInputsOfThePresentOwner: what the owner of a shard may have stored counts for the
-// shards in which it stands, although nobody but the owner has noted it. So the check says that these
-// are not given to the program before its regions are refused.
+// TestCheckFindsInputsOfThePresentOwner: what the owner of a shard may have stored counts for its
+// shards, although only the owner has noted it. So the check reports that
+// these are not given to the program before its regions are refused.
 func TestCheckFindsInputsOfThePresentOwner(t *testing.T) {
 	later := instance.Describe(tanks(2)) // Pour and Poured, which were Fill and Filled
 	for name, test := range map[string]struct {

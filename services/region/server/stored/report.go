@@ -172,7 +172,7 @@ func problem(of sharding.Entity, snapshot uint64, err error) (Problem, Example) 
 }
 
 // fixDamaged is the advice for damaged data.
-const fixDamaged = "roost journal repair record TYPE/ID says what can be done; no version of the program can read this"
+const fixDamaged = "roost journal repair record TYPE/ID shows what can be done; no version of the program can read this"
 
 // findings collects problems, a bounded number of them.
 type findings struct {

@@ -135,7 +135,7 @@ function attention() {
     list.push(el("li", { class: s.cls === "bad" ? "bad-one" : "" }, el("b", {}, s.glyph + " " + short(x.name)), s.text));
   }
   const c = cluster.map.counts();
-  if (c.unreadable) list.push(el("li", { class: "bad-one" }, el("b", {}, "✕ " + c.unreadable + " unreadable shards"), "No region reads what is stored of them. roost rollout status says which version would."));
+  if (c.unreadable) list.push(el("li", { class: "bad-one" }, el("b", {}, "✕ " + c.unreadable + " unreadable shards"), "No region reads their stored data. roost rollout status says which version would."));
   if (c.ownerless) list.push(el("li", { class: "bad-one" }, el("b", {}, "✕ " + c.ownerless + " shards without a region"), "No region can be given them now."));
   if (m.freeze) list.push(el("li", {}, el("b", {}, "❄ Moves are frozen"), (m.freeze.by ? "by " + m.freeze.by + ": " : "") + (m.freeze.reason || "")));
   if (m.brake) list.push(el("li", {}, el("b", {}, "◒ Voluntary moves are held back"), m.brake.why));

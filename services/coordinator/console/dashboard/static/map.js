@@ -10,7 +10,7 @@ export const PHASES = {
   s: ["serving", ""],
   a: ["starting", "S"],
   h: ["handing off", "H"],
-  u: ["unreadable: no region reads what is stored", "X"],
+  u: ["unreadable: no region reads the stored data", "X"],
   "-": ["not allocated", ""],
 };
 

@@ -147,7 +147,7 @@ function rollout(main) {
       ["Next target", res.next_target && res.next_target + " in " + millis(res.next_target_ms)], ["Not readable by the target", res.unread ? number(res.unread) + " shards" : ""],
     ])), box("Versions", table(null, [["Version"], ["Regions"], ["Shards", "n"], ["", "w"], ["Moving", "n"]],
       res.versions.map((v) => [(v.version || "no version") + (v.target ? " (target)" : ""), v.regions.map(short).join(", "), number(v.shards), meter(all ? v.shards / all : 0), number(v.moving)]), "No region is registered.")),
-    res.cannot_read.length ? box("Not readable", table(null, [["Regions of"], ["do not read what those of"], ["store of"], ["Forms"]], res.cannot_read.map((c) => [c.reader, c.writer, c.type, c.forms.join(", ")]), "")) : null,
+    res.cannot_read.length ? box("Not readable", table(null, [["Regions of"], ["do not read what regions of"], ["store of"], ["Forms"]], res.cannot_read.map((c) => [c.reader, c.writer, c.type, c.forms.join(", ")]), "")) : null,
     res.unreadable.length ? box("Unreadable shards", table(null, [["Type"], ["Shards", "n"], ["Forms"], ["Stored by"]], res.unreadable.map((u) => [u.type, number(u.shards.length), u.forms.join(", "), u.by.join(", ")]), "")) : null);
   });
 }
