@@ -105,8 +105,8 @@ func checkSize(t *testing.T, dir string) {
 	}
 }
 
-// publish fills a proxy with the modules of the work tree. Their version has a hash of what
-// is in them, because a version that the go command has seen must never change.
+// publish fills a proxy with the modules of the work tree. Their version has a hash of their
+// content, because a version that the go command has seen must never change.
 func publish(t *testing.T, tool, proxy string) (version string) {
 	t.Helper()
 	first := t.TempDir()

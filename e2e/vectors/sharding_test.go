@@ -54,7 +54,7 @@ func shardID(raw []byte) error {
 	return nil
 }
 
-// murmur2 compares all bits of a hash but that of its sign, which no shard depends on.
+// murmur2 compares all bits of a hash except the sign, which no shard depends on.
 func murmur2(raw []byte) error {
 	var v struct {
 		Key  string `json:"value"`

@@ -31,7 +31,7 @@ type Config struct {
 	// StableMargin is the time that discovery must have listed the same contact points. It must be
 	// longer than discovery may show different lists to different nodes, and longer than a message
 	// to a process that has ended can be on its way. Default 5 s.
-	StableMargin time.Duration `key:"stable_for" range:"0.." help:"time for which discovery must have listed the same coordinators before a cluster is formed" expert:"true"`
+	StableMargin time.Duration `key:"stable_for" range:"0.." help:"minimum time that discovery must list the same coordinators before a cluster is formed" expert:"true"`
 	// ContactAll requires an answer of every listed contact point before a cluster
 	// is formed. Default true.
 	ContactAll bool `key:"contact_all" help:"true: a cluster is formed only when every listed coordinator has answered" expert:"true"`
@@ -95,7 +95,7 @@ func (c *Config) Validate() error {
 func (c *Config) check() error {
 	errs := []error{c.Validate()}
 	if _, ok := ParseContactPoint(c.Self.Addr); !ok || c.Self.UID == 0 {
-		errs = append(errs, fmt.Errorf("Self: %q with UID %d is no node; give host:port and a UID", c.Self.Addr, c.Self.UID))
+		errs = append(errs, fmt.Errorf("Self: %q with UID %d is not a node; give host:port and a UID", c.Self.Addr, c.Self.UID))
 	}
 	if c.Cluster == "" || c.FormingRole == "" {
 		errs = append(errs, fmt.Errorf("Cluster %q and FormingRole %q: name the cluster and the role that forms it", c.Cluster, c.FormingRole))

@@ -19,7 +19,7 @@ type Config struct {
 	Seed uint64
 	// TTL is the time that the writer of the record may act after a write. Default 2 s: after a
 	// crash of the holder the lease is free after this.
-	TTL time.Duration `key:"ttl" range:">0..1h" help:"time for which the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
+	TTL time.Duration `key:"ttl" range:">0..1h" help:"time that the lease is valid without renewal. After the active coordinator has died, no coordinator decides anything for this time"`
 	// RenewEvery is the time between the starts of two renewals, if it is not shortened. Default 500 ms: three renewals may fail.
 	RenewEvery time.Duration `key:"renew" range:">0..1h" help:"time between two renewals of the lease" expert:"true"`
 	// Jitter is the fraction, in [0, 0.5], that RenewEvery may be shortened by, at random. Default

@@ -33,7 +33,7 @@ type Config struct {
 	AttemptTimeout time.Duration `key:"timeout" range:">0..1m" why:"a command has no longer time" help:"longest time that one attempt to deliver a send may take, with the handler of its target. After this time, the context of the handler ends, and the region tries again. At most 1m, the longest time that a command has. A command may have its own (Timeout)" expert:"true"`
 	// MaxAge is the longest time that a send is tried. Default 23 h, an hour less than a target
 	// remembers keys: a later repeat might have its effect a second time.
-	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time for which the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age" expert:"true"`
+	MaxAge time.Duration `key:"max_age" range:">0" help:"longest time that the region tries to deliver a command that one entity has sent to another. After this time, the command becomes a dead letter, unless a command of the sender takes the answer. A command may have its own (MaxAge). Must be below region.dedupe_age by at least an hour, or by half of region.dedupe_age if that is less, because targets remember executed commands only for region.dedupe_age" expert:"true"`
 	// AgeLimit is the largest MaxAge that a send may have of its own, because targets do not remember keys for
 	// longer. Default 23 h.
 	AgeLimit time.Duration `range:">0"`

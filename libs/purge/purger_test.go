@@ -155,7 +155,7 @@ func rate(t testing.TB) {
 	}
 }
 
-// TestLongLife: a life of which a purge leaves records is purged again at once, at the rate.
+// TestLongLife: a life whose purge leaves records is purged again at once, at the rate.
 func TestLongLife(t *testing.T) { longLife(t) }
 
 func longLife(t testing.TB) {

@@ -207,8 +207,8 @@ func Part(separator string, index int) ShardRule {
 }
 
 // Number takes what rule selects as a decimal number: the shard is that number modulo the number of shards. By
-// Number(Part(":", 0)), "17:meter-5" is in shard 17 of 64 shards. Use it if ids name their shard already, such as that
-// of a partitioned source. An id whose part is not a number is hashed whole.
+// Number(Part(":", 0)), "17:meter-5" is in shard 17 of 64 shards. Use it if ids name their shard already, for example
+// the partition of their source. An id whose part is not a number is hashed whole.
 func Number(rule ShardRule) ShardRule {
 	rule.rule.Method = sharding.ByNumber
 	return rule

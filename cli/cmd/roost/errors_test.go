@@ -35,7 +35,7 @@ in the field ` + "`number`" + ` of an item's error. The message says more than t
 An error without a number is the entity's own answer, or comes from something else than Roost, such as a proxy, if it has no
 ` + "`meta.outcome`" + ` either.
 
-| ` + "`meta.outcome`" + ` | what is known of the command's effects |
+| ` + "`meta.outcome`" + ` | the command's outcome |
 |---|---|
 `
 

@@ -31,7 +31,7 @@ func (f *fakeAdmin) Quarantines(_ context.Context, req *adminv1.QuarantinesReque
 	}}}, nil
 }
 
-// TestQuarantine: what is asked for reaches the coordinator.
+// TestQuarantine: requests reach the coordinator.
 func TestQuarantine(t *testing.T) {
 	f := &fakeAdmin{}
 	url := serve(t, f)

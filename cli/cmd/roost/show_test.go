@@ -317,8 +317,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainIsOfOneProcess: the drain is requested once. The number of shards is asked of the process that the first answer was
-// about, and changes nothing: somebody else may have given another reason.
+// TestDrainIsOfOneProcess: the drain is requested once. The number of shards is then queried at the process of the first
+// answer, which changes nothing: another operator may have given another reason.
 func TestDrainIsOfOneProcess(t *testing.T) {
 	var asked int
 	active := &fakeAdmin{}

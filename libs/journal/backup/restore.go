@@ -54,7 +54,7 @@ func (r Restored) NextTerm() sharding.Term { return r.Facts.MaxEpoch.Term() + 1 
 // CheckStore returns an error, which wraps [ErrRefused], unless the backed-up journal was in this kind of store.
 func (h Header) CheckStore(store string) error {
 	if h.Store != store {
-		return fmt.Errorf("%w: the backup is of a journal in %s, and this one is in %s; name a journal in %s", ErrRefused, h.Store, store, h.Store)
+		return fmt.Errorf("%w: the backup has a journal in %s, and this one is in %s; name a journal in %s", ErrRefused, h.Store, store, h.Store)
 	}
 	return nil
 }

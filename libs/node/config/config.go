@@ -72,9 +72,9 @@ type Config struct {
 // Management configures the management listener.
 type Management struct {
 	Listen   string `key:"listen" help:"host:port of the management listener, for health, metrics and administration"`
-	Tokens   string `key:"tokens" help:"file with the names of management tokens and the SHA-256 hashes of the tokens, one pair in each line. roost auth key new writes such a line. A line that ends with the word read is for a token that changes nothing. Operators send the token in the header Authorization: Bearer. The file is read again when it changes. Empty: nobody is authenticated at the management listener"`
+	Tokens   string `key:"tokens" help:"file with the names of management tokens and the SHA-256 hashes of the tokens, one pair in each line. roost auth key new writes such a line. A line that ends with the word read is for a token that changes nothing. Operators send the token in the header Authorization: Bearer. The file is read again when it changes. Empty: no operator is authenticated at the management listener"`
 	TokenFor string `key:"token_for" help:"requests that need a management token. writes: requests that may change something, and /debug/pprof. all: every request except /livez, /readyz and /version"`
-	Audit    string `key:"audit" help:"file to which a line is added, and written to disk, before an operator's request that may change something is carried out, and one with its outcome. If the line cannot be written, nothing is done. A file that was renamed is made anew. Empty: these lines are in the log"`
+	Audit    string `key:"audit" help:"audit file: one line before an operator's request that may change something is carried out, and one with its outcome, both synced to disk. If the line cannot be written, nothing is done. A file that was renamed is made anew. Empty: these lines are in the log"`
 	security.ManagementTLS
 	Pprof       bool `key:"pprof" help:"whether the management listener serves /debug/pprof" expert:"true"`
 	Connections int  `key:"connections" range:"1.." unit:"connections" help:"the most open connections to the management listener. Further ones close those that have been idle for 1 s or more, the longest first. If there are none, only /livez and /readyz are served on them" expert:"true"`

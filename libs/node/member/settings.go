@@ -18,7 +18,7 @@ type Settings struct {
 	Discovery discovery.At `key:"discovery"`
 	joiner.Settings
 	FastWatch bool   `key:"gossip.fast" help:"true: this node sends heartbeats every 200 ms and suspects a silent member after about 800 ms; false: every 1 s and after about 3 s" expert:"true"`
-	Detector  string `key:"gossip.detector" help:"rule by which this node suspects a silent member. phi: judges the silence by how regular the member's heartbeats were. cloud: like phi, but with more patience, for machines that share hosts. deadline: suspects after a fixed time" expert:"true"`
+	Detector  string `key:"gossip.detector" help:"how this node suspects a silent member. phi: judges the silence by how regular the member's heartbeats were. cloud: like phi, but with more patience, for machines that share hosts. deadline: suspects after a fixed time" expert:"true"`
 	// Downing is the same in all services: the coordinators see the lease.
 	Downing splitbrain.Config `key:"gossip"`
 }

@@ -20,7 +20,7 @@ type TLS struct {
 
 // PublicTLS is [TLS] for a listener whose clients are no peers.
 type PublicTLS struct {
-	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: that of tls.cert, and then clients must present certificates as tls.client_auth says"`
+	Cert       string `key:"cert" help:"file with the certificate chain that clients see. Empty: the chain of tls.cert, and then tls.client_auth determines whether clients must present certificates"`
 	Key        string `key:"key" help:"file with the private key of the certificate of {.cert}"`
 	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of clients"`
 	ClientAuth string `key:"client_auth" help:"whether clients must present a certificate. require: each client must, if {.ca} is set. request: a client may, so that others can use tokens. none: clients are not asked"`
@@ -32,7 +32,7 @@ type PublicTLS struct {
 type ManagementTLS struct {
 	Cert       string `key:"cert" help:"file with the certificate chain of the management listener. Empty: plain TCP"`
 	Key        string `key:"key" help:"file with the private key of the certificate of {.cert}"`
-	CA         string `key:"ca" help:"file with the authorities one of which must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
+	CA         string `key:"ca" help:"file with authorities. One of them must have signed the certificate of each client of the management listener, probes included. Empty: clients need no certificate"`
 	ClientAuth string
 	Deny       string
 }

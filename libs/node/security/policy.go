@@ -32,7 +32,7 @@ type Rule struct {
 
 // PolicySettings is the setting of gateways and regions that names the policy file.
 type PolicySettings struct {
-	Policy string `key:"policy" help:"file that says which principals may send which commands to which entities; see docs/running/security.md. Gateways refuse what it does not allow, and regions check each command from a gateway again. The file is read again when it changes. Empty: a gateway lets every principal send every command, and a region leaves the decision to the gateways"`
+	Policy string `key:"policy" help:"file with the commands and entities that each principal may use; see docs/running/security.md. Gateways refuse what it does not allow, and regions check each command from a gateway again. The file is read again when it changes. Empty: a gateway lets every principal send every command, and a region leaves the decision to the gateways"`
 }
 
 // Policy is the content of a policy file.

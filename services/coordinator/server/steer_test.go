@@ -136,9 +136,9 @@ func TestRequestNames(t *testing.T) {
 	}
 }
 
-// TestAnswerWhenDurable: the answer to a request comes when the request is durable, so nobody repeats it: two
+// TestAnswerWhenDurable: the answer to a request comes when the request is durable, so no client repeats it: two
 // operators who want different things do not undo each other's requests. If it is not durable in time, or if the term
-// ends first, the error is one that may be retried and says that the request may still take effect. The repeat finds
+// ends first, the error may be retried and states that the request may still take effect. The repeat finds
 // what it did.
 func TestAnswerWhenDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestAnswerWhenDurable(t *testing.T) {
 			unknown(err, twirp.DeadlineExceeded, "the journal has not stored it: it does not answer")
 			r.backend.recover()
 			synctest.Wait()
-			time.Sleep(time.Minute) // a silent journal is asked again after a pause
+			time.Sleep(time.Minute) // a silent journal is queried again after a pause
 			if res, err := freeze("ann", ms); err != nil || !res.Already {
 				t.Errorf("the journal answers again, and the repeat is answered %v, %v", res, err)
 			}

@@ -21,7 +21,7 @@ type Config struct {
 	// Core limits the commands in progress.
 	Core       router.Config `key:"gateway" omit:"link_idle"`
 	Discovery  discovery.At  `key:"discovery"`
-	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: that of service.listen. Port 0: any free port. Empty: none; then the gateway can be asked only at its management listener, if that is plain and asks for no token"`
+	PeerListen string        `key:"gateway.peer_listen" help:"host:port of the listener at which the gateway answers coordinators and other gateways that ask it for an operator (roost entity explain, cluster slow, cluster doctor). They need a certificate of the peers, so there is no such listener without tls.ca. Without host: the host of service.listen. Port 0: any free port. Empty: none; then the gateway answers only at its management listener, if that is plain and needs no token"`
 	// Public configures the public listener, which serves clients.
 	Public security.Public `key:"public"`
 	// Auth configures the authentication of the senders of commands, and their permissions.

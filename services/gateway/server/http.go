@@ -188,7 +188,7 @@ func header(r *http.Request, name string) (value string, given bool, f *failure)
 func strangeHeader(r *http.Request) *failure {
 	for name := range r.Header { // order-free: each is a reason
 		if strings.HasPrefix(name, "Roost-") && !slices.Contains(plainHeaders, name) {
-			return refusal(sharding.InvalidArgument, fmt.Sprintf("there is no request header %.40s; those of Roost are %s", name, strings.Join(plainHeaders, ", ")))
+			return refusal(sharding.InvalidArgument, fmt.Sprintf("there is no request header %.40s; the headers of Roost are %s", name, strings.Join(plainHeaders, ", ")))
 		}
 	}
 	return nil

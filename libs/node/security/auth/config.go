@@ -20,7 +20,7 @@ type Config struct {
 	JWTMaxAge   time.Duration `key:"jwt_max_age" help:"time after which keys from the URL in {.jwt_keys} are no longer used, if the URL has not answered since. Half of this time after an answer, the keys are requested again" expert:"true"`
 	APIKeys     string        `key:"api_keys" help:"file with the names of API keys and the SHA-256 hashes of the keys, one pair in each line. roost auth key new writes such a line. Clients send the key in the header Authorization: Bearer. The file is read again when it changes. Empty: no API keys are accepted"`
 	// ClientCertificates needs a TLS listener that asks for certificates.
-	ClientCertificates bool `key:"client_certificates" help:"whether the certificate that a client presents says who it is. Needs public.ca with public.client_auth, or tls.ca"`
+	ClientCertificates bool `key:"client_certificates" help:"whether a client's certificate names its principal. Needs public.ca with public.client_auth, or tls.ca"`
 	Anonymous          bool `key:"anonymous" help:"whether requests without token, API key and certificate are accepted. Their principal is empty, and {.policy} calls it anonymous"`
 	security.PolicySettings
 }
