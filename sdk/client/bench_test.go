@@ -13,6 +13,7 @@ import (
 func BenchmarkCall(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Roost-Outcome", "executed")
 		_, _ = w.Write([]byte("{}\n"))
 	}))
 	defer server.Close()

@@ -358,7 +358,7 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 	switch {
 	case res.StatusCode/100 != 2:
 		return failure(base, res, body)
-	case !answers(call, res.StatusCode, media, body):
+	case !answers(call, res.StatusCode, res.Header.Get("Roost-Outcome")):
 		return notGateway(base, res, body) // for example an HTML page with status 200
 	case int64(len(body)) > c.maxReply:
 		return attempt{err: &entity.Error{Code: entity.Internal, Outcome: entity.Executed, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.maxReply)}}
@@ -370,13 +370,13 @@ func (c *Client) exchange(ctx context.Context, by time.Time, base string, call *
 	return attempt{reply: reply}
 }
 
-// answers reports whether an answer with a status of success is one of a gateway. A default backend or a health page
-// often has status 200 or 204 and nothing else: the command was not executed.
-func answers(call *entity.Call, status int, media string, body []byte) bool {
+// answers reports whether an answer with a status of success is a gateway's. A default backend or a health page has
+// such a status, too, often with JSON: then the command was not executed.
+func answers(call *entity.Call, status int, outcome string) bool {
 	if call.Tell {
-		return status == http.StatusAccepted && len(body) == 0
+		return status == http.StatusAccepted && outcome == "accepted"
 	}
-	return status == http.StatusOK && (media == protobufType || media == jsonType && len(body) > 0)
+	return status == http.StatusOK && outcome == "executed"
 }
 
 // The encodings of payloads, as gateways name them.

@@ -270,6 +270,10 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 		s.fail(w, f)
 		return
 	}
+	h[outcomeHeader] = outcomeExecuted
+	if c.Env.Tell {
+		h[outcomeHeader] = outcomeAccepted
+	}
 	if s.stopping.Load() {
 		h["Connection"] = closing
 	}
@@ -278,7 +282,7 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 		if c.Env.Tell {
 			w.WriteHeader(http.StatusAccepted)
 		} else if reply.Encoding == sharding.Protobuf {
-			h["Content-Type"] = protobufType // an empty message; without it a client cannot tell it from a page of a proxy
+			h["Content-Type"] = protobufType // an empty message
 		}
 		return
 	}
@@ -296,6 +300,12 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 		_, _ = w.Write(end)
 	}
 }
+
+// outcomeHeader is in each answer that is a success. It shows clients that the answer comes from a gateway: a default backend or
+// a health page has a status of success, too, and may be JSON.
+const outcomeHeader = "Roost-Outcome"
+
+var outcomeExecuted, outcomeAccepted = []string{"executed"}, []string{"accepted"}
 
 // newline ends JSON, for readers in a terminal.
 var newline = []byte("\n")

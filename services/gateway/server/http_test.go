@@ -179,7 +179,7 @@ func TestReplies(t *testing.T) {
 	g := f.startReady(nil)
 	got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", `{"x":1}`)
 	timing := got.header.Get("Server-Timing")
-	if got.body != `{"x":1}`+"\n" || got.header.Get("Content-Type") != "application/json" || got.header["Roost-Region"] != nil ||
+	if got.body != `{"x":1}`+"\n" || got.header.Get("Roost-Outcome") != "executed" || got.header.Get("Content-Type") != "application/json" || got.header["Roost-Region"] != nil ||
 		!strings.HasPrefix(timing, "route;dur=") || !strings.Contains(timing, ", mailbox;dur=0.001, handler;dur=0.002, journal;dur=0.003, total;dur=") {
 		t.Errorf("%+v", got)
 	}
