@@ -35,6 +35,10 @@ func (p *planner) Plan(ctx context.Context, _ *adminv1.PlanRequest) (*adminv1.Pl
 // unable is a coordinator that is active and cannot carry out requests, for example because its audit has no room.
 type unable struct{ adminv1.Admin }
 
+func (unable) Steering(context.Context, *adminv1.SteeringRequest) (*adminv1.SteeringResponse, error) {
+	return &adminv1.SteeringResponse{}, nil
+}
+
 func (unable) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
 	return nil, twirp.NewError(twirp.Unavailable, "nothing was done, because the audit cannot be written")
 }
@@ -42,7 +46,7 @@ func (unable) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerRes
 // standing is a coordinator that stands by.
 type standing struct{ adminv1.Admin }
 
-func (standing) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerResponse, error) {
+func (standing) Steering(context.Context, *adminv1.SteeringRequest) (*adminv1.SteeringResponse, error) {
 	return nil, twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by")
 }
 
@@ -50,6 +54,7 @@ func (standing) Freeze(context.Context, *adminv1.FreezeRequest) (*adminv1.SteerR
 func TestUnableCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Client{urls: []string{"a", "b"}, clients: []adminv1.Admin{unable{}, standing{}}}
+		a.withoutTimeout = a
 		_, err := a.Freeze(t.Context(), &adminv1.FreezeRequest{})
 		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "the audit cannot be written") || strings.Contains(err.Error(), "no coordinator is active") {
 			t.Errorf("the error: %v", err)

@@ -70,7 +70,7 @@ func (a *group) printErrors() error {
 	}
 	var rows [][]any
 	for _, e := range all {
-		rows = append(rows, []any{e.Number, e.Codes(), e.Statuses(), e.Outcome, e.Repeat, e.Meaning})
+		rows = append(rows, []any{e.Number, e.Codes(), e.Statuses(), e.Outcome.String(), e.Repeat, e.Meaning})
 	}
 	return a.PrintTable([]string{"NUMBER", "CODE", "HTTP", "OUTCOME", "REPEAT", "MEANING"}, rows)
 }

@@ -90,19 +90,19 @@ func TestStatesMove(t *testing.T) {
 	a.take(e, control.Previous{})
 	ga, gb := a.dial(), b.dial()
 	for i := range 3 {
-		ga.wantHit(e, "x", fmt.Sprint("ok ", i+1))
+		ga.wantHit(e, "x", fmt.Sprint("executed ", i+1))
 	}
-	ga.wantHit(e, "y", "ok 1")
+	ga.wantHit(e, "y", "executed 1")
 	move(t, a, b, e, e+1)
-	gb.wantHit(e+1, "x", "ok 4")
+	gb.wantHit(e+1, "x", "executed 4")
 	if states, err := b.server.kept.fetch(t.Context(), region.FetchKept{
 		Shard: visitsShard, Epoch: e + 2, Previous: control.Previous{Owner: a.server.self, Epoch: e}, Within: time.Minute,
 	}); err != nil || len(states) != 0 {
 		t.Errorf("a second fetch got %v, %v", states, err)
 	}
 	move(t, b, a, e+1, e+2)
-	ga.wantHit(e+2, "x", "ok 5")
-	ga.wantHit(e+2, "y", "ok 2")
+	ga.wantHit(e+2, "x", "executed 5")
+	ga.wantHit(e+2, "y", "executed 2")
 	for _, want := range []string{`roost_region_states_given_total{roost_cluster="dev"} 2` + "\n", `roost_region_states_fetched_total{roost_cluster="dev"} 2` + "\n"} {
 		await(t, want, func() bool { return strings.Contains(a.get("/metrics"), want) })
 	}
@@ -112,7 +112,7 @@ func TestStatesMove(t *testing.T) {
 		entity.Define("Visits", func(string) *laterVisits { return &laterVisits{} }, entity.On(visit, (*laterVisits).hit), entity.With[laterVisits](entity.Volatile(), entity.KeepOnMoves(), entity.Shards(1)))))
 	move(t, a, c, e+2, e+3)
 	gc := c.dial()
-	gc.wantHit(e+3, "x", "ok 1")
+	gc.wantHit(e+3, "x", "executed 1")
 	await(t, "the loss is counted", func() bool {
 		return strings.Contains(c.get("/metrics"), `roost_entity_states_lost_total{roost_cluster="dev",roost_entity_type="Visits",roost_reason="unread"} 1`)
 	})
@@ -131,7 +131,7 @@ func TestStatesMove(t *testing.T) {
 	await(t, "the shard is stopped", f.look(func() bool { return f.stopped[e+3] }))
 	a.take(e+4, control.Previous{Owner: sharding.NodeID{Addr: self.Addr, UID: self.UID + 1}, Epoch: e + 3}) // another incarnation
 	ga = a.dial()
-	ga.wantHit(e+4, "x", "ok 1")
+	ga.wantHit(e+4, "x", "executed 1")
 	ga.client.Close()
 	a.end()
 	b.end()

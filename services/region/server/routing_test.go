@@ -115,7 +115,7 @@ func TestRoute(t *testing.T) {
 		time.Sleep(time.Second) // the router may have to try again
 		synctest.Wait()
 		got := string(a.got[1].Reply.Payload) + string(a.got[2].Reply.Payload) + string(a.got[3].Reply.Payload)
-		if got != `"ok 1""ok 2""ok 1"` && got != `"ok 2""ok 1""ok 1"` {
+		if got != `"executed 1""executed 2""executed 1"` && got != `"executed 2""executed 1""executed 1"` {
 			t.Errorf("answered %s", got)
 		}
 		if r := tw.ask(ring("x"), true); r.Outcome != sharding.NotApplied || r.Code != sharding.FailedPrecondition {
