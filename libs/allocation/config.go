@@ -100,7 +100,7 @@ type Config struct {
 	LoadWaiting float64 `key:"waiting_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which a command that waits in a mailbox counts, for at most ten waiting commands per processor of other load. Such load makes shards leave a region, but they go only to regions with less other load. 0: not counted" expert:"true"`
 	// LoadGC is the part of the processor time of garbage collection that a region's shards cannot use. Default 0:
 	// between two collections it is measured too roughly for regions that collect rarely.
-	LoadGC float64 `key:"gc_weight" range:"0..1" help:"with load, the part of the processors collecting garbage that is subtracted from a region's processors, at most half of them. 1: all. 0: not subtracted" expert:"true"`
+	LoadGC float64 `key:"gc_weight" range:"0..1" help:"with load, the part of the processors collecting garbage that is subtracted from a region's processors. At most half of the region's processors are subtracted. 1: all that collect garbage. 0: none" expert:"true"`
 }
 
 // DefaultConfig returns the defaults named at the fields.
