@@ -65,11 +65,19 @@ type Region struct {
 	// sum of their known loads.
 	Total int
 	Load  Load
+	// Processors are those of the region's process.
+	Processors Processors
 	// Reads are the forms of the type that the region reads; see [View.Forms].
 	Reads sharding.FormSet
 	// Shards are the shards of the view's type that the region owns or is
 	// about to own, in the order in which they were allocated to it.
 	Shards []sharding.ShardID
+}
+
+// Processors are the processors of a region's process.
+type Processors struct {
+	All int     // that it may use; 0: not known
+	GC  float64 // the part of them that collects garbage
 }
 
 // candidate reports whether a strategy may give a shard to the region.
@@ -87,7 +95,7 @@ func (r *Region) label() string {
 type Load struct {
 	Processors   float64 // time of handlers, in seconds per second: see sharding.Load
 	Commands     float64 // per second
-	Waiting      float64 // commands that wait in mailboxes
+	Waiting      float64 // commands that wait in mailboxes: see sharding.Load.Counted
 	JournalBytes float64 // written per second
 	Entities     float64 // in memory
 	Bytes        float64 // of them, in memory

@@ -93,6 +93,14 @@ type Config struct {
 	// LoadGiB is the number of processors that 1 GiB of entities in memory counts as. Default 0.25:
 	// machines have about 4 GiB for each processor.
 	LoadGiB float64 `key:"memory_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which 1GiB of entities in memory counts. Only entities that report their size count" expert:"true"`
+	// LoadWaiting is the number of processors that a command waiting in a mailbox counts as. Default 0.1: handlers
+	// show that a region is busy, and its queue by how much it is too busy. Below four fifths of the processors
+	// hardly a command waits, so that nothing changes. Just below all of them, about ten commands wait for each
+	// running one, which then counts twice. More are not counted, see sharding.Load.Counted.
+	LoadWaiting float64 `key:"waiting_weight" range:"0..1000000" unit:"processors" help:"with load, the number of processors as which a command that waits in a mailbox counts, for at most ten waiting commands per processor of other load. Such load makes shards leave a region, but they go only to regions with less other load. 0: not counted" expert:"true"`
+	// LoadGC is the part of the processor time of garbage collection that a region's shards cannot use. Default 0:
+	// between two collections it is measured too roughly for regions that collect rarely.
+	LoadGC float64 `key:"gc_weight" range:"0..1" help:"with load, the part of the processors collecting garbage that is subtracted from a region's processors. At most half of the region's processors are subtracted. 1: all that collect garbage. 0: none" expert:"true"`
 }
 
 // DefaultConfig returns the defaults named at the fields.
@@ -102,12 +110,16 @@ func DefaultConfig() Config {
 		VirtualNodes: 100, BoundedLoad: 0.25,
 		LoadTolerance: 0.1, LoadHysteresis: 0.05, LoadFloor: 0.05, LoadCooldown: 5 * time.Minute, LoadMoveMiB: 1024,
 		LoadCommand: 20 * time.Microsecond, LoadJournalMiB: 0.01, LoadEntities: 0.1, LoadGiB: 0.25,
+		LoadWaiting: 0.1,
 	}
 }
 
 // Weights returns the weights that convert loads to processors.
 func (c Config) Weights() Weights {
-	return Weights{Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB}
+	return Weights{
+		Command: c.LoadCommand.Seconds(), JournalMiB: c.LoadJournalMiB, Entities: c.LoadEntities, GiB: c.LoadGiB,
+		Waiting: c.LoadWaiting, GC: c.LoadGC,
+	}
 }
 
 // Validate returns an error that names every invalid key and how to correct it.

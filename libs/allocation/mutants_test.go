@@ -30,7 +30,8 @@ func TestMutants(t *testing.T) {
 		"check-status": "TestPlantedViolations", "check-reads": "TestPlantedViolations", "check-capacity": "TestPlantedViolations",
 		"check-pin": "TestPlantedViolations", "check-cooling": "TestCheckLoad", "check-cordon": "TestPlantedViolations", "check-zone": "TestPlantedViolations",
 		"share-capacity": "TestZoneIsLost", "check-share": "TestOverShare",
-		"check-reason": "TestCheckReason",
+		"check-reason": "TestCheckReason", "load-less-work": "TestWaitingEnds",
+		"load-unknown-processors": "TestDivisor", "load-gc-bound": "TestDivisor",
 	}
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		test := mutants[name]

@@ -48,9 +48,19 @@ func (l Load) Bounded() Load {
 	}
 }
 
+// Counted returns the load with at most ten waiting commands for each processor of other load, so that
+// one entity with a full mailbox does not outweigh a region.
+func (l Load) Counted() Load {
+	l.MilliWaiting = min(l.MilliWaiting, l.work()/100)
+	return l
+}
+
 // Weight returns what a load costs in microseconds of a processor per second, about as the strategy
 // "load" counts it by default (allocation.DefaultConfig). It decides which shards a region reports one
 // by one, and the order in which operators see shards.
-func (l Load) Weight() uint64 {
+func (l Load) Weight() uint64 { return l.work() + 100*l.Counted().MilliWaiting }
+
+// work is the weight without the waiting.
+func (l Load) work() uint64 {
 	return l.HandlerMicros + l.MilliCommands/50 + l.JournalBytes/100 + l.Entities/10 + l.Bytes/4096
 }

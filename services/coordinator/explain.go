@@ -47,8 +47,12 @@ type Explanation struct {
 }
 
 // WeighedLoads are the loads of a shard and of two regions before the decision to move the shard from one
-// to the other, in processors, as the strategy counts them.
-type WeighedLoads struct{ Shard, From, To float64 }
+// to the other, as the strategy counts them.
+type WeighedLoads struct{ Shard, From, To WeighedLoad }
+
+// WeighedLoad is a load in processors. Waiting is the part of it that commands count for because they wait. Of is the
+// number of processors by which the strategy divides the load; 0 for a shard.
+type WeighedLoad struct{ Cost, Waiting, Of float64 }
 
 // MaxOthers is the number of regions without the shard that an explanation lists. People mostly ask about the next
 // best regions.
@@ -229,9 +233,14 @@ func (y *why) weighLoads(pl *placement, t *typeTable, r *row, chosen *region) (l
 	if int(r.Shard.Index) >= len(shards) || shards[r.Shard.Index].Load == (allocation.Load{}) {
 		return l
 	}
-	l.Shard, l.To = s.Weights.Cost(shards[r.Shard.Index].Load), s.Weights.Cost(pl.loadOf(chosen))
+	weigh := func(load allocation.Load) WeighedLoad {
+		return WeighedLoad{Cost: s.Weights.Cost(load), Waiting: s.Weights.Cost(load) - s.Weights.Work(load)}
+	}
+	l.Shard, l.To = weigh(shards[r.Shard.Index].Load), weigh(pl.loadOf(chosen))
+	l.To.Of = s.Weights.Divisor(processorsOf(chosen.load.node))
 	if owner := pl.live.region(r.Owner); owner != nil {
-		l.From = s.Weights.Cost(pl.loadOf(owner))
+		l.From = weigh(pl.loadOf(owner))
+		l.From.Of = s.Weights.Divisor(processorsOf(owner.load.node))
 	}
 	return l
 }

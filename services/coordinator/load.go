@@ -50,10 +50,10 @@ func (tr *transit) reportLoad(from sharding.NodeID, call control.Call, in contro
 	for _, s := range in.Shards {
 		t, row := tr.table.find(s.Shard)
 		if row != nil && row.Owner == from && row.Phase != sharding.HandingOff {
-			tr.table.setLoad(t, row, s.Load.Bounded(), from)
+			tr.table.setLoad(t, row, s.Load.Bounded().Counted(), from)
 		}
 	}
-	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), tr.now, in.Rest.Bounded(), in.Node
+	l.number, l.reports, l.at, l.rest, l.node = in.Number, min(l.reports+1, 2), tr.now, in.Rest.Bounded().Counted(), in.Node
 }
 
 // forgetLoads forgets those loads of a region's shards that a report replaces. A full report
@@ -112,6 +112,10 @@ func (tab *table) shiftLoad(from, to sharding.NodeID, load sharding.Load) {
 // loadOf returns the load that a region is expected to have when all moves in progress have ended.
 func (pl *placement) loadOf(r *region) allocation.Load {
 	return allocation.LoadOf(pl.table.loads[r.node].Plus(r.load.rest))
+}
+
+func processorsOf(n control.NodeLoad) allocation.Processors {
+	return allocation.Processors{All: int(n.Processors), GC: float64(n.MilliGC) / 1000}
 }
 
 // measured reports whether the loads of all regions are known. Each region must have reported twice,

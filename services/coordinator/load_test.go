@@ -295,7 +295,10 @@ func TestLoadsExplained(t *testing.T) {
 			got = append(got, d.Loads)
 		}
 	}
-	if want := []WeighedLoads{{Shard: 0.5, From: 2}, {Shard: 0.5, From: 1.5, To: 0.5}}; !slices.Equal(got, want) {
+	loads := func(from, to float64) WeighedLoads {
+		return WeighedLoads{Shard: WeighedLoad{Cost: 0.5}, From: WeighedLoad{Cost: from, Of: 1}, To: WeighedLoad{Cost: to, Of: 1}}
+	}
+	if want := []WeighedLoads{loads(2, 0), loads(1.5, 0.5)}; !slices.Equal(got, want) {
 		t.Errorf("the handoffs were because of %+v, want %+v", got, want)
 	}
 	w.explanations = nil
@@ -311,6 +314,48 @@ func TestLoadsExplained(t *testing.T) {
 			t.Errorf("%s has the loads %+v", explanationText(d), d.Loads)
 		}
 	}
+}
+
+// TestWaitingWeighed: the plan and the explanation have the region's processors, and no more waiting commands than
+// ten per processor of other load.
+func TestWaitingWeighed(t *testing.T) {
+	w := newLoadWorld(t)
+	shard := control.ShardLoad{Shard: sharding.ShardID{Type: "T"}, Load: sharding.Load{HandlerMicros: 500_000, MilliWaiting: 700_000}}
+	for range 2 {
+		w.reports["r1"]++
+		w.run(calls(node(t, "r1"), control.ReportLoad{
+			Number: w.reports["r1"], Full: true, Shards: []control.ShardLoad{shard}, Rest: sharding.Load{HandlerMicros: 1_500_000, MilliWaiting: 1000},
+			Node: control.NodeLoad{Processors: 2, MilliGC: 250},
+		}))
+		w.reports["r2"]++
+		w.run(calls(node(t, "r2"), control.ReportLoad{Number: w.reports["r2"], Full: true, Node: control.NodeLoad{Processors: 8}}))
+	}
+	v := w.m.typeView(w.m.table.types[0])
+	for _, r := range v.Regions {
+		if r.Node == node(t, "r1") {
+			if want := (allocation.Processors{All: 2, GC: 0.25}); r.Processors != want || r.Load.Waiting != 6 {
+				t.Errorf("r1 has %+v and %v waiting commands, want %+v and 6", r.Processors, r.Load.Waiting, want)
+			}
+		}
+	}
+	w.explanations = nil
+	if n := w.moves(); n != 1 {
+		t.Fatalf("%d shards move", n)
+	}
+	for _, d := range w.explanations {
+		if want := (WeighedLoads{Shard: WeighedLoad{1, 0.5, 0}, From: WeighedLoad{2.6, 0.6, 2}, To: WeighedLoad{0, 0, 8}}); d.Kind == HandedOff && !near(d.Loads, want) {
+			t.Errorf("the handoff was because of %+v, want %+v", d.Loads, want)
+		}
+	}
+}
+
+func near(a, b WeighedLoads) bool {
+	for i, x := range [...]float64{a.Shard.Cost, a.Shard.Waiting, a.Shard.Of, a.From.Cost, a.From.Waiting, a.From.Of, a.To.Cost, a.To.Waiting, a.To.Of} {
+		if y := [...]float64{b.Shard.Cost, b.Shard.Waiting, b.Shard.Of, b.From.Cost, b.From.Waiting, b.From.Of, b.To.Cost, b.To.Waiting, b.To.Of}[i]; x-y > 1e-9 || y-x > 1e-9 {
+			return false
+		}
+	}
+	return true
 }
 
 // TestMostLoaded: what is reported of served shards is listed, the costliest first, and only from a cost on.

@@ -113,7 +113,8 @@ func (pl *placement) typeView(t *typeTable) allocation.View {
 func (pl *placement) regionView(t *typeTable, r *region) allocation.Region {
 	return allocation.Region{
 		Node: r.node, Name: r.name, Zone: r.zone, Version: r.version, Capacity: int(r.capacity),
-		Total: pl.table.expectedShards[r.node], Load: pl.loadOf(r), Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t.desc.Type).reads, Shards: shardsIn(t.expected, r.node),
+		Total: pl.table.expectedShards[r.node], Load: pl.loadOf(r), Processors: processorsOf(r.load.node),
+		Cordoned: pl.intent.Cordoned(r.name), Reads: r.formsOf(t.desc.Type).reads, Shards: shardsIn(t.expected, r.node),
 	}
 }
 

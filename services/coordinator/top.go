@@ -38,7 +38,7 @@ func (t *Tenure) OwnerOf(s sharding.ShardID) sharding.NodeID { return t.m.table.
 // ShardOf returns the shard of an entity; the zero shard: its type is not declared.
 func (t *Tenure) ShardOf(e sharding.Entity) sharding.ShardID { return t.m.table.ShardOf(e) }
 
-// LoadedShard is a shard with the load that its owner has reported, in processors.
+// LoadedShard is a shard with the load that its owner has reported, in processors, without the waiting.
 type LoadedShard struct {
 	Shard sharding.ShardID
 	Owner sharding.NodeID
@@ -57,7 +57,7 @@ func (tab *table) MostLoaded(weights allocation.Weights, least float64) (list []
 			if row.Phase != sharding.Serving {
 				continue
 			}
-			if cost := weights.Cost(t.shown[i].Load); cost >= least {
+			if cost := weights.Work(t.shown[i].Load); cost >= least {
 				list = append(list, LoadedShard{row.Shard, row.Owner, cost})
 			}
 		}

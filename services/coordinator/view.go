@@ -98,6 +98,9 @@ type RegionView struct {
 	Stays []UnreadableShards
 }
 
+// Processors returns the processors by which the strategy "load" divides the region's load.
+func (v *RegionView) Processors() allocation.Processors { return processorsOf(v.Process) }
+
 // View returns the coordinator as an operator sees it.
 func (m *Machine) View() View {
 	full := m.table.full()

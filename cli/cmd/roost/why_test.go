@@ -56,7 +56,7 @@ func (f *fakeAdmin) Why(_ context.Context, req *adminv1.WhyRequest) (*adminv1.Wh
 		Pin: &adminv1.PinnedShard{Region: "region-2", By: "ann", Reason: "near", SinceUnixMs: at},
 		Decisions: []*adminv1.Decision{given, {
 			Term: 2, N: 5, AtUnixMs: at, Kind: "handed-off", Type: "Cart", Index: 3, From: "region-3", To: "region-1", Epoch: "2.4", Cause: "load",
-			Loads: &adminv1.DecisionLoads{Shard: 0.0123, From: 2.04, To: 0.1},
+			Loads: &adminv1.DecisionLoads{Shard: 0.0123, From: 2.04, To: 0.1, FromWaiting: 0.3, FromProcessors: 1.5, ToProcessors: 4},
 		}, {
 			Term: 1, N: 2, AtUnixMs: at, Kind: "handed-off", Type: "Cart", Index: 3, From: "region-1", Epoch: "1.1", Cause: "drain", Dropped: 2,
 		}},
@@ -80,7 +80,7 @@ decisions, newest first:
       not region-3 (5, 6 in all): has more shards
       not region-1 (2, 2 in all): it was taken from there
   2026-01-02T03:04:05Z  handoff from region-3 to region-1, epoch 2.4, because its region had too much load
-      load in processors: the shard 0.0123, region-3 2.04, region-1 0.10
+      load in processors: the shard 0.0123, region-3 2.04 of 1.5 (0.30 for waiting), region-1 0.10 of 4
   -- another coordinator became active after term 1; if that term ended by a crash, decisions of its last second may be missing --
   2026-01-02T03:04:05Z  handoff from region-1 to a region that is chosen then, epoch 1.1, because its region is drained
   -- 2 decisions dropped here: too many waited to be stored --

@@ -17,7 +17,8 @@ func (a *group) statusCommand() *cobra.Command {
 members: how many commands they have ended per second, how many of these were refused or have an
 unknown outcome, and what 50 and 99 of 100 commands did not exceed. SHARDS is followed by the
 capacity of a region that has one. LOAD is the load of a region's shards, in processors, as the
-strategy load counts it; - as long as it has not reported it.`,
+strategy load counts it, and the processors by which the strategy divides it; - as long as it has not
+reported it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.AdminClient()
 			if err != nil {
@@ -41,6 +42,9 @@ strategy load counts it; - as long as it has not reported it.`,
 				}
 				if m.Load != nil {
 					load = fmt.Sprintf("%.2f", m.Load.Cost)
+					if m.Load.Divisor > 0 {
+						load += fmt.Sprintf(" of %.3g", m.Load.Divisor)
+					}
 				}
 				rows = append(rows, []any{m.Name, strings.Join(m.Roles, ","), phrase.MemberState(m), shards, load, phrase.OrDash(m.Zone), phrase.OrDash(m.AppVersion), m.Addr})
 			}

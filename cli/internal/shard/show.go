@@ -199,9 +199,9 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 	if l := d.Loads; l != nil {
 		from := ""
 		if d.From != "" {
-			from = fmt.Sprintf("%s %s, ", d.From, processorsText(l.From))
+			from = fmt.Sprintf("%s %s, ", d.From, loadText(l.From, l.FromWaiting, l.FromProcessors))
 		}
-		lines = append(lines, fmt.Sprintf("      load in processors: the shard %s, %s%s %s", processorsText(l.Shard), from, d.To, processorsText(l.To)))
+		lines = append(lines, fmt.Sprintf("      load in processors: the shard %s, %s%s %s", loadText(l.Shard, l.ShardWaiting, 0), from, d.To, loadText(l.To, l.ToWaiting, l.ToProcessors)))
 	}
 	for _, o := range d.Others {
 		lines = append(lines, fmt.Sprintf("      not %s (%d, %d in all): %s", o.Region, o.Shards, o.Total, againstText(o.Against)))
@@ -213,6 +213,19 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 		lines = append(lines, "      one of very many decisions at once: the other regions are not listed")
 	}
 	return lines
+}
+
+// loadText writes a load in processors, the number of processors by which it is divided, and its part for waiting
+// commands, unless they are 0.
+func loadText(load, waiting, of float64) string {
+	text := processorsText(load)
+	if of > 0 {
+		text += fmt.Sprintf(" of %.3g", of)
+	}
+	if waiting > 0 {
+		text += fmt.Sprintf(" (%s for waiting)", processorsText(waiting))
+	}
+	return text
 }
 
 // processorsText writes a load in processors. Small loads are compared, too.

@@ -15,6 +15,8 @@ type Loaded struct {
 	Owner    []int                  // by shard: the index of the region
 	Loads    []allocation.ShardLoad // by shard
 	Regions  int
+	// Processors are those of the regions; nil: they are not known.
+	Processors []allocation.Processors
 }
 
 // NewLoaded returns a cluster whose regions have equally many shards, without any load.
@@ -31,6 +33,9 @@ func (l *Loaded) View() allocation.View {
 	v := allocation.View{Type: "T", ShardLoads: l.Loads, Regions: make([]allocation.Region, l.Regions)}
 	for i := range v.Regions {
 		v.Regions[i].Node = Node(i)
+		if l.Processors != nil {
+			v.Regions[i].Processors = l.Processors[i]
+		}
 	}
 	for s, owner := range l.Owner {
 		put(&v.Regions[owner], uint32(s), l.Loads[s].Load)
@@ -171,6 +176,87 @@ func (s Sine) Steady(shards int) bool {
 		}
 	}
 	return s.Most <= 2
+}
+
+// Waiting holds the moves of a cluster whose commands wait, and whose garbage is collected, wherever there is most
+// work.
+type Waiting struct {
+	Moves, Shards int
+	Last          int     // the last plan that moved a shard, counted from 1; 0: none did
+	Before, After float64 // the work of the busiest region per processor, as part of the average
+}
+
+// RunWaiting gives shards and regions random loads and numbers of processors, and plans so many times. The number of
+// commands that wait at a region follows from the utilisation of its processors, as in a queue with random arrivals
+// and at most 1,000 places for each processor. They wait for the shards in proportion to their work, also of some
+// shards in front of one busy entity. Garbage collection follows from the utilisation too. No shard is cooling.
+func RunWaiting(seed uint64, s allocation.LeastLoad, plans int) (Waiting, error) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	regions := 2 + rng.IntN(7)
+	l := NewLoaded(s, regions*(1+rng.IntN(40)), regions)
+	l.Processors = make([]allocation.Processors, regions)
+	processors, work, sum, hot := 0.0, make([]float64, len(l.Loads)), 0.0, make([]float64, len(l.Loads))
+	alike := rng.IntN(2) == 0
+	for i := range l.Processors {
+		if l.Processors[i].All = 1 << rng.IntN(5); alike {
+			l.Processors[i].All = l.Processors[0].All
+		}
+		processors += float64(l.Processors[i].All)
+	}
+	for i := range work {
+		work[i] = math.Exp(2 * rng.NormFloat64())
+		sum += work[i]
+		if rng.IntN(20) == 0 {
+			hot[i] = 1000 * rng.Float64()
+		}
+		l.Owner[i] = rng.IntN(regions)
+	}
+	utilisation := 0.3 + rng.Float64() // of all regions together
+	for i := range work {
+		work[i] *= utilisation * processors / sum
+	}
+	garbage := rng.Float64() // the part of the work that collects garbage
+	busiest := func() (most float64) {
+		for _, u := range utilised(l, work) {
+			most = max(most, u/utilisation)
+		}
+		return most
+	}
+	got := Waiting{Before: busiest(), Shards: len(work)}
+	for plan := range plans {
+		used := utilised(l, work)
+		for i := range l.Processors {
+			l.Processors[i].GC = min(1, garbage*used[i])
+		}
+		for i, owner := range l.Owner {
+			u, of := used[owner], float64(l.Processors[owner].All)
+			queue := 1000 * of
+			if u < 1 {
+				queue = min(queue, u*u/(1-u))
+			}
+			load := allocation.Load{Processors: work[i], Waiting: hot[i] + queue*work[i]/(u*of)}
+			load.Waiting = min(load.Waiting, 10*work[i]) // as sharding.Load.Counted
+			l.Loads[i].Load = load
+		}
+		moves, err := l.Balance()
+		if err != nil {
+			return got, err
+		}
+		if len(moves) > 0 {
+			got.Moves, got.Last = got.Moves+len(moves), plan+1
+		}
+	}
+	got.After = busiest()
+	return got, nil
+}
+
+// utilised returns the work of each region per processor.
+func utilised(l *Loaded, work []float64) []float64 {
+	of := make([]float64, l.Regions)
+	for i, owner := range l.Owner {
+		of[owner] += work[i] / float64(l.Processors[owner].All)
+	}
+	return of
 }
 
 // Large returns a view of many shards on many regions in three zones. Every tenth region has just

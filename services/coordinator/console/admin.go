@@ -75,6 +75,7 @@ func toLoad(r *coordinator.RegionView, weights allocation.Weights) *adminv1.Load
 		JournalBytes: r.Load.JournalBytes, Entities: r.Load.Entities, Bytes: r.Load.Bytes,
 		Processors: r.Process.Processors, Gc: float64(r.Process.MilliGC) / 1000,
 		MemoryUsed: r.Process.MemoryUsed, MemoryLimit: r.Process.MemoryLimit, Complete: r.LoadComplete,
+		WaitingCost: weights.Cost(r.Load) - weights.Work(r.Load), Divisor: weights.Divisor(r.Processors()),
 	}
 }
 

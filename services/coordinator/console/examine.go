@@ -108,7 +108,7 @@ func (a *API) loads(ctx context.Context, ev *diagnosis.Cluster, names map[shardi
 		for _, r := range core.View().Regions {
 			if r.LoadReported {
 				ev.Regions++
-				ev.Load += weights.Cost(r.Load)
+				ev.Load += weights.Work(r.Load)
 			}
 		}
 		return nil

@@ -46,7 +46,12 @@ func EncodeExplanation(d *coordinator.Explanation) []byte {
 		w.Chosen = toWeighed(d.Chosen)
 	}
 	if d.Loads != (coordinator.WeighedLoads{}) {
-		w.Loads = &coordinatorv1.Loads{Shard: d.Loads.Shard, From: d.Loads.From, To: d.Loads.To}
+		l := d.Loads
+		w.Loads = &coordinatorv1.Loads{
+			Shard: l.Shard.Cost, From: l.From.Cost, To: l.To.Cost,
+			ShardWaiting: l.Shard.Waiting, FromWaiting: l.From.Waiting, ToWaiting: l.To.Waiting,
+			FromProcessors: l.From.Of, ToProcessors: l.To.Of,
+		}
 	}
 	for _, o := range d.Alternatives() {
 		w.Others = append(w.Others, toWeighed(o))

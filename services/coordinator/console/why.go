@@ -132,7 +132,11 @@ func toDecision(d StoredExplanation) *adminv1.Decision {
 		out.Epoch = sharding.Epoch(d.Epoch).String()
 	}
 	if l := d.Loads; l != nil {
-		out.Loads = &adminv1.DecisionLoads{Shard: l.Shard, From: l.From, To: l.To}
+		out.Loads = &adminv1.DecisionLoads{
+			Shard: l.Shard, From: l.From, To: l.To,
+			ShardWaiting: l.ShardWaiting, FromWaiting: l.FromWaiting, ToWaiting: l.ToWaiting,
+			FromProcessors: l.FromProcessors, ToProcessors: l.ToProcessors,
+		}
 	}
 	for _, o := range d.Others {
 		out.Others = append(out.Others, toWeighedRegion(o))

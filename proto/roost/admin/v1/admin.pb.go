@@ -622,6 +622,8 @@ type Load struct {
 	MemoryUsed    uint64                 `protobuf:"varint,10,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`       // bytes, of the process
 	MemoryLimit   uint64                 `protobuf:"varint,11,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`    // bytes; 0: there is none
 	Complete      bool                   `protobuf:"varint,12,opt,name=complete,proto3" json:"complete,omitempty"`                             // it has reported twice, the last time not long ago: as much as "load" needs
+	WaitingCost   float64                `protobuf:"fixed64,13,opt,name=waiting_cost,json=waitingCost,proto3" json:"waiting_cost,omitempty"`   // the part of cost that commands count for because they wait
+	Divisor       float64                `protobuf:"fixed64,14,opt,name=divisor,proto3" json:"divisor,omitempty"`                              // processors by which "load" divides cost: without those that collect garbage, as far as weighed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +740,20 @@ func (x *Load) GetComplete() bool {
 		return x.Complete
 	}
 	return false
+}
+
+func (x *Load) GetWaitingCost() float64 {
+	if x != nil {
+		return x.WaitingCost
+	}
+	return 0
+}
+
+func (x *Load) GetDivisor() float64 {
+	if x != nil {
+		return x.Divisor
+	}
+	return 0
 }
 
 type ShardsRequest struct {
@@ -5051,12 +5067,19 @@ func (x *Decision) GetLoads() *DecisionLoads {
 // DecisionLoads are the loads that a decision of the strategy "load" was based on, in processors, before
 // the decision.
 type DecisionLoads struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         float64                `protobuf:"fixed64,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	From          float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"` // of the region that has the shard; 0 if it is no member any more
-	To            float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`     // of the region that gets it
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard float64                `protobuf:"fixed64,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	From  float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"` // of the region that has the shard; 0 if it is no member any more
+	To    float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`     // of the region that gets it
+	// The part of each that commands count for because they wait.
+	ShardWaiting float64 `protobuf:"fixed64,4,opt,name=shard_waiting,json=shardWaiting,proto3" json:"shard_waiting,omitempty"`
+	FromWaiting  float64 `protobuf:"fixed64,5,opt,name=from_waiting,json=fromWaiting,proto3" json:"from_waiting,omitempty"`
+	ToWaiting    float64 `protobuf:"fixed64,6,opt,name=to_waiting,json=toWaiting,proto3" json:"to_waiting,omitempty"`
+	// The processors by which the loads of the regions are divided; 0: they were not divided.
+	FromProcessors float64 `protobuf:"fixed64,7,opt,name=from_processors,json=fromProcessors,proto3" json:"from_processors,omitempty"`
+	ToProcessors   float64 `protobuf:"fixed64,8,opt,name=to_processors,json=toProcessors,proto3" json:"to_processors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DecisionLoads) Reset() {
@@ -5106,6 +5129,41 @@ func (x *DecisionLoads) GetFrom() float64 {
 func (x *DecisionLoads) GetTo() float64 {
 	if x != nil {
 		return x.To
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetShardWaiting() float64 {
+	if x != nil {
+		return x.ShardWaiting
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetFromWaiting() float64 {
+	if x != nil {
+		return x.FromWaiting
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetToWaiting() float64 {
+	if x != nil {
+		return x.ToWaiting
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetFromProcessors() float64 {
+	if x != nil {
+		return x.FromProcessors
+	}
+	return 0
+}
+
+func (x *DecisionLoads) GetToProcessors() float64 {
+	if x != nil {
+		return x.ToProcessors
 	}
 	return 0
 }
@@ -8040,7 +8098,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04load\x18\x0f \x01(\v2\x14.roost.admin.v1.LoadR\x04load\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x03\n" +
 	"\x04Load\x12\x12\n" +
 	"\x04cost\x18\x01 \x01(\x01R\x04cost\x12\x1a\n" +
 	"\bhandlers\x18\x02 \x01(\x01R\bhandlers\x12\x1a\n" +
@@ -8057,7 +8115,9 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	" \x01(\x04R\n" +
 	"memoryUsed\x12!\n" +
 	"\fmemory_limit\x18\v \x01(\x04R\vmemoryLimit\x12\x1a\n" +
-	"\bcomplete\x18\f \x01(\bR\bcomplete\";\n" +
+	"\bcomplete\x18\f \x01(\bR\bcomplete\x12!\n" +
+	"\fwaiting_cost\x18\r \x01(\x01R\vwaitingCost\x12\x18\n" +
+	"\adivisor\x18\x0e \x01(\x01R\adivisor\";\n" +
 	"\rShardsRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\"\xae\x01\n" +
@@ -8437,11 +8497,17 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\bunlisted\x18\x13 \x01(\rR\bunlisted\x12\x1c\n" +
 	"\tunweighed\x18\x14 \x01(\bR\tunweighed\x12\x18\n" +
 	"\adropped\x18\x15 \x01(\x04R\adropped\x123\n" +
-	"\x05loads\x18\x16 \x01(\v2\x1d.roost.admin.v1.DecisionLoadsR\x05loads\"I\n" +
+	"\x05loads\x18\x16 \x01(\v2\x1d.roost.admin.v1.DecisionLoadsR\x05loads\"\xfe\x01\n" +
 	"\rDecisionLoads\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x01R\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x01R\x02to\"v\n" +
+	"\x02to\x18\x03 \x01(\x01R\x02to\x12#\n" +
+	"\rshard_waiting\x18\x04 \x01(\x01R\fshardWaiting\x12!\n" +
+	"\ffrom_waiting\x18\x05 \x01(\x01R\vfromWaiting\x12\x1d\n" +
+	"\n" +
+	"to_waiting\x18\x06 \x01(\x01R\ttoWaiting\x12'\n" +
+	"\x0ffrom_processors\x18\a \x01(\x01R\x0efromProcessors\x12#\n" +
+	"\rto_processors\x18\b \x01(\x01R\ftoProcessors\"v\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\awithout\x18\x02 \x03(\tR\awithout\x12\x1a\n" +

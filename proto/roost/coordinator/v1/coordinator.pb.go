@@ -1092,12 +1092,19 @@ func (x *Decision) GetLoads() *Loads {
 
 // Loads are what a decision of the strategy "load" was based on, in processors, before the decision.
 type Loads struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         float64                `protobuf:"fixed64,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	From          float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"`
-	To            float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard float64                `protobuf:"fixed64,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	From  float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"`
+	To    float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`
+	// The part of each that commands count for because they wait.
+	ShardWaiting float64 `protobuf:"fixed64,4,opt,name=shard_waiting,json=shardWaiting,proto3" json:"shard_waiting,omitempty"`
+	FromWaiting  float64 `protobuf:"fixed64,5,opt,name=from_waiting,json=fromWaiting,proto3" json:"from_waiting,omitempty"`
+	ToWaiting    float64 `protobuf:"fixed64,6,opt,name=to_waiting,json=toWaiting,proto3" json:"to_waiting,omitempty"`
+	// The processors by which the loads of the regions are divided; 0: an earlier release did not divide them.
+	FromProcessors float64 `protobuf:"fixed64,7,opt,name=from_processors,json=fromProcessors,proto3" json:"from_processors,omitempty"`
+	ToProcessors   float64 `protobuf:"fixed64,8,opt,name=to_processors,json=toProcessors,proto3" json:"to_processors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Loads) Reset() {
@@ -1147,6 +1154,41 @@ func (x *Loads) GetFrom() float64 {
 func (x *Loads) GetTo() float64 {
 	if x != nil {
 		return x.To
+	}
+	return 0
+}
+
+func (x *Loads) GetShardWaiting() float64 {
+	if x != nil {
+		return x.ShardWaiting
+	}
+	return 0
+}
+
+func (x *Loads) GetFromWaiting() float64 {
+	if x != nil {
+		return x.FromWaiting
+	}
+	return 0
+}
+
+func (x *Loads) GetToWaiting() float64 {
+	if x != nil {
+		return x.ToWaiting
+	}
+	return 0
+}
+
+func (x *Loads) GetFromProcessors() float64 {
+	if x != nil {
+		return x.FromProcessors
+	}
+	return 0
+}
+
+func (x *Loads) GetToProcessors() float64 {
+	if x != nil {
+		return x.ToProcessors
 	}
 	return 0
 }
@@ -1359,11 +1401,17 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x06others\x18\x11 \x03(\v2\x1d.roost.coordinator.v1.WeighedR\x06others\x12\x1a\n" +
 	"\bunlisted\x18\x12 \x01(\rR\bunlisted\x12\x1c\n" +
 	"\tunweighed\x18\x13 \x01(\bR\tunweighed\x121\n" +
-	"\x05loads\x18\x14 \x01(\v2\x1b.roost.coordinator.v1.LoadsR\x05loads\"A\n" +
+	"\x05loads\x18\x14 \x01(\v2\x1b.roost.coordinator.v1.LoadsR\x05loads\"\xf6\x01\n" +
 	"\x05Loads\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x01R\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x01R\x02to\"i\n" +
+	"\x02to\x18\x03 \x01(\x01R\x02to\x12#\n" +
+	"\rshard_waiting\x18\x04 \x01(\x01R\fshardWaiting\x12!\n" +
+	"\ffrom_waiting\x18\x05 \x01(\x01R\vfromWaiting\x12\x1d\n" +
+	"\n" +
+	"to_waiting\x18\x06 \x01(\x01R\ttoWaiting\x12'\n" +
+	"\x0ffrom_processors\x18\a \x01(\x01R\x0efromProcessors\x12#\n" +
+	"\rto_processors\x18\b \x01(\x01R\ftoProcessors\"i\n" +
 	"\aWeighed\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x14\n" +

@@ -19,7 +19,7 @@ function members(main, _, __, cluster) {
       const s = stateOf(x);
       const load = x.load;
       return [short(x.name), x.roles.join(", "), el("span", { class: s.cls }, s.glyph + " " + s.text), number(x.shards),
-        load ? [meter(load.processors ? load.cost / load.processors : 0), load.cost.toFixed(2) + " of " + load.processors] : "–",
+        load ? [meter(load.divisor ? load.cost / load.divisor : 0), load.cost.toFixed(2) + " of " + Number(load.divisor.toPrecision(3))] : "–",
         load ? rate(load.commands) + "/s" : "–", load ? number(load.entities) : "–",
         load ? size(load.memory_used) + (Number(load.memory_limit) ? " of " + size(load.memory_limit) : "") : "–", x.zone || "–", short(x.app_version || "–"), x.addr];
     });
