@@ -76,7 +76,7 @@ func TestSystemdVerify(t *testing.T) {
 	}
 }
 
-// TestSystemdMembers: the units' common configuration lets members start again, and says how many regions there are.
+// TestSystemdMembers: the units' common configuration lets members start again, and has the number of regions.
 func TestSystemdMembers(t *testing.T) {
 	text := unitText(t, "roost.yaml")
 	for _, line := range []string{"discovery.give_up: 40s", "coordinator.min_regions: 1"} {
