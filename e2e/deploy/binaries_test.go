@@ -94,11 +94,24 @@ func (p *process) check(t *testing.T) (effective map[string]string, problems []s
 			bad("port %d is not its management.listen %s, for everybody", port, listen)
 		}
 	}
+	// All files here restart processes that end.
+	if giveUp := effective["discovery.give_up"]; p.service != "gateway" && giveUp != "40s" {
+		bad("discovery.give_up is %q: a process that found nothing would never be started again", giveUp)
+	}
 	const reserve = 5 * time.Second // as --help says
 	if need := duration(t, effective["shutdown.delay"]) + duration(t, effective["shutdown.timeout"]) + reserve; p.grace < need {
 		bad("it is killed %v after SIGTERM, and may need %v to stop", p.grace, need)
 	}
 	return effective, problems
+}
+
+// checkMinRegions: the first shard is allocated when half of the regions have registered. With fewer, the first region
+// would get all shards, which move again; with all, one missing region would hold the cluster back.
+func checkMinRegions(minimum string, regions int) (problems []string) {
+	if want := fmt.Sprint((regions + 1) / 2); minimum != want {
+		problems = append(problems, fmt.Sprintf("coordinator.min_regions is %s of %d regions, want %s", minimum, regions, want))
+	}
+	return problems
 }
 
 // configs maps a configuration to what --print-config printed for it: most

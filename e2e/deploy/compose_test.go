@@ -87,7 +87,7 @@ func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 		}
 	}
 	roles := map[string]int{}
-	required := ""
+	required, minimum := "", ""
 	for _, name := range slices.Sorted(maps.Keys(f.Services)) {
 		s := f.Services[name]
 		role, ours := strings.CutPrefix(s.Image, "roost/")
@@ -115,7 +115,7 @@ func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 			}
 		}
 		if role == "coordinator" {
-			required = effective["discovery.required_contacts"]
+			required, minimum = effective["discovery.required_contacts"], effective["coordinator.min_regions"]
 		}
 		if dir := effective["region.crash_dir"]; role == "region" && (dir == "" || !slices.ContainsFunc(s.Volumes, func(v string) bool { return strings.HasSuffix(v, ":"+dir) })) {
 			problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, which is not a volume: an entity that ends regions would not be found", name, dir))
@@ -133,7 +133,7 @@ func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 	if required != strconv.Itoa(roles["coordinator"]) {
 		problems = append(problems, fmt.Sprintf("discovery.required_contacts is %s of %d coordinators", required, roles["coordinator"]))
 	}
-	return problems
+	return append(problems, checkMinRegions(minimum, roles["region"])...)
 }
 
 func known[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }

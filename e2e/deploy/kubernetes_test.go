@@ -355,8 +355,16 @@ func (w *world) checkReach(l *workload, effective map[string]string) {
 			w.bad("Service %s: the labels %v do not say role and cluster", name, s.Metadata.Labels)
 		}
 	}
-	if l.Metadata.Name == "coordinator" && effective["discovery.required_contacts"] != fmt.Sprint(l.Spec.Replicas) {
+	if l.Metadata.Name != "coordinator" {
+		return
+	}
+	if effective["discovery.required_contacts"] != fmt.Sprint(l.Spec.Replicas) {
 		w.bad("discovery.required_contacts is %s of %d coordinators", effective["discovery.required_contacts"], l.Spec.Replicas)
+	}
+	if regions := w.loads["region"]; regions != nil {
+		for _, problem := range checkMinRegions(effective["coordinator.min_regions"], regions.Spec.Replicas) {
+			w.bad("%s", problem)
+		}
 	}
 }
 

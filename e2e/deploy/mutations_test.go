@@ -27,6 +27,8 @@ func TestNoticed(t *testing.T) {
 		{"path: /readyz", "path: /ready", "the probes ask"},
 		{"port: management}", "port: service}", "asks port service"},
 		{"replicas: 3 # and", "replicas: 5 # and", "required_contacts is 3 of 5"},
+		{"--coordinator.min-regions=2", "--coordinator.min-regions=1", "min_regions is 1 of 3 regions"},
+		{"discovery.give_up: 40s", "discovery.give_up: 0s", "coordinator: discovery.give_up"},
 		{"kubernetes:///coordinator,region", "kubernetes:///coordinator,regions", `discovery.url names "regions"`},
 		{"publishNotReadyAddresses: true", "publishNotReadyAddresses: false", "not a headless Service"},
 		{"clusterIP: None", "clusterIP: 10.0.0.1", "not a headless Service"},
@@ -52,6 +54,8 @@ func TestNoticed(t *testing.T) {
 	for _, c := range []struct{ file, was, is, hear string }{
 		{"static", "ROOST_DISCOVERY_REQUIRED_CONTACTS", "ROOST_DISCOVERY_REQUIRED", "no ROOST_DISCOVERY_REQUIRED"},
 		{"static", `CONTACTS: "2"`, `CONTACTS: "3"`, "required_contacts is 3 of 2"},
+		{"static", `MIN_REGIONS: "2"`, `MIN_REGIONS: "3"`, "min_regions is 3 of 3 regions"},
+		{"postgres", "ROOST_DISCOVERY_GIVE_UP: 40s # as", "ROOST_LOG_LEVEL: info # as", "region: discovery.give_up"},
 		{"static", "8080:8080", "8080:80", "port 80 is not its service.listen"},
 		{"static", `MANAGEMENT_LISTEN: ":8558"`, `MANAGEMENT_LISTEN: ":8559"`, "port 8558 is not its management.listen"},
 		{"static", "static://coordinator-1:25521", "static://coordinator:25521", `no service "coordinator"`},

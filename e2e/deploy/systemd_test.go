@@ -76,6 +76,16 @@ func TestSystemdVerify(t *testing.T) {
 	}
 }
 
+// TestSystemdMembers: the units' common configuration lets members start again, and has the number of regions.
+func TestSystemdMembers(t *testing.T) {
+	text := unitText(t, "roost.yaml")
+	for _, line := range []string{"discovery.give_up: 40s", "coordinator.min_regions: 1"} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("roost.yaml has no %s", line)
+		}
+	}
+}
+
 func unitText(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "deploy", "systemd", name))
@@ -121,6 +131,9 @@ func checkUnit(t *testing.T, text, service string) (problems []string) {
 		problems = append(problems, p.where+": the next process does not hear how this one has ended")
 	}
 	effective, more := p.check(t)
+	if service == "coordinator" {
+		problems = append(problems, checkMinRegions(effective["coordinator.min_regions"], 1)...)
+	}
 	if dir := effective["region.crash_dir"]; service == "region" && dir != "/var/lib/"+keys["StateDirectory"] {
 		problems = append(problems, fmt.Sprintf("%s: region.crash_dir is %q, but only the state directory outlives the process (PrivateTmp)", p.where, dir))
 	}

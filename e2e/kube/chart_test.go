@@ -426,6 +426,8 @@ func TestChartRefuses(t *testing.T) {
 		"coordinator: {replica: 5}":                                         {"coordinator", "replica"},
 		"coordinator: {replicas: three}":                                    {"/coordinator/replicas", "integer"},
 		"coordinator: {replicas: 0}":                                        {"/coordinator/replicas"},
+		"coordinator: {minRegions: 0}":                                      {"/coordinator/minRegions"},
+		"coordinator: {minRegions: 4}":                                      {"minRegions is above region.replicas"},
 		"clusterName: a b":                                                  {"clusterName"},
 		"journal: {url: sqlite:/var/lib/roost/journal.db}":                  {"/journal/url"},
 		"journal: {urlKey: url}":                                            {"either url or urlKey"},

@@ -21,6 +21,7 @@ var others = map[string]any{
 	"lease.url": "etcd://etcd:2379/roost", "lease.ttl": "3s", "lease.renew": "700ms",
 	"networkPolicy.enabled": false, "networkPolicy.apiServerPorts": []any{8443}, "networkPolicy.extraEgressPorts": []any{4317},
 	"tls.secrets": object{"coordinator": "a", "region": "b", "gateway": "c"}, "tls.identity": "spiffe://x/{role}", "tls.roles": "accept", "tls.public": "d",
+	"coordinator.minRegions":        3,
 	"region.command":                []any{"/region"},
 	"gateway.shutdownDelay":         "6s",
 	"gateway.service.type":          "NodePort",

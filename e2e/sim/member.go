@@ -47,7 +47,7 @@ func newMember(w *World, p *process, role string, changed func(memberChange)) *m
 	cfg := gossip.DefaultConfig()
 	cfg.Self, cfg.Name, cfg.Roles = p.id(), p.name, []string{role}
 	cfg.Seeds = w.seeds()
-	cfg.IgnoreSettings = []string{"heartbeat"} // coordinators have another profile than regions
+	cfg.IgnoreSettings = []string{"gossip.heartbeat_interval", "gossip.acceptable_pause"} // coordinators have another profile than regions
 	if role == roleCoordinator {
 		cfg.Watch = gossip.FastProfile()
 		cfg.WatchRoles = []string{roleRegion}

@@ -17,7 +17,7 @@ func newCluster(t *testing.T, seed uint64, n int, change ...func(*gossip.Config)
 		cfg := gossip.DefaultConfig()
 		cfg.Seeds = []string{"n1:1", "n2:1"}
 		cfg.Name = fmt.Sprintf("node-%d", i+1)
-		cfg.IgnoreSettings = []string{"heartbeat"} // the first two watch faster
+		cfg.IgnoreSettings = []string{"gossip.heartbeat_interval", "gossip.acceptable_pause"} // the first two watch faster
 		cfg.Roles = []string{"region"}
 		if i < 2 {
 			cfg.Roles = []string{"coordinator"}

@@ -22,6 +22,13 @@ type Profile struct {
 	Deadline phi.DeadlineConfig
 }
 
+// Names of detectors.
+const (
+	phiName      = "phi"
+	cloudName    = "cloud"
+	deadlineName = "deadline"
+)
+
 // ProfileOf is the normal or the fast profile with the detector of the given
 // name: "phi"; "cloud", which is more patient with machines that share their
 // hosts (see [phi.CloudConfig]); "deadline", which allows for the same pause.
@@ -31,10 +38,10 @@ func ProfileOf(fast bool, detector string) (Profile, error) {
 		p = FastProfile()
 	}
 	switch detector {
-	case "phi":
-	case "cloud":
+	case phiName:
+	case cloudName:
 		p.Phi.Threshold = phi.CloudConfig().Threshold
-	case "deadline":
+	case deadlineName:
 		p.Deadline = phi.DeadlineConfig{Interval: p.Interval, Pause: p.Phi.Pause}
 	default:
 		return p, fmt.Errorf("%q is not a failure detector: choose phi, cloud or deadline", detector)
@@ -120,10 +127,11 @@ type Config struct {
 	WeaklyUpAfter time.Duration
 
 	// IgnoreSettings names settings that are not compared, neither when this node
-	// joins nor when it admits others. They are protocol, heartbeat,
-	// downing, min-members, weakly-up-after, max-members and tombstones. To change
-	// a setting node by node, restart each with the new value and its name here;
-	// when all have the value, remove the name.
+	// joins nor when it admits others. They have the keys of [Tuning] (but not fast, which
+	// is compared by its effect), the keys downing, min_members and weakly_up_after, all after "gossip.", and the names
+	// protocol, max-members and tombstones, which services fix. To change a setting node by
+	// node, restart each with the new value and its name here; when all have the value,
+	// remove the name.
 	IgnoreSettings []string
 	// RetryRefused keeps asking after a refusal that is final, such as for
 	// different settings. Default: stop with [JoinFailed], so that an operator

@@ -23,12 +23,15 @@ func event[E gossip.Event](node *gossiptest.Node) (last E, found bool) {
 
 // pair is a cluster of two, and a third node that is not started, configured
 // by configure.
-func pair(t *testing.T, configure func(*gossip.Config)) (*gossiptest.Net, *gossiptest.Node) {
+func pair(t *testing.T, configure func(*gossip.Config), all ...func(*gossip.Config)) (*gossiptest.Net, *gossiptest.Node) {
 	t.Helper()
 	net := gossiptest.New(1)
 	for i := range 3 {
 		cfg := gossip.DefaultConfig()
 		cfg.Seeds = []string{"n1:1"}
+		for _, f := range all {
+			f(&cfg)
+		}
 		if i == 2 {
 			configure(&cfg)
 		}
@@ -48,8 +51,8 @@ func TestDifferentSettingsAreRefused(t *testing.T) {
 	net.Start(n3)
 	net.Run(5 * time.Second)
 	failed, ok := event[gossip.JoinFailed](n3)
-	want := `downing is "auto-down after 1m0s" at the joining node and "auto-down after 10s" in the cluster; ` +
-		`min-members is "2" at the joining node and "1" in the cluster`
+	want := `gossip.downing is "auto-down after 1m0s" at the joining node and "auto-down after 10s" in the cluster; ` +
+		`gossip.min_members is "2" at the joining node and "1" in the cluster`
 	if !ok || !strings.Contains(failed.Reason, want) || n3.M != nil {
 		t.Errorf("told %q, want %q", failed.Reason, want)
 	}
@@ -66,7 +69,7 @@ func TestDifferentSettingsAreRefused(t *testing.T) {
 
 	net, n3 = pair(t, func(cfg *gossip.Config) {
 		differently(cfg)
-		cfg.IgnoreSettings = []string{"downing", "min-members"}
+		cfg.IgnoreSettings = []string{"gossip.downing", "gossip.min_members"}
 	})
 	net.Start(n3)
 	agree(t, net, 5*time.Second)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/roost-cluster/roost/libs/phi"
 )
 
 // protocolVersion changes whenever the messages or rules of this package become
@@ -23,21 +25,32 @@ const (
 
 func bySettingName(a, b Setting) int { return strings.Compare(a.Name, b.Name) }
 
-// settings are compared when this node joins or admits another one, sorted by name. Gossip rates are not among them: they may differ
-// between nodes.
+// settings are compared when this node joins or admits another one, sorted by name. Those that operators can set have
+// the keys of services as names, so that a refusal names what to change. Presets are compared by their effect: two nodes
+// with the same rates may have chosen them in different ways.
 func (c *Config) settings() []Setting {
 	var least []string
 	for _, r := range c.MinOfRole {
 		least = append(least, fmt.Sprintf("%d of %s", r.Members, r.Role))
 	}
 	slices.Sort(least)
+	detector := phiName // cloud is phi with another threshold
+	if c.Watch.Deadline != (phi.DeadlineConfig{}) {
+		detector = deadlineName
+	}
 	all := []Setting{
 		{"protocol", protocolVersion},
-		{"heartbeat", fmt.Sprintf("every %v, pause %v, threshold %g", c.Watch.Interval, c.Watch.Phi.Pause, c.Watch.Phi.Threshold)},
-		{"downing", describeDowning(c.Downing)},
-		{"monitored-by", fmt.Sprint(c.MonitoredBy)},
-		{"min-members", strings.Join(append([]string{fmt.Sprint(c.MinMembers)}, least...), ", ")},
-		{"weakly-up-after", c.WeaklyUpAfter.String()},
+		{"gossip.detector", detector},
+		{"gossip.threshold", fmt.Sprint(c.Watch.Phi.Threshold)},
+		{"gossip.heartbeat_interval", c.Watch.Interval.String()},
+		{"gossip.acceptable_pause", c.Watch.Phi.Pause.String()},
+		{"gossip.monitored_by", fmt.Sprint(c.MonitoredBy)},
+		{"gossip.interval", c.GossipInterval.String()},
+		{"gossip.prefer_unseen", fmt.Sprint(c.PreferUnseen)},
+		{"gossip.prefer_unseen_up_to", fmt.Sprint(c.PreferUnseenUpTo)},
+		{"gossip.downing", describeDowning(c.Downing)},
+		{"gossip.min_members", strings.Join(append([]string{fmt.Sprint(c.MinMembers)}, least...), ", ")},
+		{"gossip.weakly_up_after", c.WeaklyUpAfter.String()},
 		{"max-members", fmt.Sprint(c.MaxMembers)},
 		{"tombstones", fmt.Sprintf("%d for %v", c.MaxTombstones, c.TombstoneTTL)},
 	}

@@ -251,3 +251,42 @@ func ExampleCtx_Persist() {
 	fmt.Println(errors.As(err, &e), e.Outcome)
 	// Output: true not applied
 }
+
+// Biller is one of its kind: the cluster has only the entity "biller".
+type Biller struct{ Runs int }
+
+type Billed struct{}
+
+var runBiller = entity.Command[struct{}, int]("Biller", "Run")
+
+func (b *Biller) OnStart(ctx *entity.Ctx) error {
+	runBiller.Every(ctx, time.Minute, "run", struct{}{})
+	return nil
+}
+
+func (b *Biller) Run(ctx *entity.Ctx, _ struct{}) (int, error) {
+	if ctx.ID() != "biller" {
+		return 0, entity.Errorf(entity.InvalidArgument, "there is one biller: %q", "biller")
+	}
+	ctx.Persist(Billed{})
+	return b.Runs, nil
+}
+
+var Billers = entity.Define("Biller", func(string) *Biller { return &Biller{} },
+	entity.On(runBiller, (*Biller).Run),
+	entity.Event("billed", func(b *Biller, _ Billed) { b.Runs++ }),
+	entity.With[Biller](entity.Shards(1), entity.Remember(), entity.PassivateAfter(0)))
+
+// One of its kind: started once, and with its shard from then on.
+func ExampleRemember() {
+	k := kitOf(Billers)
+	_, _ = runBiller.Call(context.Background(), k, "biller", struct{}{})
+	k.Restart() // its region has crashed
+	k.Advance(2 * time.Minute)
+	fmt.Println(entitytest.State(k, Billers, "biller").Runs)
+	_, err := runBiller.Call(context.Background(), k, "another", struct{}{})
+	fmt.Println(entity.CodeOf(err))
+	// Output:
+	// 3
+	// invalid_argument
+}

@@ -126,7 +126,8 @@ func TestPagesShowExamples(t *testing.T) {
 			code = append(code, unindented(readFile(t, file)))
 		}
 	}
-	for _, page := range []string{"using/testing.md", "running/rolling-out.md", "running/placement.md"} {
+	code = append(code, unindented(readFile(t, filepath.Join(root, "sdk", "entity", "example_test.go")))) // go test runs them
+	for _, page := range []string{"using/testing.md", "using/singleton.md", "running/rolling-out.md", "running/placement.md"} {
 		shown := 0
 		for i, part := range strings.Split(readFile(t, filepath.Join(root, "docs", page)), "```") {
 			text, ok := strings.CutPrefix(part, "go\n")

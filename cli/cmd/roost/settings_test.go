@@ -233,6 +233,65 @@ func TestSharedSettings(t *testing.T) {
 	}
 }
 
+// olderOfAkka are settings that the page names for the sake of older documents.
+var olderOfAkka = []string{
+	"akka.cluster.sharding.passivate-idle-entity-after", "akka.cluster.auto-down-unreachable-after", "akka.cluster.role.<name>.min-nr-of-members",
+	"akka.actor.internal-dispatcher", "akka.management.cluster.bootstrap.form-new-cluster",
+}
+
+// TestEverySettingOfAkka: the page has a row for every setting of testdata/settings-of-akka.txt, and names no others.
+func TestEverySettingOfAkka(t *testing.T) {
+	missing := map[string]bool{}
+	for line := range strings.Lines(readFile(t, filepath.Join("testdata", "settings-of-akka.txt"))) {
+		if name := strings.TrimSpace(line); !strings.HasPrefix(name, "#") {
+			missing[name] = true
+		}
+	}
+	if len(missing) < 300 {
+		t.Fatalf("only %d settings are listed", len(missing))
+	}
+	found := namesOfAkka(readFile(t, filepath.Join(root, "docs", "running", "settings-of-akka.md")))
+	for _, name := range found {
+		if !missing[name] && !slices.Contains(olderOfAkka, name) {
+			t.Errorf("the page has %s twice, or it is not a setting of Akka", name)
+		}
+		delete(missing, name)
+	}
+	for _, name := range sorted(missing) {
+		t.Errorf("the page has no row for %s", name)
+	}
+}
+
+// namesOfAkka returns the names in the first columns of the page, with the beginning that the heading names.
+func namesOfAkka(page string) (names []string) {
+	heading, braces, span := regexp.MustCompile("^## .*`([a-z.-]+)`$"), regexp.MustCompile(`^(.*)\{(.*)\}(.*)$`), regexp.MustCompile("`([^`]+)`")
+	begin := ""
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		if m := heading.FindStringSubmatch(line); m != nil {
+			begin = m[1] + "."
+		}
+		cell, _, _ := strings.Cut(line, " | ")
+		if begin == "" || !strings.HasPrefix(cell, "| `") {
+			continue
+		}
+		for _, m := range span.FindAllStringSubmatch(cell, -1) {
+			before, parts, after := "", []string{m[1]}, ""
+			if b := braces.FindStringSubmatch(m[1]); b != nil {
+				before, parts, after = b[1], strings.Split(b[2], ","), b[3]
+			}
+			for _, part := range parts {
+				name := before + part + after
+				if !strings.HasPrefix(name, "akka.") {
+					name = begin + name
+				}
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // TestSettingsOfAkka: the defaults that the page gives for keys match the binaries. (That
 // the keys exist is part of [TestTextsNameRealKeys].)
 func TestSettingsOfAkka(t *testing.T) {

@@ -22,7 +22,7 @@ type Joining struct {
 	WeaklyUpAfter  time.Duration     `key:"gossip.weakly_up_after" range:"0.." help:"while a member is unreachable, a joining member becomes weakly up after this time. A weakly up member hosts nothing. 0: joining members never become weakly up" expert:"true"`
 	GiveUp         time.Duration     `key:"gossip.join_give_up" range:"0.." help:"if no cluster has admitted this node within this time, the process exits. 0: the process keeps trying" expert:"true"`
 	RetryRefused   bool              `key:"gossip.retry_refused" help:"true: after a final refusal, such as one because of different settings, this node keeps asking to join; false: the process exits" expert:"true"`
-	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"names of settings, such as downing, that may differ between this node and the cluster. Use it while you change a setting node by node" expert:"true"`
+	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"names of settings, such as gossip.downing, that may differ between this node and the cluster. Use it while you change a setting node by node" expert:"true"`
 }
 
 // DefaultJoining returns the defaults of the core.

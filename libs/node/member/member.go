@@ -56,15 +56,8 @@ type Options struct {
 // Join prepares the membership of a process on its node: handlers, checks and metrics. It sends
 // nothing before the stages run.
 func Join(n *node.Node, o Options) (*Member, error) {
-	g := gossip.DefaultConfig()
-	g.Self, g.Name, g.Roles, g.WatchRoles = n.Self(), n.Name(), []string{o.Role}, o.WatchRoles
-	var err error
-	if g.Watch, err = gossip.ProfileOf(o.Settings.FastWatch, o.Settings.Detector); err != nil {
-		return nil, err
-	}
-	g.Version = o.Version
-	o.Settings.Joining.Apply(&g)
-	if g.Downing, err = o.Settings.Downing.Open(); err != nil {
+	g, err := o.core(n.Self(), n.Name())
+	if err != nil {
 		return nil, err
 	}
 	if err := n.CheckCertificate(IdentityOf(n.Name(), []string{o.Role})); err != nil {
@@ -91,6 +84,16 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	m.Joiner.Register(n, m.Agent)
 	n.HandleOperations(agent.AdminPathPrefix, agent.AdminReads, m.Agent.AdminHandler)
 	return m, n.ObserveMembers(m.Agent.Members)
+}
+
+// core returns the configuration of the membership.
+func (o *Options) core(self sharding.NodeID, name string) (g gossip.Config, err error) {
+	g = gossip.DefaultConfig()
+	g.Self, g.Name, g.Roles, g.WatchRoles, g.Version = self, name, []string{o.Role}, o.WatchRoles, o.Version
+	o.Settings.Joining.Apply(&g)
+	o.Settings.Tuning.Apply(&g)
+	g.Downing, err = o.Settings.Downing.Open()
+	return g, err
 }
 
 // Identity returns the identity of a node's process, as the membership has it; a zero Identity: it is not a member.

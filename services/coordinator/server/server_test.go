@@ -229,7 +229,7 @@ func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRe
 	}
 	g.Downing = downing
 	g.Self, g.Name, g.Roles, g.Seeds, g.Watch = f.self, "region-1", []string{"region"}, seeds, gossip.FastProfile()
-	g.IgnoreSettings = []string{"heartbeat", "downing"} // the settings of the tests differ
+	g.IgnoreSettings = []string{"gossip.heartbeat_interval", "gossip.acceptable_pause", "gossip.downing"} // the settings of the tests differ
 	a, err := agent.New(agent.Config{Core: g, Cluster: "dev", Client: client})
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,7 @@ func newFake(t *testing.T) *fake {
 	g := gossip.DefaultConfig()
 	g.Watch = gossip.FastProfile() // as regions have it, or they are refused
 	g.Self, g.Name, g.Roles, g.Seeds = sharding.NodeID{Addr: f.addr, UID: 77}, "coordinator", []string{"coordinator"}, []string{f.addr}
-	g.IgnoreSettings = []string{"heartbeat", "downing"} // the settings of the tests differ
+	g.IgnoreSettings = []string{"gossip.heartbeat_interval", "gossip.acceptable_pause", "gossip.downing"} // the settings of the tests differ
 	client := &http.Client{Transport: &http.Transport{}}
 	var err error
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
