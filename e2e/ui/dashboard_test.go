@@ -110,7 +110,7 @@ func (b *browser) entity(admin string) {
 		b.await("what was asked for", shown)
 	}
 	b.send(`{"delta": 1000000}`)
-	b.says("✓ ok")
+	b.says("✓ executed")
 	b.await("the event of the command", `document.body.innerText.includes("1000000")`)
 	eval[bool](b, `(scrollTo(0, 0), true)`)
 	b.picture("dashboard-entity")
