@@ -129,7 +129,7 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 		return refuse(sharding.InvalidArgument, "the input has "+strconv.Itoa(len(in.Payload))+" bytes, at most "+strconv.Itoa(sharding.MaxPayload)+" are allowed")
 	case e.ask != nil:
 		return refuse(sharding.FailedPrecondition, "the turn waits for another answer already; a turn asks for one at a time")
-	// Invariant: if turns wait for each other in a circle, exactly one of these turns gives up. So no turn waits
+	// Invariant: if turns wait for each other in a cycle, exactly one of these turns gives up. So no turn waits
 	// forever.
 	// Guarded by: `turn.refuseAsk`: no turn asks an entity of its own chain. `turn.probed`: the youngest turn of a
 	// circle gives up. `turn.follow` passes probes on, also in a draining shard.
