@@ -49,7 +49,7 @@ func (a *API) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRes
 	}
 	records, err := a.explanationRecords(ctx)
 	if err != nil {
-		out.Unread = a.reason(err, a.cfg.QueryTimeout)
+		out.Unread = a.reason(err, a.cfg.QueryTimeout) // the response then has only the explanations not stored yet
 	}
 	kept := DecodeExplanations(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
 	if out.More = len(kept) > limit; out.More {
