@@ -174,8 +174,8 @@ func (p *Policy) divide(passivate []Entity) []Entity {
 }
 
 // Touched records that an open shard has a command for an entity, which is active or becomes
-// active. The entity is not idle until [Policy.MarkIdle]. hash is a hash of the entity's id, by which
-// an admission filter counts touches, also while the entity is passivated.
+// active. The entity is not idle until [Policy.MarkIdle]. hash is a hash of the entity's id. An
+// admission filter counts touches by this hash, also while the entity is passivated.
 //
 // The entities to passivate are appended to passivate. If the touched entity is one of them,
 // the caller passivates it after the command. An appended entity is no longer tracked until it

@@ -99,7 +99,7 @@ func verifyChains(presented []*x509.Certificate, use x509.ExtKeyUsage, roots *x5
 }
 
 // accept is called when the peer of a connection has presented its certificate. It refuses a certificate that no
-// root authority has signed, that has expired, that is denied, or for which checkPeer returns an error.
+// root authority has signed, that has expired, that is denied, or that checkPeer rejects.
 func (f *Files) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool, checkPeer func(*x509.Certificate) error) error {
 	presented, chains := state.PeerCertificates, state.VerifiedChains
 	if len(presented) == 0 {
