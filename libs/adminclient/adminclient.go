@@ -21,7 +21,7 @@
 //
 // An error of the active coordinator is a twirp.Error. If no active coordinator has answered, the error
 // wraps [ErrUnreachable]. If a request of an operator, such as [Client.Cordon], may take effect although no
-// coordinator has confirmed it, the error wraps [ErrUnknownOutcome]. If a URL leads to something else than a
+// coordinator has confirmed it, the error wraps [ErrUnknownOutcome]. If a URL leads to something other than a
 // coordinator, and no coordinator has answered, it wraps [ErrWrongAddress].
 //
 // # What this does not do

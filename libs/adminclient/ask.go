@@ -29,7 +29,7 @@ const (
 
 // ask tries one coordinator after the other until the active one has answered. An error of the active
 // coordinator is a [twirp.Error]. If there is no active coordinator, the error wraps [ErrUnreachable]; if a URL
-// leads to something else than a coordinator, [ErrWrongAddress]. The error is an unsure error if a coordinator
+// leads to something other than a coordinator, [ErrWrongAddress]. The error is an unsure error if a coordinator
 // may have accepted an attempt that it has not answered.
 func ask[T any](ctx context.Context, a *Client, call func(context.Context, adminv1.Admin) (*T, error)) (*T, error) {
 	if len(a.clients) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/twitchtv/twirp"
 )
 
-// ErrWrongAddress is wrapped when a URL leads to something else than expected, such as the public API of a
+// ErrWrongAddress is wrapped when a URL leads to something other than expected, for example to the public API of a
 // gateway instead of the management listener of a coordinator.
 var ErrWrongAddress = errors.New("the wrong address")
 
@@ -32,24 +32,23 @@ func isForeign(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	// A load balancer in between answers with other codes, such as unavailable, if its service is down.
+	// A load balancer in between answers with other codes, for example unavailable, if its service is down.
 	other := e.Meta("http_error_from_intermediary") == "true" && (e.Code() == twirp.Unknown || e.Code() == twirp.Internal)
 	return other || e.Code() == twirp.BadRoute
 }
 
-// wrongAddress returns the error that a URL does not lead to what was wanted, such as "the management
-// listener of a coordinator". It names the listener that the URL does lead to, if that is known.
-func wrongAddress(ctx context.Context, o Options, url, want string) error {
-	found := "something else answers there"
+// wrongAddress returns the error that a URL does not lead to the expected listener, for example "the management
+// listener of a coordinator". The error names the listener that it does lead to, if that is known.
+func wrongAddress(ctx context.Context, o Options, url, expected string) error {
+	found := "another service answers there"
 	if is := Identify(ctx, o, url); is != "" {
 		found = "that is " + is
 	}
-	return fmt.Errorf("%w: %s is not %s: %s", ErrWrongAddress, url, want, found)
+	return fmt.Errorf("%w: %s is not %s: %s", ErrWrongAddress, url, expected, found)
 }
 
-// CheckGateways returns an error that wraps [ErrWrongAddress] for the first URL that leads to another
-// listener of Roost than the public API of a gateway. A URL that leads to nothing, or to something unknown,
-// is not an error.
+// CheckGateways returns an error that wraps [ErrWrongAddress] for the first URL that leads to a Roost listener
+// other than the public API of a gateway. It ignores a URL without an answer, or with an answer of an unknown service.
 func CheckGateways(ctx context.Context, o Options, urls []string) error {
 	for _, url := range urls {
 		if is := Identify(ctx, o, url); is != "" && is != aGateway {
@@ -67,7 +66,7 @@ func AnyGateway(ctx context.Context, o Options, urls []string) bool {
 // aGateway is the result of Identify for the listener that receives commands.
 const aGateway = "the public API of a gateway"
 
-// Identify names the listener that a URL leads to, such as "the management listener of a gateway". It
+// Identify names the listener that a URL leads to, for example "the management listener of a gateway". It
 // returns "" if that is not known, or if no answer comes within 2 s. The token of the options is not sent.
 func Identify(ctx context.Context, o Options, url string) string {
 	client := NewHTTP(Options{TLS: o.TLS}, identifyTimeout)

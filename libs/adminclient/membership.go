@@ -12,7 +12,7 @@ import (
 // Every member, a coordinator or a region, can answer. A Membership asks the member that has answered last, and
 // then the others. It is not safe for concurrent use.
 //
-// If no member has answered, the error wraps [ErrUnreachable]. If a URL leads to something else than a member, it
+// If no member has answered, the error wraps [ErrUnreachable]. If a URL leads to something other than a member, it
 // may wrap [ErrWrongAddress].
 type Membership struct {
 	urls    []string

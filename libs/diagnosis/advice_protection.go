@@ -135,6 +135,6 @@ func (x *exam) refused() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		x.say(Danger, by[name], "renew its files of tls.cert and tls.key, which it reloads automatically; start it again if it has ended (docs/running/walk.md)",
-			"the certificate of %s has expired at %s: these processes refuse its connections, so it is unreachable for them, and may be removed from the cluster", name, time.UnixMilli(ends[name]).UTC().Format(time.RFC3339))
+			"the certificate of %s expired at %s: these processes refuse its connections, so it is unreachable for them, and may be removed from the cluster", name, time.UnixMilli(ends[name]).UTC().Format(time.RFC3339))
 	}
 }

@@ -85,7 +85,7 @@ var advised = []struct {
 		for _, i := range []int{0, 2} {
 			e.Processes[i].Expired = []*inspectionv1.ExpiredPeer{{Name: "spiffe://prod/region/region-3", EndUnixMs: 1764230400000}}
 		}
-	}, "certificate-refused danger", "spiffe://prod/region/region-3 has expired at 2025-11-27T08:00:00Z"},
+	}, "certificate-refused danger", "spiffe://prod/region/region-3 expired at 2025-11-27T08:00:00Z"},
 	{"management for who has a token", func(e *Cluster) {
 		each(e, "region", func(p *inspectionv1.Process) { p.ManagementLocal, p.Pprof = false, true })
 	}, "", ""},

@@ -46,7 +46,7 @@ func (o Observer) meant(cluster string, to uint64) error {
 	case cluster != o.cluster:
 		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", o.cluster, cluster)
 	case to != 0 && sharding.NodeUID(to) != o.self.UID:
-		return twirp.NewError(twirp.FailedPrecondition, "another incarnation of this process was meant: it has ended")
+		return twirp.NewError(twirp.FailedPrecondition, "the request is for another incarnation of this process: it has ended")
 	}
 	return nil
 }

@@ -40,10 +40,10 @@ func (n *Node) observeCertificate() error {
 	n.Ready("certificate", func(context.Context) error {
 		_, expires, err := n.peers.Files.Own()
 		if err == nil && time.Now().After(expires) {
-			err = fmt.Errorf("it has expired at %s, so others close and refuse the connections of this process: replace tls.cert and tls.key, which are read again by themselves", expires.UTC().Format(time.RFC3339))
+			err = fmt.Errorf("it expired at %s, so others close and refuse the connections of this process: replace tls.cert and tls.key, which are read again by themselves", expires.UTC().Format(time.RFC3339))
 		}
 		if err != nil {
-			return Warn(err) // whether the process should get traffic, the other checks find out
+			return Warning(err) // whether the process should get traffic, the other checks find out
 		}
 		return nil
 	})

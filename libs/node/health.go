@@ -14,7 +14,7 @@ import (
 // health is a set of named checks behind one URL.
 type health struct {
 	timeout  time.Duration // of each check
-	excluded []string      // names of checks that are listed, but fail nothing
+	excluded []string      // names of checks that are listed, but do not affect the result; see health.exclude
 
 	mu     sync.Mutex
 	names  []string
@@ -33,12 +33,12 @@ func (h *health) add(name string, check func(context.Context) error) {
 	h.checks[name] = check
 }
 
-// warning is an error that does not fail a check.
+// warning is an error of a check that still passes.
 type warning struct{ error }
 
-// Warn returns the result of a check that passes but has something to say: it is listed,
-// and the answer is 200 all the same.
-func Warn(err error) error { return warning{err} }
+// Warning returns the result of a check that passes with a warning: err is listed, but does not affect
+// the status code.
+func Warning(err error) error { return warning{err} }
 
 func failed(err error) bool { return err != nil && !errors.As(err, new(warning)) }
 
@@ -60,14 +60,14 @@ type result struct {
 	err  error
 }
 
-// run runs all checks concurrently, except the excluded ones, and returns their results
-// in the order of registration. A check that does not return in time has failed.
-func (h *health) run(ctx context.Context, exclude []string) []result {
+// run runs all checks except those in omit concurrently, and returns their results in the order of
+// registration. A check that does not return in time has failed.
+func (h *health) run(ctx context.Context, omit []string) []result {
 	h.mu.Lock()
 	var results []result
 	var checks []func(context.Context) error
 	for _, name := range h.names {
-		if !slices.Contains(exclude, name) {
+		if !slices.Contains(omit, name) {
 			results = append(results, result{name: name})
 			checks = append(checks, h.checks[name])
 		}
@@ -87,7 +87,7 @@ func (h *health) run(ctx context.Context, exclude []string) []result {
 			results[i].err = fmt.Errorf("no answer within %v", h.timeout)
 		}
 		if failed(results[i].err) && slices.Contains(h.excluded, results[i].name) {
-			results[i].err = Warn(fmt.Errorf("%w (not counted, because of health.exclude)", results[i].err))
+			results[i].err = Warning(fmt.Errorf("%w (ignored because of health.exclude)", results[i].err))
 		}
 	}
 	return results
@@ -103,8 +103,8 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// ServeHTTP answers 200 if all checks pass, otherwise 503. It lists those that failed or
-// warn, with ?verbose all; ?exclude=name omits one.
+// ServeHTTP answers 200 if all checks pass, otherwise 503. It lists the checks that failed or have a
+// warning; with ?verbose, it lists all checks. ?exclude=name omits a check.
 func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	results := h.run(r.Context(), query["exclude"])
@@ -130,18 +130,17 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // inLine returns the text of an error in one line: errors of drivers have several.
 func inLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// phase is the node's position in its life cycle, and what a start waits for; it is the
-// readiness check "node".
+// phase is the node's position in its life cycle. It is the readiness check "node".
 type phase struct {
-	mu    sync.Mutex
-	name  string
-	waits error
+	mu        sync.Mutex
+	name      string // empty: ready
+	blockedOn error  // why the start cannot continue yet; nil: unknown, or nothing blocks it
 }
 
 func (p *phase) set(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.name, p.waits = name, nil
+	p.name, p.blockedOn = name, nil
 }
 
 func (p *phase) check(context.Context) error {
@@ -150,14 +149,14 @@ func (p *phase) check(context.Context) error {
 	switch {
 	case p.name == "":
 		return nil
-	case p.waits != nil:
-		return fmt.Errorf("%s: %s", p.name, strings.Join(strings.Fields(p.waits.Error()), " ")) // a check is one line
+	case p.blockedOn != nil:
+		return fmt.Errorf("%s: %s", p.name, inLine(p.blockedOn))
 	}
 	return errors.New(p.name)
 }
 
-func (p *phase) wait(err error) {
+func (p *phase) setBlockedOn(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waits = err
+	p.blockedOn = err
 }

@@ -209,7 +209,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("got %v", results)
 		}
 		// A check that the configuration excludes is listed, and fails nothing.
-		if bad := h.run(t.Context(), nil)[1]; failed(bad.err) || bad.err.Error() != "behind (not counted, because of health.exclude)" {
+		if bad := h.run(t.Context(), nil)[1]; failed(bad.err) || bad.err.Error() != "behind (ignored because of health.exclude)" {
 			t.Errorf("the excluded check says %v", bad.err)
 		}
 	})
@@ -219,7 +219,7 @@ func TestHealth(t *testing.T) {
 func TestWarning(t *testing.T) {
 	h := health{timeout: time.Second}
 	h.add("good", func(context.Context) error { return nil })
-	h.add("journal", func(context.Context) error { return Warn(errors.New("the log\n\tgrows")) })
+	h.add("journal", func(context.Context) error { return Warning(errors.New("the log\n\tgrows")) })
 	answer := func(query string) string {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz"+query, nil))

@@ -99,13 +99,13 @@ func managementAt(advertise, bound string) string {
 // Version returns the known facts about the binary.
 func (n *Node) Version() Version { return n.version }
 
-// Waits logs what the start of a stage waits for, and says so at /readyz, until the stage
-// calls it with nil or the node is ready.
+// Waits logs why the start of a stage is blocked, and reports it at /readyz until the stage
+// calls Waits with nil or the node is ready.
 func (n *Node) Waits(err error) {
 	if err != nil {
 		n.log.Warn("the start waits", "error", err)
 	}
-	n.phase.wait(err)
+	n.phase.setBlockedOn(err)
 }
 
 // Peers returns the node's connections to other nodes.

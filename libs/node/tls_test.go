@@ -235,7 +235,7 @@ func TestCertificateHasExpired(t *testing.T) {
 	for _, test := range []struct {
 		left time.Duration
 		want string
-	}{{time.Hour, "[+] certificate\n"}, {-time.Minute, "[!] certificate: it has expired at "}} {
+	}{{time.Hour, "[+] certificate\n"}, {-time.Minute, "[!] certificate: it expired at "}} {
 		config := testConfig()
 		config.TLS = a.IssueFor("spiffe://dev/region/r", time.Now().Add(test.left))
 		ctx, cancel := context.WithCancel(t.Context())

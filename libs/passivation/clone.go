@@ -7,19 +7,19 @@ import (
 )
 
 // Clone returns a copy that shares no memory with n.
-func (n *Nodes) Clone() *Nodes {
-	return &Nodes{
-		order: slices.Clone(n.order), rests: slices.Clone(n.rests), tracked: slices.Clone(n.tracked),
+func (n *EntityTable) Clone() *EntityTable {
+	return &EntityTable{
+		order: slices.Clone(n.order), idle: slices.Clone(n.idle), tracked: slices.Clone(n.tracked),
 	}
 }
 
-// Clone returns a copy that continues independently. nodes is a clone of the Nodes of p.
-func (p *Policy) Clone(nodes *Nodes) *Policy {
+// Clone returns a copy that continues independently. entities is a clone of the EntityTable of p.
+func (p *Policy) Clone(entities *EntityTable) *Policy {
 	c := *p
-	c.nodes, c.shards, c.open = nodes, slices.Clone(p.shards), slices.Clone(p.open)
+	c.entities, c.shards, c.open = entities, slices.Clone(p.shards), slices.Clone(p.open)
 	for i, r := range p.shards {
 		if r != nil {
-			c.shards[i] = r.clone(nodes)
+			c.shards[i] = r.clone(entities)
 		}
 	}
 	return &c
@@ -32,37 +32,37 @@ func (p *Policy) AppendState(now time.Time, e Entity, b []byte) []byte {
 	if !p.Tracks(e) {
 		return append(b, " not tracked"...)
 	}
-	t := p.nodes.tracked[e]
-	b = fmt.Appendf(b, " tracked %d %d %d %d", t.group, t.accesses, t.area, p.nodes.order[e])
-	if since, rests := p.RestsSince(e); rests {
-		b = fmt.Appendf(b, " rests %d %d", now.Sub(since), p.nodes.rests[e].link)
+	t := p.entities.tracked[e]
+	b = fmt.Appendf(b, " tracked %d %d %d %d", t.group, t.accesses, t.area, p.entities.order[e])
+	if since, idle := p.IdleSince(e); idle {
+		b = fmt.Appendf(b, " idle %d %d", now.Sub(since), p.entities.idle[e].link)
 	}
 	return b
 }
 
-func (r *recency) clone(nodes *Nodes) replacer {
+func (r *recency) clone(entities *EntityTable) replacer {
 	c := *r
-	c.nodes, c.segments = nodes, slices.Clone(r.segments)
+	c.entities, c.segments = entities, slices.Clone(r.segments)
 	return &c
 }
 
-func (r *mostRecent) clone(nodes *Nodes) replacer {
+func (r *mostRecent) clone(entities *EntityTable) replacer {
 	c := *r
-	c.nodes = nodes
+	c.entities = entities
 	return &c
 }
 
-func (f *frequency) clone(nodes *Nodes) replacer {
+func (f *frequency) clone(entities *EntityTable) replacer {
 	c := *f
-	c.nodes, c.buckets, c.links, c.free = nodes, slices.Clone(f.buckets), slices.Clone(f.links), slices.Clone(f.free)
+	c.entities, c.buckets, c.links, c.free = entities, slices.Clone(f.buckets), slices.Clone(f.links), slices.Clone(f.free)
 	return &c
 }
 
-func (c *composite) clone(nodes *Nodes) replacer {
+func (c *composite) clone(entities *EntityTable) replacer {
 	n := *c
-	n.nodes, n.main, n.candidates = nodes, c.main.clone(nodes), nil
+	n.entities, n.main, n.candidates = entities, c.main.clone(entities), nil
 	if c.window != nil {
-		n.window = c.window.clone(nodes)
+		n.window = c.window.clone(entities)
 	}
 	if c.sketch != nil {
 		s := *c.sketch

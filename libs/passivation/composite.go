@@ -5,7 +5,7 @@ package passivation
 // was touched more often than the entity that it would replace. So entities that are touched
 // once do not drive out those that are touched often.
 type composite struct {
-	nodes      *Nodes
+	entities   *EntityTable
 	admission  Admission
 	window     replacer // nil: every new entity is a candidate at once
 	main       replacer
@@ -17,9 +17,9 @@ type composite struct {
 	candidates []Entity // empty between two calls; kept to be used again
 }
 
-func newComposite(nodes *Nodes, s Strategy) *composite {
+func newComposite(entities *EntityTable, s Strategy) *composite {
 	c := &composite{
-		nodes: nodes, admission: *s.Admission, window: newReplacer(nodes, s.Admission.Window), main: newReplacer(nodes, s.Main),
+		entities: entities, admission: *s.Admission, window: newReplacer(entities, s.Admission.Window), main: newReplacer(entities, s.Main),
 		proportion: s.Admission.Proportion,
 	}
 	if c.window == nil {
@@ -31,7 +31,7 @@ func newComposite(nodes *Nodes, s Strategy) *composite {
 }
 
 func (c *composite) touch(e Entity, evicted []Entity) []Entity {
-	t := &c.nodes.tracked[e]
+	t := &c.entities.tracked[e]
 	if f := c.admission.Filter; f != nil {
 		if c.sketch == nil {
 			c.sketch = newSketch(*f, c.limit)
@@ -62,7 +62,7 @@ func (c *composite) touch(e Entity, evicted []Entity) []Entity {
 func (c *composite) admit(candidates, evicted []Entity) []Entity {
 	c.candidates = candidates
 	for _, e := range candidates {
-		t := &c.nodes.tracked[e]
+		t := &c.entities.tracked[e]
 		t.area = nowhere
 		if v := c.main.victim(); v != 0 && c.main.len() >= c.mainLimit && !c.better(e, v) {
 			evicted = append(evicted, e)
@@ -72,7 +72,7 @@ func (c *composite) admit(candidates, evicted []Entity) []Entity {
 		first := len(evicted)
 		evicted = c.main.touch(e, evicted)
 		for _, v := range evicted[first:] {
-			c.nodes.tracked[v].area = nowhere
+			c.entities.tracked[v].area = nowhere
 		}
 	}
 	return evicted
@@ -87,7 +87,7 @@ func (c *composite) better(candidate, victim Entity) bool {
 	case c.sketch == nil:
 		return false
 	}
-	return c.sketch.estimate(c.nodes.tracked[candidate].hash) > c.sketch.estimate(c.nodes.tracked[victim].hash)
+	return c.sketch.estimate(c.entities.tracked[candidate].hash) > c.sketch.estimate(c.entities.tracked[victim].hash)
 }
 
 // setLimit also forgets how often entities were touched, because the size of the sketch depends
@@ -105,7 +105,7 @@ func (c *composite) setLimit(n int, evicted []Entity) []Entity {
 	first := len(evicted)
 	evicted = c.main.setLimit(c.mainLimit, evicted)
 	for _, e := range evicted[first:] {
-		c.nodes.tracked[e].area = nowhere
+		c.entities.tracked[e].area = nowhere
 	}
 	return evicted
 }
@@ -127,14 +127,14 @@ func (c *composite) move(step float64) {
 		c.window.setLimit(windowLimit, nil)
 		moved = c.main.setLimit(c.mainLimit, moved)
 		for _, e := range moved {
-			c.nodes.tracked[e].area = window
+			c.entities.tracked[e].area = window
 			c.window.touch(e, nil)
 		}
 	} else {
 		c.main.setLimit(c.mainLimit, nil)
 		moved = c.window.setLimit(windowLimit, moved)
 		for _, e := range moved {
-			c.nodes.tracked[e].area = mainArea
+			c.entities.tracked[e].area = mainArea
 			c.main.touch(e, nil)
 		}
 	}
@@ -142,7 +142,7 @@ func (c *composite) move(step float64) {
 }
 
 func (c *composite) remove(e Entity) {
-	t := &c.nodes.tracked[e]
+	t := &c.entities.tracked[e]
 	if t.area == window {
 		c.window.remove(e)
 	} else {

@@ -21,20 +21,20 @@
 // # One limit for a region
 //
 // A region has one Policy for each entity type. Its limit is divided equally among the
-// active shards of the type, so every shard has its own list, and one shard's load does not
+// open shards of the type, so every shard has its own list, and one shard's load does not
 // passivate the entities of others. When a shard opens, the parts of the other shards shrink at
 // once.
 //
 // Entities differ in size, so a limit on their number does not limit their memory. While the live
 // heap of the process is above a number of bytes, a [Bound] limits the number of active entities,
-// and [Policy.Shrink] passivates the rest, even if the strategy has no limit. Later the number
+// and [Policy.Shrink] passivates entities beyond it, even if the strategy has no limit. Later the number
 // grows again. If the working set does not fit into the memory, entities are then loaded again and
 // again.
 //
 // # Entities are numbers
 //
 // The caller gives each entity a small number, so a touch looks nothing up. What a
-// policy keeps for an entity is in [Nodes], by number: 44 bytes. The sketch of a composite
+// policy keeps for an entity is in [EntityTable], by number: 44 bytes. The sketch of a composite
 // takes 8 to 16 bytes more for each entity that the limit allows. After the first
 // use of a number, touches of it allocate no memory.
 //
@@ -53,12 +53,12 @@
 // The strategies are the same as in Akka Cluster Sharding, and Pekko's published cases and traces
 // give the same results here, to the last passivation. What differs on purpose:
 //
-//   - The idle time begins when the entity has done its command ([Policy.Rests]), and not when the
+//   - The idle time begins when the entity has done its command ([Policy.MarkIdle]), and not when the
 //     command arrives: a command that takes longer than the idle time is not a reason to passivate.
-//   - An idle entity is passivated when its idle time is over ([Policy.NextIdle] returns that
+//   - An idle entity is passivated when its idle time is over ([Policy.NextExpiry] returns that
 //     time). Akka checks at regular intervals, so it may passivate up to half of the idle time
 //     later. An entity that was idle for exactly the configured time is passivated, too.
-//   - If a limit is smaller than the number of active shards, each shard may have one
+//   - If a limit is smaller than the number of open shards, each shard may have one
 //     entity. In Akka it may have none, and every command loads its entity again.
 //   - The window or main area of a composite has no entity if its part of the limit is
 //     0. In Akka an area with MRU or LFU then has one, beyond the limit.

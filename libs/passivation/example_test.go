@@ -14,14 +14,14 @@ func Example() {
 		return
 	}
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	p := passivation.New(strategy, 1024, &passivation.Nodes{})
+	p := passivation.New(strategy, 1024, &passivation.EntityTable{})
 	p.Open(17, nil)
 	for e := passivation.Entity(1); e <= 3; e++ {
 		fmt.Println("passivate", p.Touched(17, e, 0, nil)) // before the command
-		p.Rests(e, now, nil)                               // after it
+		p.MarkIdle(e, now, nil)                            // after it
 	}
-	next := p.NextIdle()
-	fmt.Println(next.Sub(now), "passivate", p.Idle(next, nil))
+	next := p.NextExpiry()
+	fmt.Println(next.Sub(now), "passivate", p.TakeExpired(next, nil))
 	// Output:
 	// passivate []
 	// passivate []

@@ -8,11 +8,11 @@ import "math"
 // is the key of the last victim, so it grows. In the end, entities go that were used often, but
 // long ago.
 type frequency struct {
-	nodes *Nodes
-	limit int
-	size  int
-	aging bool
-	age   uint64
+	entities *EntityTable
+	limit    int
+	size     int
+	aging    bool
+	age      uint64
 	// Each bucket holds the entities of one key. byKey is the list of the buckets in use, in
 	// the order of their keys; the links of buckets[i] are links[i]. buckets[0] is not used.
 	buckets []bucket
@@ -26,12 +26,12 @@ type bucket struct {
 	key uint64
 }
 
-func newFrequency(nodes *Nodes, aging bool) *frequency {
-	return &frequency{nodes: nodes, aging: aging, buckets: make([]bucket, 1), links: make(links, 1)}
+func newFrequency(entities *EntityTable, aging bool) *frequency {
+	return &frequency{entities: entities, aging: aging, buckets: make([]bucket, 1), links: make(links, 1)}
 }
 
 func (f *frequency) touch(e Entity, evicted []Entity) []Entity {
-	t := &f.nodes.tracked[e]
+	t := &f.entities.tracked[e]
 	if t.group == 0 {
 		return f.insert(e, evicted)
 	}
@@ -41,7 +41,7 @@ func (f *frequency) touch(e Entity, evicted []Entity) []Entity {
 	// The search for the new bucket begins at the old one, so it comes before take, which may
 	// remove the old one.
 	if to := f.bucket(f.key(t), t.group); to == t.group {
-		f.nodes.order.moveToBack(&f.buckets[to].list, uint32(e))
+		f.entities.order.moveToBack(&f.buckets[to].list, uint32(e))
 	} else {
 		f.take(e)
 		f.put(e, to)
@@ -57,8 +57,8 @@ func (f *frequency) insert(e Entity, evicted []Entity) []Entity {
 		return append(evicted, e)
 	}
 	evicted = f.evict(1, evicted)
-	f.nodes.tracked[e].accesses = 1
-	f.put(e, f.bucket(f.key(&f.nodes.tracked[e]), f.byKey.front))
+	f.entities.tracked[e].accesses = 1
+	f.put(e, f.bucket(f.key(&f.entities.tracked[e]), f.byKey.front))
 	f.size++
 	return evicted
 }
@@ -97,15 +97,15 @@ func (f *frequency) bucket(key uint64, from uint32) uint32 {
 }
 
 func (f *frequency) put(e Entity, b uint32) {
-	f.nodes.tracked[e].group = b
-	f.nodes.order.pushBack(&f.buckets[b].list, uint32(e))
+	f.entities.tracked[e].group = b
+	f.entities.order.pushBack(&f.buckets[b].list, uint32(e))
 }
 
 // take takes an entity out of its bucket, and removes the bucket if it is empty then.
 func (f *frequency) take(e Entity) {
-	t := &f.nodes.tracked[e]
+	t := &f.entities.tracked[e]
 	b := &f.buckets[t.group]
-	f.nodes.order.remove(&b.list, uint32(e))
+	f.entities.order.remove(&b.list, uint32(e))
 	if b.size == 0 {
 		f.links.remove(&f.byKey, t.group)
 		f.free = append(f.free, t.group)

@@ -21,9 +21,9 @@ func (p *Policy) check(t *testing.T) {
 			}
 		}
 	}
-	known, resting, idle := 0, 0, 0
-	for e := range p.nodes.tracked {
-		n := p.nodes.tracked[e]
+	known, idle, listed := 0, 0, 0
+	for e := range p.entities.tracked {
+		n := p.entities.tracked[e]
 		if n.shard == 0 {
 			if n != (tracked{}) {
 				t.Fatalf("entity %d is not tracked, but %+v is left", e, n)
@@ -31,23 +31,23 @@ func (p *Policy) check(t *testing.T) {
 			continue
 		}
 		known++
-		if n.resting {
-			resting++
+		if n.idle {
+			idle++
 		}
 		if p.shards[n.shard-1] != nil && n.group == 0 {
 			t.Fatalf("entity %d is in no list", e)
 		}
 	}
-	if p.held != known {
-		t.Fatalf("%d entities are tracked, %d are counted", known, p.held)
+	if p.tracked != known {
+		t.Fatalf("%d entities are tracked, %d are counted", known, p.tracked)
 	}
 	if p.limit > 0 && known != total {
 		t.Fatalf("%d entities are tracked, the shards have %d", known, total)
 	}
-	for i := p.rest.front; i != 0; i = p.nodes.rests[i].next {
-		idle++
+	for i := p.idle.front; i != 0; i = p.entities.idle[i].next {
+		listed++
 	}
-	if idle != resting || p.rest.size != idle {
-		t.Fatalf("%d entities rest, %d are in the list of idle ones, which counts %d", resting, idle, p.rest.size)
+	if listed != idle || p.idle.size != listed {
+		t.Fatalf("%d entities are idle, %d are in the list of idle ones, which counts %d", idle, listed, p.idle.size)
 	}
 }

@@ -42,7 +42,7 @@ func TestRandom(t *testing.T) {
 func playRandom(t *testing.T, s Strategy) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	const shards = 6
-	p := New(s, shards, &Nodes{})
+	p := New(s, shards, &EntityTable{})
 	active, open, limit, most := map[Entity]int{}, map[int]bool{}, s.Limit, 0
 	now := start
 	gone := func(list []Entity) {
@@ -78,16 +78,16 @@ func playRandom(t *testing.T, s Strategy) {
 			most = max(0, rnd.IntN(60)-20)
 			gone(p.Shrink(most, nil))
 		case 11:
-			p.nodes = p.nodes.Clone()
-			p = p.Clone(p.nodes)
+			p.entities = p.entities.Clone()
+			p = p.Clone(p.entities)
 		case 2, 3, 4, 5:
 			p.Removed(e)
 			delete(active, e)
 		case 6, 7, 8, 9:
-			next := p.NextIdle()
-			list := p.Idle(now, nil)
+			next := p.NextExpiry()
+			list := p.TakeExpired(now, nil)
 			if due := !next.IsZero() && !next.After(now); due != (len(list) > 0) {
-				t.Fatalf("NextIdle was %s, now is %s, idle are %v", next, now, list)
+				t.Fatalf("NextExpiry was %s, now is %s, expired are %v", next, now, list)
 			}
 			gone(list)
 		default:
@@ -98,11 +98,11 @@ func playRandom(t *testing.T, s Strategy) {
 			active[e] = shard
 			gone(p.Touched(shard, e, uint32(e)*2654435761, nil))
 			if rnd.IntN(10) > 0 {
-				gone(p.Rests(e, now, nil))
+				gone(p.MarkIdle(e, now, nil))
 			}
 		}
-		if most > 0 && p.held > most && p.rest.front != 0 {
-			t.Fatalf("step %d: %d entities are active and some rest, at most %d may be", step, p.held, most)
+		if most > 0 && p.tracked > most && p.idle.front != 0 {
+			t.Fatalf("step %d: %d entities are active and some are idle, at most %d may be", step, p.tracked, most)
 		}
 		if s.Limit > 0 && len(active) > max(limit, len(open)) {
 			t.Fatalf("step %d: %d entities are active, the limit is %d", step, len(active), limit)
@@ -112,8 +112,8 @@ func playRandom(t *testing.T, s Strategy) {
 		}
 	}
 	known := 0
-	for e := range p.nodes.tracked {
-		if p.nodes.tracked[e].shard != 0 {
+	for e := range p.entities.tracked {
+		if p.entities.tracked[e].shard != 0 {
 			known++
 		}
 	}
@@ -122,11 +122,11 @@ func playRandom(t *testing.T, s Strategy) {
 	}
 }
 
-// TestSmallLimit: if there are more active shards than the limit, each may have one
+// TestSmallLimit: if there are more open shards than the limit, each may have one
 // entity.
 func TestSmallLimit(t *testing.T) {
 	for _, s := range strategies(3)[1:] {
-		p := New(s, 10, &Nodes{})
+		p := New(s, 10, &EntityTable{})
 		var gone []Entity
 		for i := range 10 {
 			gone = p.Open(i, gone)
@@ -165,7 +165,7 @@ func TestScan(t *testing.T) {
 
 // TestCloseGivesBack: the parts of the other shards grow when a shard closes.
 func TestCloseGivesBack(t *testing.T) {
-	p := New(LRU(10), 2, &Nodes{})
+	p := New(LRU(10), 2, &EntityTable{})
 	p.Open(0, nil)
 	p.Open(1, nil)
 	fill := func(from Entity) (gone []Entity) {
@@ -183,8 +183,8 @@ func TestCloseGivesBack(t *testing.T) {
 	}
 	p.Open(1, nil)
 	p.Open(1, nil) // again: nothing changes
-	if p.active != 2 || p.perShard != 5 {
-		t.Fatalf("%d shards are active, with %d each", p.active, p.perShard)
+	if p.openShards != 2 || p.perShard != 5 {
+		t.Fatalf("%d shards are open, with %d each", p.openShards, p.perShard)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestCloseGivesBack(t *testing.T) {
 func TestAccessesSaturate(t *testing.T) {
 	r := newRegion(LFU(2), 1)
 	r.touch(0, "a")
-	r.policy.nodes.tracked[1].accesses = 1<<32 - 2
+	r.policy.entities.tracked[1].accesses = 1<<32 - 2
 	for range 2 {
 		r.touch(0, "a")
 	}
@@ -206,28 +206,28 @@ func TestAccessesSaturate(t *testing.T) {
 // TestBusyIsNotIdle: an entity is not idle before its command is done, however long that
 // takes; then its idle time begins.
 func TestBusyIsNotIdle(t *testing.T) {
-	p := New(LRU(9).OrIdle(time.Minute), 1, &Nodes{})
+	p := New(LRU(9).OrIdle(time.Minute), 1, &EntityTable{})
 	p.Open(0, nil)
 	p.Touched(0, 1, 0, nil)
-	p.Rests(1, start, nil)
+	p.MarkIdle(1, start, nil)
 	p.Touched(0, 1, 0, nil)
 	later := start.Add(time.Hour)
-	if next, idle := p.NextIdle(), p.Idle(later, nil); !next.IsZero() || idle != nil {
+	if next, idle := p.NextExpiry(), p.TakeExpired(later, nil); !next.IsZero() || idle != nil {
 		t.Fatalf("a busy entity is idle at %s: %v", next, idle)
 	}
-	p.Rests(1, later, nil)
-	p.Rests(2, later, nil) // not tracked
-	if next := p.NextIdle(); !next.Equal(later.Add(time.Minute)) || p.Idle(next.Add(-1), nil) != nil {
+	p.MarkIdle(1, later, nil)
+	p.MarkIdle(2, later, nil) // not tracked
+	if next := p.NextExpiry(); !next.Equal(later.Add(time.Minute)) || p.TakeExpired(next.Add(-1), nil) != nil {
 		t.Fatalf("idle at %s", next)
 	}
-	if idle := p.Idle(later.Add(time.Minute), nil); !slices.Equal(idle, []Entity{1}) || p.Tracks(1) {
+	if idle := p.TakeExpired(later.Add(time.Minute), nil); !slices.Equal(idle, []Entity{1}) || p.Tracks(1) {
 		t.Fatalf("idle are %v", idle)
 	}
 }
 
 // TestSameLimit: setting the limit that there is does not make a composite forget.
 func TestSameLimit(t *testing.T) {
-	p := New(Composite(100), 1, &Nodes{})
+	p := New(Composite(100), 1, &EntityTable{})
 	p.Open(0, nil)
 	p.Touched(0, 1, 5, nil)
 	before := p.shards[0].(*composite).sketch
@@ -242,7 +242,7 @@ func TestSameLimit(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	for _, s := range strategies(100) {
 		s := s.OrIdle(time.Minute)
-		p := New(s, 1, &Nodes{})
+		p := New(s, 1, &EntityTable{})
 		p.Open(0, nil)
 		var out []Entity
 		i := 0
@@ -250,7 +250,7 @@ func TestNoAllocations(t *testing.T) {
 			i++
 			e := Entity(1 + i*i%300)
 			out = p.Touched(0, e, uint32(i), out[:0])
-			p.Rests(e, start.Add(time.Duration(i)), nil)
+			p.MarkIdle(e, start.Add(time.Duration(i)), nil)
 		}
 		for range 10_000 {
 			touch()
@@ -364,13 +364,13 @@ func BenchmarkTouch(b *testing.B) {
 			for i := range ids {
 				ids[i] = 1 + Entity(z.Uint64())
 			}
-			nodes := &Nodes{}
-			p := New(s, 1, nodes)
+			entities := &EntityTable{}
+			p := New(s, 1, entities)
 			p.Open(0, nil)
 			var out []Entity
 			for e := Entity(1); e <= limit; e++ {
 				out = p.Touched(0, e, uint32(e), out[:0])
-				p.Rests(e, start, nil)
+				p.MarkIdle(e, start, nil)
 			}
 			i, evicted, now := 0, 0, start
 			b.ReportAllocs()
@@ -379,7 +379,7 @@ func BenchmarkTouch(b *testing.B) {
 				i++
 				now = now.Add(time.Microsecond)
 				out = p.Touched(0, e, uint32(e), out[:0])
-				p.Rests(e, now, nil)
+				p.MarkIdle(e, now, nil)
 				evicted += len(out)
 			}
 			b.ReportMetric(float64(evicted)/float64(i), "evicted/op")

@@ -5,8 +5,8 @@ package passivation
 // If a segment then has more entities than its limit, its least recently used one moves one
 // segment down. The victim is the least recently used entity of the first segment.
 type recency struct {
-	nodes *Nodes
-	limit int
+	entities *EntityTable
+	limit    int
 	// proportions are the parts of the limit that the segments have.
 	proportions []float64
 	segments    []segment
@@ -18,17 +18,17 @@ type segment struct {
 }
 
 // newRecency returns an LRU with one segment for each proportion, or with one for none.
-func newRecency(nodes *Nodes, proportions []float64) *recency {
-	return &recency{nodes: nodes, proportions: proportions, segments: make([]segment, max(1, len(proportions)))}
+func newRecency(entities *EntityTable, proportions []float64) *recency {
+	return &recency{entities: entities, proportions: proportions, segments: make([]segment, max(1, len(proportions)))}
 }
 
 func (r *recency) touch(e Entity, evicted []Entity) []Entity {
-	t := &r.nodes.tracked[e]
+	t := &r.entities.tracked[e]
 	switch top := uint32(len(r.segments)); t.group {
 	case 0:
 		r.put(e, 1)
 	case top:
-		r.nodes.order.moveToBack(&r.segments[top-1].list, uint32(e))
+		r.entities.order.moveToBack(&r.segments[top-1].list, uint32(e))
 	default:
 		level := t.group + 1
 		r.take(e)
@@ -79,13 +79,13 @@ func (r *recency) demote(level uint32) {
 }
 
 func (r *recency) put(e Entity, level uint32) {
-	r.nodes.tracked[e].group = level
-	r.nodes.order.pushBack(&r.segments[level-1].list, uint32(e))
+	r.entities.tracked[e].group = level
+	r.entities.order.pushBack(&r.segments[level-1].list, uint32(e))
 }
 
 func (r *recency) take(e Entity) {
-	t := &r.nodes.tracked[e]
-	r.nodes.order.remove(&r.segments[t.group-1].list, uint32(e))
+	t := &r.entities.tracked[e]
+	r.entities.order.remove(&r.segments[t.group-1].list, uint32(e))
 	t.group = 0
 }
 
@@ -105,22 +105,22 @@ func (r *recency) len() int {
 // That suits entities which are used in rounds: the one that was used last is the one whose
 // next use is furthest away.
 type mostRecent struct {
-	nodes *Nodes
-	limit int
-	used  list
+	entities *EntityTable
+	limit    int
+	used     list
 }
 
 func (r *mostRecent) touch(e Entity, evicted []Entity) []Entity {
-	if r.nodes.tracked[e].group != 0 {
-		r.nodes.order.moveToBack(&r.used, uint32(e))
+	if r.entities.tracked[e].group != 0 {
+		r.entities.order.moveToBack(&r.used, uint32(e))
 		return evicted
 	}
 	if r.limit == 0 {
 		return append(evicted, e)
 	}
 	evicted = r.evict(1, evicted)
-	r.nodes.tracked[e].group = 1
-	r.nodes.order.pushBack(&r.used, uint32(e))
+	r.entities.tracked[e].group = 1
+	r.entities.order.pushBack(&r.used, uint32(e))
 	return evicted
 }
 
@@ -140,8 +140,8 @@ func (r *mostRecent) evict(more int, evicted []Entity) []Entity {
 }
 
 func (r *mostRecent) remove(e Entity) {
-	r.nodes.order.remove(&r.used, uint32(e))
-	r.nodes.tracked[e].group = 0
+	r.entities.order.remove(&r.used, uint32(e))
+	r.entities.tracked[e].group = 0
 }
 
 func (r *mostRecent) victim() Entity { return Entity(r.used.back) }

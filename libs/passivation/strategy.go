@@ -13,7 +13,7 @@ type Strategy struct {
 	// Idle is the time that an entity may have nothing to do before it is passivated; 0: any time.
 	Idle time.Duration
 	// Limit is the number of entities of the type that may be active in a region. Each of the
-	// active shards has an equal part of it. 0: any number.
+	// open shards has an equal part of it. 0: any number.
 	Limit int
 	// Main chooses which entity is passivated when more than Limit are active.
 	Main Replacement

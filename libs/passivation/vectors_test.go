@@ -135,7 +135,7 @@ type region struct {
 
 func newRegion(s Strategy, shards int) *region {
 	return &region{
-		policy: New(s, shards, &Nodes{}), numbers: map[string]Entity{}, names: []string{""},
+		policy: New(s, shards, &EntityTable{}), numbers: map[string]Entity{}, names: []string{""},
 		active: map[string]int{}, shards: map[int]bool{}, now: start,
 	}
 }
@@ -158,7 +158,7 @@ func (r *region) touch(shard int, name string) []string {
 	}
 	r.active[name] = shard
 	out = r.policy.Touched(shard, r.number(name), javaHash(name), out)
-	r.policy.Rests(r.number(name), r.now, nil)
+	r.policy.MarkIdle(r.number(name), r.now, nil)
 	return r.gone(out)
 }
 
@@ -304,16 +304,16 @@ func playIdle(t *testing.T, c archtest.Vector) {
 	at := map[string]int64{}
 	idle := func(until time.Time) {
 		for {
-			next := r.policy.NextIdle()
+			next := r.policy.NextExpiry()
 			if next.IsZero() || next.After(until) {
 				return
 			}
-			if early := r.policy.Idle(next.Add(-1), nil); len(early) > 0 {
-				t.Fatalf("%v before NextIdle", r.gone(early))
+			if early := r.policy.TakeExpired(next.Add(-1), nil); len(early) > 0 {
+				t.Fatalf("%v before NextExpiry", r.gone(early))
 			}
-			list := r.policy.Idle(next, nil)
+			list := r.policy.TakeExpired(next, nil)
 			if len(list) == 0 {
-				t.Fatalf("NextIdle is %s, but then nothing is idle", next)
+				t.Fatalf("NextExpiry is %s, but then nothing is idle", next)
 			}
 			for _, name := range r.gone(list) {
 				at[name] = next.Sub(start).Milliseconds()
@@ -346,7 +346,7 @@ func playDisabled(t *testing.T, c archtest.Vector) {
 			t.Fatalf("%v passivated", got)
 		}
 	}
-	if next := r.policy.NextIdle(); !next.IsZero() || r.policy.Idle(start.Add(1e6*time.Hour), nil) != nil || r.policy.SetLimit(1, nil) != nil {
+	if next := r.policy.NextExpiry(); !next.IsZero() || r.policy.TakeExpired(start.Add(1e6*time.Hour), nil) != nil || r.policy.SetLimit(1, nil) != nil {
 		t.Errorf("there is something to passivate, at %s", next)
 	}
 }
@@ -460,8 +460,8 @@ func playSegments(t *testing.T, c archtest.Vector) {
 	}
 	c.Decode(t, &v)
 	el := newElements()
-	nodes := &Nodes{}
-	r := newRecency(nodes, make([]float64, len(v.Limits)))
+	entities := &EntityTable{}
+	r := newRecency(entities, make([]float64, len(v.Limits)))
 	limits := func(list []int) {
 		r.limit = 0
 		for i, n := range list {
@@ -479,7 +479,7 @@ func playSegments(t *testing.T, c archtest.Vector) {
 			limit := r.limit
 			r.limit = math.MaxInt
 			for _, x := range list {
-				nodes.grow(el.number(x))
+				entities.grow(el.number(x))
 				r.touch(el.number(x), nil)
 			}
 			r.limit = limit
@@ -497,7 +497,7 @@ func playSegments(t *testing.T, c archtest.Vector) {
 			var want [][]string
 			o.arg(t, 1, &want)
 			for j := range r.segments {
-				if got := el.strings(nodes.order.all(&r.segments[j].list)...); !slices.Equal(got, want[j]) {
+				if got := el.strings(entities.order.all(&r.segments[j].list)...); !slices.Equal(got, want[j]) {
 					t.Fatalf("op %d %s: segment %d is %v", i, o, j, got)
 				}
 			}
@@ -514,17 +514,17 @@ func playFrequencyList(t *testing.T, c archtest.Vector) {
 	}
 	c.Decode(t, &v)
 	el := newElements()
-	nodes := &Nodes{}
-	f := newFrequency(nodes, v.DynamicAging)
+	entities := &EntityTable{}
+	f := newFrequency(entities, v.DynamicAging)
 	f.limit = math.MaxInt
 	all := func() (list []uint32) {
 		for _, b := range f.links.all(&f.byKey) {
-			list = append(list, nodes.order.all(&f.buckets[b].list)...)
+			list = append(list, entities.order.all(&f.buckets[b].list)...)
 		}
 		return list
 	}
 	update := func(x string) {
-		nodes.grow(el.number(x))
+		entities.grow(el.number(x))
 		f.touch(el.number(x), nil)
 	}
 	// walk removes entities in an order, except one: what the vectors ask of the list, and

@@ -129,10 +129,10 @@ func (m *Machine) refuseAsk(e *entity, c *command, in *Ask) *sharding.Reply {
 		return refuse(sharding.InvalidArgument, "the input has "+strconv.Itoa(len(in.Payload))+" bytes, at most "+strconv.Itoa(sharding.MaxPayload)+" are allowed")
 	case e.ask != nil:
 		return refuse(sharding.FailedPrecondition, "the turn waits for another answer already; a turn asks for one at a time")
-	// Invariant: if turns wait for each other in a circle, exactly one of these turns gives up. So no turn waits
+	// Invariant: if turns wait for each other in a cycle, exactly one of these turns gives up. So no turn waits
 	// forever.
 	// Guarded by: `turn.refuseAsk`: no turn asks an entity of its own chain. `turn.probed`: the youngest turn of a
-	// circle gives up. `turn.follow` passes probes on, also in a draining shard.
+	// cycle gives up. `turn.follow` passes probes on, also in a draining shard.
 	// Mutants: call-cycle, ask-chain, probe-youngest, probe-stale, probe-again, probe-drain
 	case in.Target == e.address() || slices.Contains(c.env.Chain, in.Target): //mutant:false call-cycle
 		return refuse(sharding.FailedPrecondition, "call cycle "+cycle(c.env.Chain, e.address(), in.Target))

@@ -546,7 +546,7 @@ func (m *Machine) goIdle(e *entity) {
 	case e.passivate:
 		m.passivate(e, &e.shard.typ.passivations.Asked)
 	default:
-		m.rest(e, m.now)
+		m.markIdle(e, m.now)
 		m.freeWork(e)
 	}
 }

@@ -15,8 +15,8 @@ type Machine struct {
 	types           []*typeState // in the order of the configuration
 	lastType        *typeState   // the result of the last typ call
 	slots           slots
-	nodes           *passivation.Nodes   // of the policies of all types, by slot
-	victims         []passivation.Entity // reused
+	nodes           *passivation.EntityTable // of the policies of all types, by slot
+	victims         []passivation.Entity     // reused
 	heap            heapState
 	lastIncarnation uint32 // number of the newest incarnation
 	lastTimer       uint64 // number of the newest timer firing
@@ -130,7 +130,7 @@ func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg:          cfg,
 		slots:        make(slots, 1),
-		nodes:        &passivation.Nodes{},
+		nodes:        &passivation.EntityTable{},
 		sweepAt:      minSweep,
 		noWork:       &work{},
 		notJournaled: &journaled{},
@@ -225,7 +225,7 @@ func (m *Machine) NextAlarm() time.Time {
 		t = m.alarms[0].at
 	}
 	for _, ts := range m.types {
-		if at := ts.policy.NextIdle(); !at.IsZero() && (t.IsZero() || at.Before(t)) {
+		if at := ts.policy.NextExpiry(); !at.IsZero() && (t.IsZero() || at.Before(t)) {
 			t = at
 		}
 	}

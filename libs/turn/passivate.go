@@ -85,9 +85,9 @@ func (m *Machine) evict(victims []passivation.Entity) {
 	}
 }
 
-// rest notes since when a live entity is idle. An entity that waits for a timer does not
+// markIdle records since when a live entity has been idle. An entity that waits for a timer does not
 // count as idle, because passivation would lose the timer.
-func (m *Machine) rest(e *entity, since time.Time) {
+func (m *Machine) markIdle(e *entity, since time.Time) {
 	policy := e.shard.typ.policy
 	switch {
 	// Invariant: an entity that waits for its own timer is not passivated.
@@ -105,7 +105,7 @@ func (m *Machine) rest(e *entity, since time.Time) {
 	if e.state != live {
 		return // the policy has chosen this entity itself
 	}
-	if victims := policy.Rests(e.node(), since, m.victims[:0]); len(victims) > 0 {
+	if victims := policy.MarkIdle(e.node(), since, m.victims[:0]); len(victims) > 0 {
 		m.victims = victims
 		m.evict(victims)
 	}
@@ -114,7 +114,7 @@ func (m *Machine) rest(e *entity, since time.Time) {
 // passivateIdle stops the entities that have been idle for long.
 func (m *Machine) passivateIdle() {
 	for _, ts := range m.types {
-		m.victims = ts.policy.Idle(m.now, m.victims[:0])
+		m.victims = ts.policy.TakeExpired(m.now, m.victims[:0])
 		for _, v := range m.victims {
 			m.passivate(m.slots[v].entity, &ts.passivations.Idle)
 		}
@@ -158,29 +158,29 @@ func (m *Machine) setPassivation(in *SetPassivation) {
 			ts.policy.Open(i, nil)
 		}
 	}
-	type restingEntity struct {
+	type idleEntity struct {
 		*entity
 		since time.Time
 	}
-	var resting []restingEntity
+	var idle []idleEntity
 	var others []*entity
 	for e := range m.entitiesOfType(ts) {
-		if since, rests := old.RestsSince(e.node()); rests {
-			resting = append(resting, restingEntity{e, since})
+		if since, is := old.IdleSince(e.node()); is {
+			idle = append(idle, idleEntity{e, since})
 		} else {
 			others = append(others, e)
 		}
 		old.Removed(e.node())
 	}
-	slices.SortFunc(resting, func(a, b restingEntity) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.node(), b.node())) })
+	slices.SortFunc(idle, func(a, b idleEntity) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.node(), b.node())) })
 	slices.SortFunc(others, func(a, b *entity) int { return cmp.Compare(a.node(), b.node()) })
-	for _, e := range resting {
-		m.rest(e.entity, e.since)
+	for _, e := range idle {
+		m.markIdle(e.entity, e.since)
 	}
 	for _, e := range others {
 		switch {
 		case e.state == live && !e.busy() && e.running == nil:
-			m.rest(e, m.now)
+			m.markIdle(e, m.now)
 		case e.state != stopping || len(e.cmds) > 0:
 			m.touch(e)
 		}
@@ -307,13 +307,13 @@ func (m *Machine) checkPassivation() error {
 		tracked, bytes := 0, 0
 		for e := range m.entitiesOfType(ts) {
 			bytes += m.size(e)
-			_, rests := ts.policy.RestsSince(e.node())
+			_, marked := ts.policy.IdleSince(e.node())
 			idle := e.state == live && !e.busy() && e.running == nil && len(e.timers) == 0 && e.shard.phase == open
 			switch tracks := ts.policy.Tracks(e.node()); {
-			case rests && !idle:
-				return fmt.Errorf("turn: entity %s rests for its policy, but is not idle in state %d", e.address(), e.state)
-			case idle && !rests && (ts.policy.Strategy().Idle > 0 || ts.policy.Strategy().Limit > 0):
-				return fmt.Errorf("turn: entity %s is idle, but does not rest for its policy", e.address())
+			case marked && !idle:
+				return fmt.Errorf("turn: entity %s is idle for its policy, but not in state %d", e.address(), e.state)
+			case idle && !marked && (ts.policy.Strategy().Idle > 0 || ts.policy.Strategy().Limit > 0):
+				return fmt.Errorf("turn: entity %s is idle, but not for its policy", e.address())
 			case tracks && e.evicted:
 				return fmt.Errorf("turn: entity %s was chosen by its policy, which still tracks it", e.address())
 			case tracks:

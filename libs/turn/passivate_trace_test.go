@@ -63,7 +63,7 @@ func readTrace(t *testing.T, path string) []string {
 
 // traceThroughPolicy numbers the entities itself.
 func traceThroughPolicy(s passivation.Strategy, ids []string) (n traceCounts) {
-	p := passivation.New(s, traceShards, &passivation.Nodes{})
+	p := passivation.New(s, traceShards, &passivation.EntityTable{})
 	for i := range traceShards {
 		p.Open(i, nil)
 	}
@@ -77,7 +77,7 @@ func traceThroughPolicy(s passivation.Strategy, ids []string) (n traceCounts) {
 	}
 	for _, id := range ids {
 		now = now.Add(time.Millisecond)
-		gone(p.Idle(now, nil))
+		gone(p.TakeExpired(now, nil))
 		e := numbers[id]
 		if e == 0 {
 			e = passivation.Entity(len(numbers) + 1)
@@ -89,7 +89,7 @@ func traceThroughPolicy(s passivation.Strategy, ids []string) (n traceCounts) {
 		}
 		entity := sharding.EntityID(id)
 		gone(p.Touched(int(shardingtest.ShardOf(entity, traceShards)), e, uint32(entity.Hash()>>32), nil))
-		p.Rests(e, now, nil)
+		p.MarkIdle(e, now, nil)
 	}
 	return n
 }

@@ -147,6 +147,6 @@ func (m *Machine) status(e *entity) EntityStatus {
 			st.WaitsFor = e.ask.env.Entity
 		}
 	}
-	st.IdleSince, _ = e.shard.typ.policy.RestsSince(e.node())
+	st.IdleSince, _ = e.shard.typ.policy.IdleSince(e.node())
 	return st
 }

@@ -148,7 +148,7 @@ func Until(ctx context.Context) AskOption { return askOption(func(a *asking) { a
 //
 //   - The running command has an idempotency key, runs for a reminder, or takes an answer (ReplyTo).
 //     Otherwise the ask is refused as failed_precondition.
-//   - The input of the ask follows from the running command alone, not from the state of the
+//   - The input of the ask depends only on the running command, not on the state of the
 //     entity. When the command runs again, its asks are the same and take effect once: the key
 //     of each is derived from the running command, the asked entity and command, and how many of
 //     these came before; or from a name, see [StepKey].

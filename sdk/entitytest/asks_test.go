@@ -77,7 +77,7 @@ func (c *cart) Buy(ctx *entity.Ctx, in order) (offer, error) {
 	kept = ctx
 	by := ctx.ID()
 	switch in.How {
-	case "by state": // an input that does not follow from the command alone
+	case "by state": // an input that does not depend only on the command
 		by += strings.Repeat("!", len(c.Items))
 		if c.Fails {
 			by += "failing"

@@ -228,7 +228,7 @@ func TestUsage(t *testing.T) {
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotImplemented) }))
 	defer stranger.Close()
 	for _, command := range []string{"status", "events"} {
-		if code, _, errOut := d.roost("cluster", command, "--admin", stranger.URL); code != app.ExitUsage || !strings.Contains(errOut, "something else answers there") {
+		if code, _, errOut := d.roost("cluster", command, "--admin", stranger.URL); code != app.ExitUsage || !strings.Contains(errOut, "another service answers there") {
 			t.Errorf("roost cluster %s of a web server: exit code %d; it said: %s", command, code, errOut)
 		}
 	}

@@ -32,7 +32,7 @@ The numbers of Roost's own errors. This page is written by ` + "`make errors`" +
 
 An error is ` + "`{\"code\",\"msg\",\"meta\"}`" + ` ([HTTP](http.md#errors)). The number is in ` + "`meta.error`" + `. In an AskMany it is
 in the field ` + "`number`" + ` of an item's error. The message says more than this page: it names what was wrong this time.
-An error without a number is the entity's own answer, or comes from something else than Roost, such as a proxy, if it has no
+An error without a number is the entity's own answer, or comes from something other than Roost, such as a proxy, if it has no
 ` + "`meta.outcome`" + ` either.
 
 | ` + "`meta.outcome`" + ` | the command's outcome |

@@ -68,7 +68,7 @@ func (a *group) sendDropCommand() *cobra.Command {
 		Use: "drop TYPE/ID RECORD PLACE --reason TEXT", Short: "Drop a dead letter or pending send",
 		Long: deadLetterHelp + `
 
-Dropping it ends it without any effect. There is no way back.
+Dropping it ends it without any effect. This cannot be undone.
 
 With --may-have-run a pending send can be dropped too, for example one that fails again and again
 and holds up the sender's later sends to the same target. Its target may have executed it

@@ -22,7 +22,7 @@ again afterwards. What is there already is left alone, so it can be run again.
 
 --finalize finalizes the upgrade: releases before this one can no longer use the journal, so that
 this one may store what they cannot read. Run it as the owner of the schema, when all processes are of
-this release. There is no way back from it.
+this release. This cannot be undone.
 
 The journal comes from --journal.url, from the environment variable ROOST_JOURNAL_URL,
 or from the cluster that "roost dev" runs in --dir. See docs/running/upgrading.md.`

@@ -16,7 +16,7 @@
 //	_, err = shop.Take.Ask(ctx, client, "tea", shop.Quantity{Count: 2})
 //	cart, err := shop.Add.Ask(ctx, client, "anna", shop.AddItem{SKU: "tea", Count: 2, Price: 450})
 //
-// Every reply follows from the commands before it alone, without clock or chance, so that
+// Every reply depends only on the commands before it, not on a clock or chance, so that
 // a test can predict it.
 //
 // # What this does not do

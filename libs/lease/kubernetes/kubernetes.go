@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -44,12 +45,12 @@ const (
 func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	c, err := kubeapi.New(u)
 	if err == nil && u.Path != "" {
-		err = fmt.Errorf("there is a path, %.40q; write for example kubernetes://prod", u.Path)
+		err = fmt.Errorf("unexpected path %.40q; use for example kubernetes://prod", u.Path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: kubernetes: %w", lease.ErrConfig, err)
 	}
-	return casstore.New(register{c}, c.Close), nil
+	return casstore.New(leaseObjects{c}, c.Close), nil
 }
 
 // object is the part of a Lease that is used.
@@ -74,7 +75,8 @@ type spec struct {
 	RenewTime            string `json:"renewTime,omitempty"`
 }
 
-type register struct{ api *kubeapi.Client }
+// leaseObjects implements [casstore.Register]: a lease record is an annotation of a Lease object.
+type leaseObjects struct{ api *kubeapi.Client }
 
 // plain matches the lease names that are valid object names.
 var plain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
@@ -90,10 +92,10 @@ func objectName(name string) string {
 }
 
 // Key implements [casstore.Register].
-func (r register) Key(name string) string { return r.api.Where() + " lease " + objectName(name) }
+func (r leaseObjects) Key(name string) string { return r.api.Where() + " lease " + objectName(name) }
 
 // Read implements [casstore.Register].
-func (r register) Read(ctx context.Context, name string) ([]byte, string, error) {
+func (r leaseObjects) Read(ctx context.Context, name string) ([]byte, string, error) {
 	var o object
 	err := r.api.Do(ctx, http.MethodGet, group, "leases/"+objectName(name), nil, &o)
 	if kubeapi.Is(err, http.StatusNotFound) {
@@ -103,13 +105,13 @@ func (r register) Read(ctx context.Context, name string) ([]byte, string, error)
 		return nil, "", err
 	}
 	if o.Metadata.ResourceVersion == "" {
-		return nil, "", fmt.Errorf("the answer is not a Lease: it has no resourceVersion")
+		return nil, "", errors.New("the response is not a Lease: it has no resourceVersion")
 	}
 	return []byte(o.Metadata.Annotations[annotation]), o.Metadata.ResourceVersion, nil
 }
 
 // Write implements [casstore.Register].
-func (r register) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
+func (r leaseObjects) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
 	o := object{
 		APIVersion: group, Kind: "Lease",
 		Metadata: metadata{
@@ -130,17 +132,17 @@ func (r register) Write(ctx context.Context, name string, value []byte, revision
 	return err == nil, err
 }
 
-// describe returns the spec for a record.
+// describe returns the spec that describes a record.
 func describe(value []byte, now time.Time) spec {
 	var r struct {
 		Addr, TTL string
 		Term      int64
 	}
-	_ = json.Unmarshal(value, &r)       // our own text, and here only for people
-	ttl, _ := time.ParseDuration(r.TTL) // the same
+	_ = json.Unmarshal(value, &r)       // our own text; the result is only informative
+	ttl, _ := time.ParseDuration(r.TTL) // as above
 	return spec{
 		HolderIdentity: r.Addr, LeaseDurationSeconds: max(1, int64(ttl.Round(time.Second)/time.Second)),
-		LeaseTransitions: r.Term & 0x7fffffff, // Kubernetes has 31 bits
+		LeaseTransitions: r.Term & 0x7fffffff, // the field is an int32
 		RenewTime:        now.UTC().Format("2006-01-02T15:04:05.000000Z"),
 	}
 }

@@ -117,7 +117,7 @@ func TestRefusedURLs(t *testing.T) {
 		"kubernetes://":                                    "no namespace",
 		"kubernetes://prod":                                "not in a pod",
 		"kubernetes://a:1?api=http://b":                    "not a valid namespace",
-		"kubernetes://prod/x?api=http://b":                 "there is a path",
+		"kubernetes://prod/x?api=http://b":                 "unexpected path",
 		"kubernetes://prod?api=ftp://b":                    "must be a URL",
 		"kubernetes://prod?kubeconfig=k":                   "unknown parameter",
 		"kubernetes://prod?api=http://b&ca=/nonexistent/f": "parameter ca",

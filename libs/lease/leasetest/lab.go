@@ -34,7 +34,7 @@ type candidate struct {
 
 	paused bool // it receives nothing while time passes
 	cut    bool // its requests do not reach the store
-	mute   bool // it does not receive the answers to its swaps
+	deaf   bool // it does not receive the answers to its swaps
 }
 
 func newLab(t *testing.T, s lease.Driver, n int) *lab {
@@ -127,14 +127,15 @@ func (l *lab) swap(c *candidate, o lease.Swap) {
 			outcome = lease.Done
 		}
 	}
-	if !c.mute {
+	if !c.deaf {
 		l.step(c, lease.Swapped{Request: o.Request, Outcome: outcome})
 	}
 }
 
-// holds reports whether the candidate may act now.
+// holds reports whether the candidate holds the lease now.
 func (l *lab) holds(c *candidate) bool { return l.now.Before(c.until) }
 
+// exclusive fails the test if two candidates hold the lease.
 func (l *lab) exclusive() {
 	l.t.Helper()
 	var owner *candidate
@@ -143,13 +144,14 @@ func (l *lab) exclusive() {
 			continue
 		}
 		if owner != nil {
-			l.t.Fatalf("%v in term %d and %v in term %d may act at the same time", owner.self, owner.term, c.self, c.term)
+			l.t.Fatalf("%v in term %d and %v in term %d hold the lease at the same time", owner.self, owner.term, c.self, c.term)
 		}
 		owner = c
 	}
 }
 
-// owner returns the candidate that holds the lease, which must be exactly one.
+// owner returns the index of the candidate that holds the lease, and fails the test if there is none. [lab.exclusive]
+// checks that there is only one.
 func (l *lab) owner() int {
 	l.t.Helper()
 	owner := -1
@@ -168,14 +170,14 @@ func oneWinner(t *testing.T, h Harness) {
 	l := newLab(t, h.Driver, 4)
 	l.run(5 * time.Second)
 	if o := l.owner(); o != 0 {
-		t.Errorf("candidate %d holds, want the first in line", o)
+		t.Errorf("candidate %d holds the lease, want the first in line", o)
 	}
 	for i, c := range l.all {
 		if want := max(0, 1-i); c.acquired != want || c.lost != 0 {
 			t.Errorf("candidate %d acquired %d times and lost %d times", i, c.acquired, c.lost)
 		}
 		if c.observed.Holder != l.all[0].self || c.observed.Term != 1 {
-			t.Errorf("candidate %d sees %+v active, want %v", i, c.observed, l.all[0].self)
+			t.Errorf("candidate %d observed %+v, want holder %v in term 1", i, c.observed, l.all[0].self)
 		}
 	}
 }
@@ -188,7 +190,7 @@ func nextInLine(t *testing.T, h Harness) {
 	l.step(l.all[2], lease.SetRank{Rank: 0})
 	l.run(4 * time.Second)
 	if o := l.owner(); o != 2 {
-		t.Errorf("candidate %d holds, want the one that became first in line", o)
+		t.Errorf("candidate %d holds the lease, want the new first in line", o)
 	}
 }
 
@@ -217,12 +219,12 @@ func expiry(t *testing.T, h Harness) {
 	}
 	l.run(2 * time.Second)
 	if o := l.owner(); o != 1 {
-		t.Errorf("candidate %d holds, want the other one", o)
+		t.Errorf("candidate %d holds the lease, want the other one", o)
 	}
 	l.all[0].cut = false
 	l.run(4 * time.Second)
 	if o := l.owner(); o != 1 || l.all[0].acquired != 1 {
-		t.Errorf("candidate %d holds, want the one that had it", o)
+		t.Errorf("candidate %d holds the lease, want the one that had it", o)
 	}
 }
 
@@ -232,39 +234,39 @@ func pause(t *testing.T, h Harness) {
 	l.all[0].paused = true
 	l.run(10 * time.Second)
 	if o := l.owner(); o != 1 {
-		t.Fatalf("candidate %d holds, want the one that is awake", o)
+		t.Fatalf("candidate %d holds the lease, want the one that is awake", o)
 	}
 	if _, ok := l.all[0].h.Valid(l.now); ok {
-		t.Error("the paused holder believes in its lease before it receives anything")
+		t.Error("the paused holder still considers its lease valid before it receives anything")
 	}
 	l.all[0].paused = false
 	l.step(l.all[0], lease.Tick{})
 	if l.all[0].lost != 1 {
-		t.Error("the paused holder is not told that it lost the lease")
+		t.Error("the paused holder receives no Lost")
 	}
 	l.run(3 * time.Second)
 	if o := l.owner(); o != 1 {
-		t.Errorf("candidate %d holds, want the one that had it", o)
+		t.Errorf("candidate %d holds the lease, want the one that had it", o)
 	}
 }
 
 func lostReplies(t *testing.T, h Harness) {
 	l := newLab(t, h.Driver, 2)
-	l.all[0].mute = true
+	l.all[0].deaf = true
 	l.run(200 * time.Millisecond) // it acquires the lease and does not learn that
-	l.all[0].mute = false
+	l.all[0].deaf = false
 	l.run(2 * time.Second)
 	if o := l.owner(); o != 0 || l.top != 1 {
-		t.Fatalf("candidate %d holds in term %d, want the first in its first term", o, l.top)
+		t.Fatalf("candidate %d holds the lease in term %d, want the first in its first term", o, l.top)
 	}
 	for range 10 { // every other renewal has no answer
-		l.all[0].mute = true
+		l.all[0].deaf = true
 		l.run(500 * time.Millisecond)
-		l.all[0].mute = false
+		l.all[0].deaf = false
 		l.run(time.Second)
 	}
 	if o := l.owner(); o != 0 || l.top != 1 || l.all[0].lost != 0 {
-		t.Errorf("candidate %d holds in term %d, after %d losses; want the first in its first term", o, l.top, l.all[0].lost)
+		t.Errorf("candidate %d holds the lease in term %d, after %d losses; want the first in its first term", o, l.top, l.all[0].lost)
 	}
 }
 
@@ -277,7 +279,7 @@ func release(t *testing.T, h Harness) {
 	}
 	l.run(time.Second) // well within the TTL
 	if o := l.owner(); o != 1 || l.top != 2 {
-		t.Errorf("candidate %d holds in term %d, want the other one in term 2", o, l.top)
+		t.Errorf("candidate %d holds the lease in term %d, want the other one in term 2", o, l.top)
 	}
 }
 
@@ -291,6 +293,6 @@ func raise(t *testing.T, h Harness) {
 	l.all[0].paused = true
 	l.run(5 * time.Second)
 	if o := l.owner(); o != 1 || l.top != 72 {
-		t.Errorf("candidate %d holds in term %d, want the other one in term 72", o, l.top)
+		t.Errorf("candidate %d holds the lease in term %d, want the other one in term 72", o, l.top)
 	}
 }

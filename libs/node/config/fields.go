@@ -18,8 +18,8 @@ import (
 // field is one key of the configuration.
 type field struct {
 	*setting.Field
-	preset string // the default, as text
-	source string // where the value is from, such as "default" or "roost.yaml:12"
+	defaultText string // the default value, as text
+	source      string // the origin of the value, for example "default" or "roost.yaml:12"
 }
 
 // env returns the name in the environment: ROOST_REGION_PASSIVATE_AFTER.
@@ -40,12 +40,12 @@ func fieldsOf(config any) ([]*field, error) {
 	fields := make([]*field, len(settings))
 	for i, s := range settings {
 		fields[i] = &field{Field: s, source: "default"}
-		fields[i].preset = fields[i].text()
+		fields[i].defaultText = fields[i].text()
 	}
 	return fields, nil
 }
 
-// set parses the value from text.
+// set parses the value from text. source is the origin of the text.
 func (f *field) set(text, source string) error {
 	if err := f.parse(text); err != nil {
 		shown := strconv.Quote(backendurl.Redact(text))
@@ -58,6 +58,7 @@ func (f *field) set(text, source string) error {
 	return nil
 }
 
+// parse sets the value from text. Its errors complete a sentence that ends with "is".
 func (f *field) parse(text string) error {
 	if reader, ok := f.Value.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		err := reader.UnmarshalText([]byte(text))
@@ -80,19 +81,19 @@ func (f *field) parse(text string) error {
 	case reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			return errors.New("not a truth value: write true or false")
+			return errors.New("not a boolean: write true or false")
 		}
 		f.Value.SetBool(b)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, f.Value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("not a whole number of %d bits: write it like 512", f.Value.Type().Bits())
+			return fmt.Errorf("not an integer of at most %d bits: write it like 512", f.Value.Type().Bits())
 		}
 		f.Value.SetInt(n)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		n, err := strconv.ParseUint(text, 10, f.Value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("not a whole number from 0 of %d bits: write it like 512", f.Value.Type().Bits())
+			return fmt.Errorf("not an unsigned integer of at most %d bits: write it like 512", f.Value.Type().Bits())
 		}
 		f.Value.SetUint(n)
 	case reflect.Float32, reflect.Float64:
@@ -123,7 +124,7 @@ func (f *field) parseList(items []string) error {
 				return fmt.Errorf("wrong at %q: write it like key=value,key=value", item)
 			}
 			if _, twice := pairs[key]; twice {
-				return fmt.Errorf("%s is given twice: write each key once", key)
+				return fmt.Errorf("wrong: %s is given twice; write each key once", key)
 			}
 			pairs[key] = value
 		}
@@ -134,8 +135,8 @@ func (f *field) parseList(items []string) error {
 	return nil
 }
 
-// SetWords sets keys of the struct that config points to from words such as limit=5, with the
-// names that the keys have in the struct.
+// SetWords sets keys of the struct that config points to, from a text like "limit=5 share=0.2". The
+// names of the keys are relative to this struct.
 func SetWords(config any, words string) error {
 	fields, err := fieldsOf(config)
 	if err != nil {
@@ -168,7 +169,7 @@ func splitList(text string) []string {
 	return items
 }
 
-// text returns the value in the form in which it can be read.
+// text returns the value as text that parse accepts.
 func (f *field) text() string {
 	switch v := f.Value.Interface().(type) {
 	case []string:

@@ -138,7 +138,7 @@ func TestNested(t *testing.T) {
 	for words, says := range map[string]string{
 		"mailbox":     `wrong at "mailbox": write it like key=value`,
 		"mailbx=1":    "mailbx is unknown: did you mean mailbox?",
-		"mailbox=few": `mailbox: "few" is not a whole number`,
+		"mailbox=few": `mailbox: "few" is not an integer of at most`,
 	} {
 		if err := SetWords(&c.Region, words); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", words, err, says)

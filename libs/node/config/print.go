@@ -24,17 +24,17 @@ func (s *Sources) WriteHelp(w io.Writer, program string) {
 			continue
 		}
 		fmt.Fprintf(w, "  %s, %s\n        %s\n", f.flag(), f.env(), f.Help)
-		preset, unit := f.preset, f.unitText()
-		if preset == "" {
-			preset = "empty"
+		text, unit := f.defaultText, f.unitText()
+		if text == "" {
+			text = "empty"
 		}
 		if f.File {
-			preset += fmt.Sprintf("; or the content of the file that %s_FILE names", f.env())
+			text += fmt.Sprintf("; or the content of the file that %s_FILE names", f.env())
 		}
 		if unit != "" {
 			unit = " (" + unit + ")"
 		}
-		fmt.Fprintf(w, "        default %s%s\n", preset, unit)
+		fmt.Fprintf(w, "        default %s%s\n", text, unit)
 	}
 	if hidden > 0 && !expert {
 		fmt.Fprintf(w, "\n%d more settings are for experts: %s --help-expert\n", hidden, program)

@@ -31,10 +31,10 @@ type Member struct {
 	Agent  *agent.Agent
 	Joiner *joiner.Joiner
 
-	node    *node.Node
-	options Options
-	url     string // of discovery
-	posing  telemetry.Repeated
+	node        *node.Node
+	options     Options
+	url         string             // of discovery
+	wrongSender telemetry.Repeated // messages that the certified sender is not allowed to send
 }
 
 // Options are the settings that differ between the services.
@@ -96,17 +96,17 @@ func (o *Options) core(self sharding.NodeID, name string) (g gossip.Config, err 
 	return g, err
 }
 
-// Identity returns the identity of a node's process, as the membership has it; a zero Identity: it is not a member.
+// Identity returns the identity of a member. It returns a zero Identity for a node that is not a member.
 func (m *Member) Identity(n sharding.NodeID) control.Identity {
 	member, _ := m.Agent.Members().Member(n)
 	return IdentityOf(member.Name, member.Roles)
 }
 
-// maySpeakAs refuses the sender of a request that speaks for a member that it is not.
+// maySpeakAs rejects a request in the name of another member than the certified sender.
 func (m *Member) maySpeakAs(ctx context.Context, name string, roles []string) error {
 	err := rpc.PeerOf(ctx).MaySpeakAs(IdentityOf(name, roles))
 	if err != nil {
-		m.posing.Warn(m.node.Log(), "messages of the membership are refused, because the certificate of their sender is for another process", "reason", err)
+		m.wrongSender.Warn(m.node.Log(), "membership message rejected: certificate of another process", "hint", "a process uses another's certificate, or forges messages", "reason", err)
 	}
 	return err
 }

@@ -244,8 +244,8 @@ func TestTablesAreShared(t *testing.T) {
 		}
 
 		release, sent := make(chan struct{}), 0
-		h := shared.bound(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if err := shared.await(r.Context(), first); err == nil {
+		h := shared.limitLargeAnswers(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if err := shared.waitForSlot(r.Context(), first); err == nil {
 				sent++ // they begin one after the other
 				<-release
 			}

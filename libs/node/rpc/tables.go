@@ -21,20 +21,20 @@ import (
 // would not find a processor.
 
 const (
-	// sharedRows is from how many rows an answer is encoded once for all.
+	// sharedRows is the minimum number of rows of an answer that is encoded once for all watchers.
 	sharedRows = 8
-	// keepEncoded is for how long encoded rows are kept.
+	// keepEncoded is the time that encoded rows are kept.
 	keepEncoded = time.Second
-	// largeAnswer is from how many bytes an answer waits until few others are being sent.
+	// largeAnswer is the minimum size of an answer that needs a slot, in bytes.
 	largeAnswer = 256 << 10
-	// largeAtOnce is the number of these that are sent at a time: enough that a slow watcher does
+	// largeAtOnce is the number of slots: enough that a slow watcher does
 	// not hold up the others, and few enough for a small machine.
 	largeAtOnce = 16
 )
 
 // tables encodes the answers to watches.
 type tables struct {
-	slots chan struct{} // has an element for each large answer that is being sent
+	slots chan struct{} // holds an element for each large answer that is being sent
 	mu    sync.Mutex
 	last  *encodedTable // nil: none
 }
@@ -90,9 +90,9 @@ type slot struct{ taken bool }
 
 type slotKey struct{}
 
-// bound lets only a few large answers be sent at a time: a request that has taken a slot gives it
-// back when its answer is written.
-func (t *tables) bound(h http.Handler) http.Handler {
+// limitLargeAnswers limits the number of large answers that are sent concurrently: it releases the slot
+// of a request when its answer is written.
+func (t *tables) limitLargeAnswers(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &slot{}
 		defer func() {
@@ -104,10 +104,10 @@ func (t *tables) bound(h http.Handler) http.Handler {
 	})
 }
 
-// await waits for a slot if an answer is large.
-func (t *tables) await(ctx context.Context, answer *controlv1.Message) error {
-	s, bounded := ctx.Value(slotKey{}).(*slot)
-	if !bounded || len(answer.ProtoReflect().GetUnknown()) < largeAnswer {
+// waitForSlot waits for a slot if an answer is large.
+func (t *tables) waitForSlot(ctx context.Context, answer *controlv1.Message) error {
+	s, limited := ctx.Value(slotKey{}).(*slot)
+	if !limited || len(answer.ProtoReflect().GetUnknown()) < largeAnswer {
 		return nil
 	}
 	select {
@@ -115,6 +115,6 @@ func (t *tables) await(ctx context.Context, answer *controlv1.Message) error {
 		s.taken = true
 		return nil
 	case <-ctx.Done():
-		return twirp.NewError(twirp.DeadlineExceeded, "many others get the whole table at the moment; ask again")
+		return twirp.NewError(twirp.DeadlineExceeded, "too many large tables are being sent; try again")
 	}
 }

@@ -32,9 +32,9 @@ type expiredPeers struct {
 }
 
 // note remembers the owner of a certificate if the certificate would be accepted had it not expired.
-func (e *expiredPeers) note(shown []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool) {
-	now, end := time.Now(), shown[0].NotAfter
-	for _, c := range shown[1:] {
+func (e *expiredPeers) note(presented []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool) {
+	now, end := time.Now(), presented[0].NotAfter
+	for _, c := range presented[1:] {
 		if c.NotAfter.Before(end) {
 			end = c.NotAfter
 		}
@@ -42,7 +42,7 @@ func (e *expiredPeers) note(shown []*x509.Certificate, use x509.ExtKeyUsage, roo
 	if now.Before(end) {
 		return
 	}
-	if _, err := chainsOf(shown, use, roots, end); err != nil {
+	if _, err := verifyChains(presented, use, roots, end); err != nil {
 		return // no authority that this node trusts has signed it
 	}
 	e.mu.Lock()
@@ -50,7 +50,7 @@ func (e *expiredPeers) note(shown []*x509.Certificate, use x509.ExtKeyUsage, roo
 	if e.list == nil {
 		e.list = map[string]Expired{}
 	}
-	name := nameOf(shown[0])
+	name := nameOf(presented[0])
 	e.list[name] = Expired{Name: name, End: end, At: now}
 	if len(e.list) > mostExpired {
 		delete(e.list, slices.MinFunc(slices.Collect(maps.Values(e.list)), func(a, b Expired) int { return a.At.Compare(b.At) }).Name)

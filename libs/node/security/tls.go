@@ -70,7 +70,7 @@ func LoadPeerFiles(config TLS, cluster, identity string, required bool, onBad fu
 	return files, nil
 }
 
-// own returns the certificate in use, and the time when it or one of its chain expires.
+// Own returns the certificate in use, and the time when it or one of its chain expires.
 func (f *Files) Own() (leaf *x509.Certificate, expires time.Time, err error) {
 	now, err := f.current()
 	if err != nil {
@@ -79,29 +79,29 @@ func (f *Files) Own() (leaf *x509.Certificate, expires time.Time, err error) {
 	return now.own.Leaf, now.expires, nil
 }
 
-// identify returns which process a peer's certificate is for.
+// Identify returns which process a peer's certificate is for.
 func (f *Files) Identify(c *x509.Certificate) (control.Identity, error) { return f.identities.of(c) }
 
 // RecentlyExpired returns the peers that were refused in the last hour because their certificates had expired, by name.
 func (f *Files) RecentlyExpired() []Expired { return f.expired.recent() }
 
-// listener returns a listener that accepts connections by TLS.
+// Listener returns a listener that accepts connections by TLS.
 func (f *Files) Listener(l net.Listener) net.Listener {
-	return tls.NewListener(tracking{l, &f.conns}, f.server())
+	return tls.NewListener(verifiedListener{l, &f.conns}, f.server())
 }
 
-// handshake secures a connection to the peer at addr, which must have one of the roles, and the certificate of one of the
+// Handshake secures a connection to the peer at addr, which must have one of the roles, and the certificate of one of the
 // nodes if any are named. It closes the connection if that fails.
 func (f *Files) Handshake(ctx context.Context, conn net.Conn, addr string, roles control.Role, nodes []string) (net.Conn, error) {
-	tracked := f.conns.track(conn)
-	config, err := f.client(addr, target{roles: roles, nodes: nodes}, tracked)
+	wrapped := f.conns.wrap(conn)
+	config, err := f.client(addr, target{roles: roles, nodes: nodes}, wrapped)
 	if err != nil {
-		tracked.Close()
+		wrapped.Close()
 		return nil, err
 	}
-	secure := tls.Client(tracked, config)
+	secure := tls.Client(wrapped, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		tracked.Close()
+		wrapped.Close()
 		return nil, fmt.Errorf("peer %s: %w", addr, err)
 	}
 	return secure, nil
@@ -236,14 +236,14 @@ func (f *Files) client(addr string, to target, conn net.Conn) (*tls.Config, erro
 }
 
 // both returns the common configuration of servers and clients. The peer at the other end of conn is accepted
-// by its certificate if accept is content with the chain and meant with the certificate.
-func (f *Files) both(now *certificates, conn net.Conn, use x509.ExtKeyUsage, meant func(*x509.Certificate) error) *tls.Config {
+// if accept and checkPeer return no error for its certificate.
+func (f *Files) both(now *certificates, conn net.Conn, use x509.ExtKeyUsage, checkPeer func(*x509.Certificate) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:   f.least,
 		NextProtos:   []string{"http/1.1"},
 		Certificates: []tls.Certificate{*now.own},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return f.accept(conn, state, use, now.ca, meant)
+			return f.accept(conn, state, use, now.ca, checkPeer)
 		},
 	}
 }

@@ -15,8 +15,8 @@ import (
 // accepted now.
 const reviewEvery = time.Second
 
-// verifiedConns are the open connections whose other side has shown a certificate. A connection can stay open for
-// months. So it is closed when the certificate expires or is denied, or when its authority is no longer trusted.
+// verifiedConns holds the open connections whose peer presented a certificate. A connection can stay open for
+// months. So Review closes it when the certificate expires or is denied, or when its authority is no longer trusted.
 type verifiedConns struct {
 	mu   sync.Mutex
 	open map[*verifiedConn]struct{}
@@ -27,28 +27,30 @@ type verifiedConn struct {
 	net.Conn
 	of *verifiedConns
 
-	// Of the certificate; guarded by of.mu. chain is nil until there is one.
-	chain []*x509.Certificate
-	end   time.Time
-	use   x509.ExtKeyUsage
-	roots *x509.CertPool
+	// presented holds the certificates that the peer presented, its own first; nil until accept has verified them.
+	// It and the fields below are guarded by of.mu.
+	presented []*x509.Certificate
+	expires   time.Time // when the last valid chain expires
+	use       x509.ExtKeyUsage
+	roots     *x509.CertPool
 }
 
-func (v *verifiedConns) track(conn net.Conn) *verifiedConn { return &verifiedConn{Conn: conn, of: v} }
+// wrap returns a connection that is added to v once its certificate has been accepted.
+func (v *verifiedConns) wrap(conn net.Conn) *verifiedConn { return &verifiedConn{Conn: conn, of: v} }
 
-// tracking is a listener whose connections are known while they are open.
-type tracking struct {
+// verifiedListener wraps the connections that it accepts.
+type verifiedListener struct {
 	net.Listener
 	conns *verifiedConns
 }
 
 // Accept implements [net.Listener].
-func (t tracking) Accept() (net.Conn, error) {
-	conn, err := t.Listener.Accept()
+func (l verifiedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return t.conns.track(conn), nil
+	return l.conns.wrap(conn), nil
 }
 
 // Close implements [net.Conn].
@@ -59,19 +61,19 @@ func (c *verifiedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// verified stores what review needs to know of the other side's certificate.
-func (c *verifiedConn) verified(chain []*x509.Certificate, end time.Time, use x509.ExtKeyUsage, roots *x509.CertPool) {
+// accepted adds the connection to the open ones, with the data that Review needs.
+func (c *verifiedConn) accepted(presented []*x509.Certificate, expires time.Time, use x509.ExtKeyUsage, roots *x509.CertPool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	if c.of.open == nil {
 		c.of.open = map[*verifiedConn]struct{}{}
 	}
-	c.chain, c.end, c.use, c.roots = chain, end, use, roots
+	c.presented, c.expires, c.use, c.roots = presented, expires, use, roots
 	c.of.open[c] = struct{}{}
 }
 
-// endOf returns when the last of the chains that prove a certificate expires.
-func endOf(chains [][]*x509.Certificate) (end time.Time) {
+// latestExpiry returns the time when the last of the chains expires. A chain expires with its first certificate.
+func latestExpiry(chains [][]*x509.Certificate) (latest time.Time) {
 	for _, chain := range chains {
 		var first time.Time
 		for _, c := range chain {
@@ -79,55 +81,55 @@ func endOf(chains [][]*x509.Certificate) (end time.Time) {
 				first = c.NotAfter
 			}
 		}
-		if first.After(end) {
-			end = first
+		if first.After(latest) {
+			latest = first
 		}
 	}
-	return end
+	return latest
 }
 
-// chainsOf returns the chains that prove the first of the certificates that were shown. The others are intermediate
-// certificates.
-func chainsOf(shown []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool, at time.Time) ([][]*x509.Certificate, error) {
-	between := x509.NewCertPool()
-	for _, c := range shown[1:] {
-		between.AddCert(c)
+// verifyChains returns the chains from the first of the presented certificates to a root. The other presented
+// certificates are intermediates.
+func verifyChains(presented []*x509.Certificate, use x509.ExtKeyUsage, roots *x509.CertPool, at time.Time) ([][]*x509.Certificate, error) {
+	intermediates := x509.NewCertPool()
+	for _, c := range presented[1:] {
+		intermediates.AddCert(c)
 	}
-	return shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
+	return presented[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
 }
 
-// accept is called when the other side of a connection has shown its certificate. It refuses a certificate that no
-// authority among the roots has signed, that has expired, that is denied, or that meant refuses.
-func (f *Files) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool, meant func(*x509.Certificate) error) error {
-	shown, chains := state.PeerCertificates, state.VerifiedChains
-	if len(shown) == 0 {
-		return nil // clients need not show a certificate here
+// accept is called when the peer of a connection has presented its certificate. It refuses a certificate that no
+// root authority has signed, that has expired, that is denied, or that checkPeer rejects.
+func (f *Files) accept(conn net.Conn, state tls.ConnectionState, use x509.ExtKeyUsage, roots *x509.CertPool, checkPeer func(*x509.Certificate) error) error {
+	presented, chains := state.PeerCertificates, state.VerifiedChains
+	if len(presented) == 0 {
+		return nil // this listener does not require a client certificate
 	}
 	if chains == nil {
 		var err error
-		if chains, err = chainsOf(shown, use, roots, time.Now()); err != nil {
-			f.expired.note(shown, use, roots)
-			return &tls.CertificateVerificationError{UnverifiedCertificates: shown, Err: err}
+		if chains, err = verifyChains(presented, use, roots, time.Now()); err != nil {
+			f.expired.note(presented, use, roots)
+			return &tls.CertificateVerificationError{UnverifiedCertificates: presented, Err: err}
 		}
 	}
-	end := endOf(chains)
-	if !time.Now().Before(end) { // a resumed session is older
-		return fmt.Errorf("the certificate has expired at %s", end.UTC().Format(time.RFC3339))
+	expires := latestExpiry(chains)
+	if !time.Now().Before(expires) { // a resumed session keeps its original chains
+		return fmt.Errorf("the certificate expired at %s", expires.UTC().Format(time.RFC3339))
 	}
-	if err := f.denied(shown); err != nil {
+	if err := f.denied(presented); err != nil {
 		return err
 	}
-	if err := meant(shown[0]); err != nil {
+	if err := checkPeer(presented[0]); err != nil {
 		return err
 	}
-	f.expired.renewed(shown[0])
-	if tracked, is := conn.(*verifiedConn); is {
-		tracked.verified(shown, end, use, roots)
+	f.expired.renewed(presented[0])
+	if c, is := conn.(*verifiedConn); is {
+		c.accepted(presented, expires, use, roots)
 	}
 	return nil
 }
 
-// review closes the connections whose certificates are not accepted any more, until ctx is done.
+// Review closes the connections whose certificates are not accepted any more, until ctx is done.
 func (f *Files) Review(ctx context.Context, log *slog.Logger) {
 	if f == nil {
 		return
@@ -146,15 +148,15 @@ func (f *Files) Review(ctx context.Context, log *slog.Logger) {
 		}
 		f.conns.mu.Lock()
 		closing := map[*verifiedConn]error{}
-		for c := range f.conns.open { // order-free: all are looked at
+		for c := range f.conns.open { // order-free: all are checked
 			if err := f.stillAccepted(c, now.ca); err != nil {
 				closing[c] = err
-				f.expired.note(c.chain, c.use, now.ca)
+				f.expired.note(c.presented, c.use, now.ca)
 			}
 		}
 		f.conns.mu.Unlock()
 		for c, err := range closing { // order-free: all are closed
-			log.Warn("closing a connection whose certificate became invalid", "peer", c.RemoteAddr(), "certificate", nameOf(c.chain[0]), "reason", err)
+			log.Warn("closing a connection whose certificate became invalid", "peer", c.RemoteAddr(), "certificate", nameOf(c.presented[0]), "reason", err)
 			_ = c.Close()
 		}
 	}
@@ -163,19 +165,19 @@ func (f *Files) Review(ctx context.Context, log *slog.Logger) {
 // stillAccepted returns an error if a connection's certificate is not accepted any more. The lock of
 // the connections must be held.
 func (f *Files) stillAccepted(c *verifiedConn, roots *x509.CertPool) error {
-	if now := time.Now(); !now.Before(c.end) {
-		return fmt.Errorf("it has expired at %s", c.end.UTC().Format(time.RFC3339))
+	if now := time.Now(); !now.Before(c.expires) {
+		return fmt.Errorf("it expired at %s", c.expires.UTC().Format(time.RFC3339))
 	}
-	if err := f.denied(c.chain); err != nil {
+	if err := f.denied(c.presented); err != nil {
 		return err
 	}
 	if roots == nil || roots == c.roots {
 		return nil
 	}
-	chains, err := chainsOf(c.chain, c.use, roots, time.Now())
+	chains, err := verifyChains(c.presented, c.use, roots, time.Now())
 	if err != nil {
 		return fmt.Errorf("%s.ca has changed: %w", f.section, err)
 	}
-	c.end, c.roots = endOf(chains), roots
+	c.expires, c.roots = latestExpiry(chains), roots
 	return nil
 }

@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// whyExplanations is the number of explanations in an answer if the request names none, and maxWhyExplanations
-	// bounds it.
+	// whyExplanations is the default of WhyRequest.limit, and maxWhyExplanations its maximum.
 	whyExplanations, maxWhyExplanations = 20, 1000
-	// whyTime bounds the time for reading the stored explanations for an answer: less than the command line waits.
-	whyTime = 1500 * time.Millisecond
+	// whyTimeout bounds reading the stored explanations. It is shorter than the timeout of the command line.
+	whyTimeout = 1500 * time.Millisecond
 )
 
-// Why explains the place of a shard. The stored explanations are read on request.
+// Why explains the placement of a shard, or of all shards if the request names no type.
 func (a *API) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyResponse, error) {
 	limit := int(req.Limit)
 	if limit == 0 {
@@ -41,7 +40,7 @@ func (a *API) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRes
 		out.Term = uint32(core.ActiveTerm())
 		waiting, out.Dropped = a.cfg.Waiting()
 		if req.Type != "" {
-			id, err = aboutShard(core, req, out)
+			id, err = describeShard(core, req, out)
 		}
 		return err
 	})
@@ -50,7 +49,7 @@ func (a *API) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRes
 	}
 	records, err := a.explanationRecords(ctx)
 	if err != nil {
-		out.Unread = a.reason(err, a.cfg.QueryTimeout)
+		out.Unread = a.reason(err, a.cfg.QueryTimeout) // the response then has only the explanations not stored yet
 	}
 	kept := DecodeExplanations(records, waiting, limit+1, func(d *coordinatorv1.Decision) bool { return req.Type == "" || wireShard(d) == id })
 	if out.More = len(kept) > limit; out.More {
@@ -65,8 +64,8 @@ func (a *API) Why(ctx context.Context, req *adminv1.WhyRequest) (*adminv1.WhyRes
 	return out, nil
 }
 
-// aboutShard writes where a shard is, and returns which one is meant.
-func aboutShard(core Core, req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sharding.ShardID, error) {
+// describeShard adds the placement of the requested shard to the response, and returns the shard's id.
+func describeShard(core Core, req *adminv1.WhyRequest, out *adminv1.WhyResponse) (sharding.ShardID, error) {
 	id := sharding.ShardID{Type: sharding.EntityType(req.Type), Index: req.Index}
 	v, desc := core.Shard(id)
 	shards := desc.Shards
@@ -99,20 +98,20 @@ func aboutShard(core Core, req *adminv1.WhyRequest, out *adminv1.WhyResponse) (s
 	return id, nil
 }
 
-// explanationRecords reads the stored explanations. It is called outside the loop. One caller at a time reads: all of
-// them together take as much memory as one.
+// explanationRecords reads the stored explanations. It runs outside the loop. Only one request reads at a time, which
+// bounds the memory that they take.
 func (a *API) explanationRecords(ctx context.Context) ([]sharding.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, whyTime)
+	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
 	select {
 	case a.readingExplanations <- struct{}{}:
 		defer func() { <-a.readingExplanations }()
 	case <-ctx.Done():
-		return nil, errors.New("others ask as well; ask again in a moment")
+		return nil, errors.New("another request is reading the explanations; try again shortly")
 	}
 	l, err := a.cfg.Journal().Load(ctx, journal.LoadRequest{Entity: wire.DecisionsEntity, Shard: sharding.ShardID{Type: wire.FactsEntity.Type}, Background: true})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("that took longer than %v", whyTime)
+		err = fmt.Errorf("reading them took longer than %v", whyTimeout)
 	}
 	return l.Records, err
 }

@@ -86,11 +86,11 @@ func TestStrategy(t *testing.T) {
 	for text, says := range map[string]string{
 		"most-shards":               `allocation.types of Cart: bad allocation config: allocation.strategy is "most-shards"`,
 		"least-shards limit=3":      "limit is unknown",
-		"threshold threshold=few":   "not a whole number",
+		"threshold threshold=few":   "not an integer",
 		"threshold threshold=0":     "allocation.threshold is 0",
 		"least-shards threshold":    "write it like key=value",
 		"threshold thresold=1":      "did you mean threshold?",
-		"threshold absolute_limit=": "not a whole number",
+		"threshold absolute_limit=": "not an integer",
 		"load cooldown=1s":          "for all types",
 		"load entity_weight=1":      "for all types",
 		"load hysteresis=1":         "allocation.hysteresis is 1",

@@ -123,7 +123,7 @@ func (m management) Management(_ context.Context, req *inspectionv1.ManagementRe
 	case req.Cluster != m.cluster:
 		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", m.cluster, req.Cluster)
 	case sharding.NodeUID(req.To) != m.self.UID:
-		return nil, twirp.NewError(twirp.FailedPrecondition, "another incarnation of this process was meant")
+		return nil, twirp.NewError(twirp.FailedPrecondition, "the request is for another incarnation of this process")
 	}
 	return &inspectionv1.ManagementResponse{Management: m.addr}, nil
 }

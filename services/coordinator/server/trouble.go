@@ -89,18 +89,18 @@ func (s *Server) cannotTakeOver(err error) {
 // is active, and the failure does not matter any more.
 func (s *Server) journalReadiness() error {
 	if t := &s.trouble; t.lasts() {
-		return node.Warn(fmt.Errorf("no fact has been stored since %s (%s), and nothing is decided until one is; %s: %s",
+		return node.Warning(fmt.Errorf("no fact has been stored since %s (%s), and nothing is decided until one is; %s: %s",
 			t.since.UTC().Format(time.RFC3339), time.Since(t.since).Round(time.Second), t.remedy(), t.why(s.journal.Failure())))
 	}
 	if s.core.ActiveTerm() == 0 && s.unread != nil && time.Since(s.unreadAt) < 2*s.limits.TakeoverTimeout {
 		t := trouble{err: s.unread}
-		return node.Warn(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", takeoverRemedy(s.unread), t.why(nil)))
+		return node.Warning(fmt.Errorf("this coordinator cannot take over, because it cannot read its facts; %s: %s", takeoverRemedy(s.unread), t.why(nil)))
 	}
 	if err := errors.Join(s.journal.Warning(), s.journal.Failure()); err != nil {
-		return node.Warn(err)
+		return node.Warning(err)
 	}
 	if what, ago := console.RowsDeleted(s.core); what != "" {
-		return node.Warn(fmt.Errorf("rows that this coordinator had stored were deleted from the journal, or an older state of it was restored, as it noticed %s ago: %s. It stepped down and takes over again; find out what else writes to the database of the journal",
+		return node.Warning(fmt.Errorf("rows that this coordinator had stored were deleted from the journal, or an older state of it was restored, as it noticed %s ago: %s. It stepped down and takes over again; find out what else writes to the database of the journal",
 			ago.Round(time.Second), what))
 	}
 	return nil

@@ -44,7 +44,7 @@ func (i inspection) Slow(_ context.Context, req *inspectionv1.SlowRequest) (*ins
 	case req.Cluster != i.s.cfg.ClusterName:
 		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", i.s.cfg.ClusterName, req.Cluster)
 	case sharding.NodeUID(req.To) != i.s.self.UID:
-		return nil, twirp.NewError(twirp.FailedPrecondition, "another incarnation of this process was meant")
+		return nil, twirp.NewError(twirp.FailedPrecondition, "the request is for another incarnation of this process")
 	}
 	return i.s.slow.Answer(req.Limit), nil
 }

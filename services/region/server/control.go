@@ -14,11 +14,12 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// callTimeout bounds one call to a coordinator: the core repeats what stays
-// unanswered, and looks for another coordinator after the same time.
+// callTimeout bounds one call to a coordinator: the core retries unanswered calls, and looks for
+// another coordinator after the same time.
 const callTimeout = 2 * time.Second
 
-// maxCalls is the maximum number of calls of other processes that wait; the core answers at once.
+// maxCalls limits the calls of other processes that wait for an answer of the core. The core answers in the
+// step that receives the call, so few wait.
 const maxCalls = 1024
 
 // send sends a control message, without waiting for the answer.
@@ -32,45 +33,46 @@ func (s *Server) send(o region.Send) {
 		if err != nil {
 			answer = nil
 		}
-		s.runner.control.put(controlItem{do: func() { s.complain(o, err) }}, controlItem{in: region.Replied{From: o.To, Asked: o.Msg, Msg: answer}})
+		s.runner.control.put(controlItem{do: func() { s.noteCallResult(o, err) }}, controlItem{in: region.Replied{From: o.To, Asked: o.Msg, Msg: answer}})
 	}()
 }
 
-// complaint records the failure of the last call of a kind.
-type complaint struct {
-	err    error  // nil: nothing
-	logged string // the newest line in the log
-	at     time.Time
+// callResult is the result of the last call of a kind.
+type callResult struct {
+	err    error     // nil: the call succeeded
+	logged string    // the error that was logged last; empty after a success
+	at     time.Time // of that log line
 }
 
-// complainEvery is the least time between two lines in the log about failed calls of a
-// kind: they are repeated again and again.
-const complainEvery = 10 * time.Second
+// callLogInterval is the minimum interval between log lines about failed calls of one kind, because
+// the core retries them indefinitely.
+const callLogInterval = 10 * time.Second
 
-// complain logs that a call has failed, once for each reason.
-func (s *Server) complain(o region.Send, err error) {
+// noteCallResult records the result of a call. It logs an error if the previous log line about
+// this kind of call had another one.
+func (s *Server) noteCallResult(o region.Send, err error) {
 	name := control.Name(o.Msg)
-	c := s.complaints[name]
+	c := s.callResults[name]
 	if c.err = err; err == nil {
 		c.logged = ""
-	} else if now := time.Now(); c.logged != err.Error() && now.Sub(c.at) >= complainEvery && s.runner.ctx.Err() == nil {
+	} else if now := time.Now(); c.logged != err.Error() && now.Sub(c.at) >= callLogInterval && s.runner.ctx.Err() == nil {
 		c.logged, c.at = err.Error(), now
 		s.log.Warn("call to the coordinator failed, retrying", "call", name, "coordinator", o.To, "error", err)
 	}
-	s.complaints[name] = c
+	s.callResults[name] = c
 }
 
-// heartbeatTimeout bounds the question whose the journal is: a region whose journal does
-// not answer registers without.
-const heartbeatTimeout = callTimeout / 4
+// journalHeartbeatTimeout bounds reading the journal heartbeat. After a timeout, the region registers
+// without naming the cluster that owns its journal.
+const journalHeartbeatTimeout = callTimeout / 4
 
-// readJournalHeartbeat asks the journal whose it is.
+// readJournalHeartbeat reads which cluster owns the journal.
 func (s *Server) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
-	ctx, cancel := context.WithTimeout(s.runner.ctx, heartbeatTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, journalHeartbeatTimeout)
 	defer cancel()
 	heartbeat, err := s.runner.journal.Heartbeat(ctx)
 	if err != nil {
-		s.log.Debug("whose the journal is cannot be read", "error", err)
+		s.log.Debug("journal heartbeat not read", "error", err)
 	}
 	s.runner.control.put(controlItem{in: region.JournalHeartbeatRead{Number: o.Number, Heartbeat: heartbeat, OK: err == nil, Generation: s.runner.journal.Generation()}})
 }
@@ -87,22 +89,22 @@ func (r receiver) Receive(_ context.Context, from sharding.NodeID, msgs []contro
 	return r.s.offer(size, items...)
 }
 
-// offer hands what comes from outside to the control loop, or refuses it: too much waits
-// already. Its sender repeats what still matters.
+// offer adds items of other processes to the inbox of the control loop. It refuses them if the
+// inbox is full; the sender retries what still matters.
 func (s *Server) offer(size int, items ...controlItem) error {
 	if err := s.runner.control.inbox.Offer(size, items...); err == nil {
 		return nil
 	} else if errors.Is(err, loop.ErrClosed) {
 		return errStopping
 	}
-	s.controlFull.Warn(s.log, "too many messages of other processes wait for this region, more are refused and repeated by their senders")
-	return errCrowded
+	s.inboxFull.Warn(s.log, "inbox full, rejecting messages", "hint", "senders will retry")
+	return errOverloaded
 }
 
 var (
-	errBusy     = twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
-	errCrowded  = twirp.NewError(twirp.ResourceExhausted, "too many messages wait for this region already; try again")
-	errStopping = twirp.NewError(twirp.Unavailable, "stopping")
+	errBusy       = twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
+	errOverloaded = twirp.NewError(twirp.ResourceExhausted, "the region has too many unprocessed messages; try again")
+	errStopping   = twirp.NewError(twirp.Unavailable, "stopping")
 )
 
 // Answer hands a call to the core and waits for the answer.
@@ -112,7 +114,7 @@ func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Me
 	var call control.Call
 	if err := s.offer(size, controlItem{do: func() {
 		if call = s.calls.Hold(from, got); call == 0 {
-			got <- rpc.Answer{Err: errCrowded}
+			got <- rpc.Answer{Err: errOverloaded}
 			return
 		}
 		s.runner.control.step(region.Received{From: from.Addr, UID: from.UID, Call: call, Msg: m})

@@ -24,12 +24,12 @@ func TestCrowd(t *testing.T) {
 			r.control.do(func() {})
 		}
 		from, orders := sharding.NodeID{Addr: "c:1", UID: 1}, []control.Message{control.HandOff{Term: 1}}
-		for _, want := range []error{nil, errCrowded} {
+		for _, want := range []error{nil, errOverloaded} {
 			if err := (receiver{s}).Receive(t.Context(), from, orders, 30); !errors.Is(err, want) {
 				t.Errorf("Receive returns %v, want %v", err, want)
 			}
 		}
-		if _, err := (receiver{s}).Answer(t.Context(), from, control.WatchTable{}, 30); !errors.Is(err, errCrowded) {
+		if _, err := (receiver{s}).Answer(t.Context(), from, control.WatchTable{}, 30); !errors.Is(err, errOverloaded) {
 			t.Errorf("Answer returns %v", err)
 		}
 		close(release)

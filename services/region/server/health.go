@@ -67,7 +67,7 @@ func (s *Server) journalReadiness() error {
 	failure := s.runner.journal.Failure()
 	if state != sharding.JournalSilent {
 		if err := errors.Join(s.runner.journal.Warning(), failure); err != nil {
-			return node.Warn(err)
+			return node.Warning(err)
 		}
 		return nil
 	}

@@ -45,7 +45,7 @@ func (i inspection) admitTo(ctx context.Context, slot chan struct{}, cluster str
 	case cluster != s.cfg.ClusterName:
 		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, cluster)
 	case sharding.NodeUID(to) != s.self.UID:
-		return nil, twirp.NewError(twirp.FailedPrecondition, "another incarnation of this process was meant")
+		return nil, twirp.NewError(twirp.FailedPrecondition, "the request is for another incarnation of this process")
 	}
 	select {
 	case slot <- struct{}{}:

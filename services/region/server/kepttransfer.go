@@ -165,7 +165,7 @@ func (g giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, req.Cluster), http.StatusPreconditionFailed)
 		return
 	case req.To != s.self.UID:
-		http.Error(w, "another incarnation of this process was meant: its states are gone", http.StatusPreconditionFailed)
+		http.Error(w, "the request is for another incarnation of this process: its states are gone", http.StatusPreconditionFailed)
 		return
 	}
 	id := sharding.ShardID{Type: req.Type, Index: req.Shard}

@@ -110,13 +110,13 @@ type Server struct {
 	outbox     *rpc.Outbox
 	departed   chan struct{}
 
-	controlFull nodetelemetry.Repeated
+	inboxFull nodetelemetry.Repeated
 
 	// Used in the control loop alone.
-	draining   bool
-	downed     bool // the cluster has declared this node down
-	calls      *rpc.Calls
-	complaints map[string]complaint // about calls, by kind
+	draining    bool
+	downed      bool // the cluster has declared this node down
+	calls       *rpc.Calls
+	callResults map[string]callResult // by kind of call
 }
 
 // New sets a region up on a node: handlers, checks and stages.
@@ -125,7 +125,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		log: n.Log(), self: n.Self(), name: n.Name(),
 		cfg: cfg, peers: n.Peers(), departed: make(chan struct{}),
 		fail:  func(reason string) { n.Fail(errors.New(reason)) },
-		calls: rpc.NewCalls(maxCalls), complaints: map[string]complaint{},
+		calls: rpc.NewCalls(maxCalls), callResults: map[string]callResult{},
 	}
 	var err error
 	if s.hosted, err = hosted(types, cfg.Types); err != nil {
@@ -412,8 +412,8 @@ func (s *Server) readiness() error {
 		return nil
 	case addr == "":
 		return errors.New("no active coordinator is known")
-	case !registered && s.complaints[control.Name(control.Register{})].err != nil:
-		return fmt.Errorf("not registered with %s in term %d yet: %w", addr, term, s.complaints[control.Name(control.Register{})].err)
+	case !registered && s.callResults[control.Name(control.Register{})].err != nil:
+		return fmt.Errorf("not registered with %s in term %d yet: %w", addr, term, s.callResults[control.Name(control.Register{})].err)
 	case !registered:
 		return fmt.Errorf("not registered with %s in term %d yet", addr, term)
 	case due < 0:

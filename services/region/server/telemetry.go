@@ -118,7 +118,7 @@ func (s *Runner) gauges(meter *nodetelemetry.Instruments) error {
 	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells, and firings of timers, that did not succeed")
 	asking := meter.Gauge("roost.region.asks.waiting", "{turn}", "turns that wait for the answer of another entity")
 	asks := meter.Count("roost.region.asks", "{command}", "commands that turns have sent to other entities in order to wait for the answers")
-	deadlocks := meter.Count("roost.region.asks.deadlocks", "{command}", "asks that were given up because entities waited for each other in a circle")
+	deadlocks := meter.Count("roost.region.asks.deadlocks", "{command}", "asks that were given up because entities waited for each other in a cycle")
 	overdue := meter.Gauge("roost.region.reminders.overdue", "s", "time since the oldest reminder in memory that waits to fire was due. 0: none is due. It rises while more reminders are due than can fire")
 	soon := meter.Gauge("roost.region.reminders.held", "{reminder}", "reminders in memory. A reminder is in memory if it is due soon, or if its command has failed")
 	failing := meter.Gauge("roost.region.reminders.failing", "{reminder}", "reminders in memory whose command has failed and will run again, by type")

@@ -1,24 +1,25 @@
 package passivation
 
 // Entity is the number of an active entity. The caller chooses it. It must be above 0, and two
-// active entities must not have the same one. It should be small: [Nodes] takes memory for all
+// active entities must not have the same one. It should be small: [EntityTable] takes memory for all
 // numbers up to the highest one.
 type Entity uint32
 
-// Nodes holds the data that policies keep for each entity. Policies of several types share one
-// Nodes if their entities are numbered together. It is not safe for concurrent use.
-type Nodes struct {
+// EntityTable holds the data that policies keep for each entity, by its number. Policies of
+// several types share one EntityTable if their entities are numbered together. It is not safe for
+// concurrent use.
+type EntityTable struct {
 	// order links the entities in the lists of the replacers.
 	order links
-	// rests links the resting entities of each policy.
-	rests   []rest
+	// idle links the idle entities of each policy.
+	idle    []idleEntity
 	tracked []tracked
 }
 
-// rest is the data that is kept of an entity while it rests.
-type rest struct {
+// idleEntity is the data that is kept for an entity while it is idle.
+type idleEntity struct {
 	link
-	since int64 // when it began to rest, as the time since Policy.base
+	since int64 // when it became idle, as the time since Policy.base
 }
 
 // tracked is the data that is kept for an entity besides its links: 20 bytes.
@@ -30,7 +31,7 @@ type tracked struct {
 	group    uint32
 	accesses uint32 // used by frequency only; counting stops at the highest value
 	area     area   // used by composite only
-	resting  bool   // the entity is in Policy.rest
+	idle     bool   // the entity is in Policy.idle
 }
 
 // area is the place of an entity in a composite.
@@ -43,19 +44,19 @@ const (
 )
 
 // grow makes room for an entity.
-func (n *Nodes) grow(e Entity) {
+func (n *EntityTable) grow(e Entity) {
 	if missing := int(e) + 1 - len(n.tracked); missing > 0 {
 		n.tracked = append(n.tracked, make([]tracked, missing)...)
 		n.order = append(n.order, make(links, missing)...)
-		n.rests = append(n.rests, make([]rest, missing)...)
+		n.idle = append(n.idle, make([]idleEntity, missing)...)
 	}
 }
 
-// pushRest puts an entity at the end of a list of resting ones.
-func (n *Nodes) pushRest(l *list, i uint32, since int64) {
-	n.rests[i] = rest{link{prev: l.back}, since}
+// pushIdle puts an entity at the end of a list of idle ones.
+func (n *EntityTable) pushIdle(l *list, i uint32, since int64) {
+	n.idle[i] = idleEntity{link{prev: l.back}, since}
 	if l.back != 0 {
-		n.rests[l.back].next = i
+		n.idle[l.back].next = i
 	} else {
 		l.front = i
 	}
@@ -63,15 +64,15 @@ func (n *Nodes) pushRest(l *list, i uint32, since int64) {
 	l.size++
 }
 
-func (n *Nodes) removeRest(l *list, i uint32) {
-	at := n.rests[i].link
+func (n *EntityTable) removeIdle(l *list, i uint32) {
+	at := n.idle[i].link
 	if at.prev != 0 {
-		n.rests[at.prev].next = at.next
+		n.idle[at.prev].next = at.next
 	} else {
 		l.front = at.next
 	}
 	if at.next != 0 {
-		n.rests[at.next].prev = at.prev
+		n.idle[at.next].prev = at.prev
 	} else {
 		l.back = at.prev
 	}
