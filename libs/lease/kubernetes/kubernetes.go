@@ -42,7 +42,7 @@ const (
 
 // Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Driver, error) {
+func Open(u *backendurl.URL) (*casstore.Backend, error) {
 	c, err := kubeapi.New(u)
 	if err == nil && u.Path != "" {
 		err = fmt.Errorf("unexpected path %.40q; use for example kubernetes://prod", u.Path)

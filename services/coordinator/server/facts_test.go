@@ -314,7 +314,7 @@ func TestLargeTable(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		const records = 600
-		r := drive(t, limits, func(b *memory.Driver) {
+		r := drive(t, limits, func(b *memory.Backend) {
 			epoch := sharding.MakeEpoch(1, 0)
 			ops := []journal.Op{{Claim: &sharding.Claim{Shard: streamShard, Epoch: epoch, Owner: 1}}}
 			for i := range records {

@@ -32,7 +32,7 @@ import (
 
 // sick is a journal that can be out of order: locked, full, or silent.
 type sick struct {
-	*memory.Driver
+	*memory.Backend
 	mu      sync.Mutex
 	illness error
 	silent  chan struct{} // closed when it answers again; nil: it does
@@ -175,7 +175,7 @@ func (l *lines) has(text string) bool {
 var driven = sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}
 
 // drive starts the driver. prepare may write to the journal before.
-func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Driver)) *rig {
+func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Backend)) *rig {
 	t.Helper()
 	b := memory.New(journal.DefaultConfig())
 	if prepare != nil {
@@ -187,7 +187,7 @@ func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Driver)
 }
 
 // launchOn starts the driver on a journal and a lease.
-func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *quiet) *rig {
+func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store *quiet) *rig {
 	t.Helper()
 	r := &rig{t: t, backend: &sick{Driver: b}, store: store, text: &lines{},
 		orders: map[sharding.NodeID][]control.Message{}}

@@ -21,7 +21,7 @@ import (
 // below what regions have claimed.
 func TestTermAboveEveryEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := drive(t, coordinator.DefaultConfig(), func(b *memory.Driver) {
+		r := drive(t, coordinator.DefaultConfig(), func(b *memory.Backend) {
 			claim := &sharding.Claim{Shard: sharding.ShardID{Type: "T0"}, Epoch: sharding.MakeEpoch(9, 3), Owner: 5}
 			if res, err := b.Commit(t.Context(), []journal.Op{{Claim: claim}}); err != nil || res[0].Verdict != sharding.Durable {
 				t.Fatal(res, err)

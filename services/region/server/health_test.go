@@ -21,7 +21,7 @@ import (
 
 // hanging is a journal that does not answer on one of its ways, or has no room.
 type hanging struct {
-	journal.Driver
+	journal.Backend
 	commits, loads, full atomic.Bool
 }
 

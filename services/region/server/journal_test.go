@@ -27,7 +27,7 @@ import (
 
 // script is a journal in memory whose answers may be changed.
 type script struct {
-	journal.Driver
+	journal.Backend
 	mu     sync.Mutex
 	lose   int // commits whose outcome gets lost, and that do not happen
 	loads  int
@@ -62,7 +62,7 @@ func (s *script) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 type driven struct {
 	*Runner
 	t       *testing.T
-	store   *memory.Driver
+	store   *memory.Backend
 	script  *script
 	journal *commit.Journal
 	answers *answers
