@@ -91,17 +91,17 @@ type Upkeep interface {
 	NotifyUpkeep(notify func(error))
 }
 
-// Lanes is implemented by drivers that combine several databases, each with the entities of some types. A Journal
-// has one lane for each of them: operations of different lanes are committed and read concurrently, and the limits
-// of a [Config] hold for each lane. So operations that wait for one database do not delay the others. All operations
-// of a commit belong to one lane. The driver accepts concurrent commits of different lanes, and a declaration during
-// commits of all lanes but the first.
-type Lanes interface {
-	// Lanes returns the numbers of the databases, by lane, and Lane returns the lane of an entity type. The first lane,
-	// 0, has the facts.
-	Lanes() []int
-	Lane(sharding.EntityType) int
-	// NotifyDown makes the driver call notify with the number of a lane and an error when its database does not
+// Pipelines is implemented by drivers that combine several databases, each with the entities of some types. A
+// Journal has one pipeline for each of them: operations of different pipelines are committed and read concurrently,
+// and the limits of a [Config] hold for each pipeline. So operations that wait for one database do not delay the
+// others. All operations of a commit belong to one pipeline. The driver accepts concurrent commits of different
+// pipelines, and a declaration during commits of all pipelines but the first.
+type Pipelines interface {
+	// Pipelines returns the numbers of the databases, by pipeline, and Pipeline returns the pipeline of an entity
+	// type. The first pipeline, 0, has the facts.
+	Pipelines() []int
+	Pipeline(sharding.EntityType) int
+	// NotifyDown makes the driver call notify with the number of a pipeline and an error when its database does not
 	// answer, and with nil when it answers again. It must not block.
-	NotifyDown(notify func(lane int, err error))
+	NotifyDown(notify func(pipeline int, err error))
 }

@@ -79,7 +79,7 @@ type failure struct {
 
 // note notes how a commit or a read has ended. Failures that have an observer of their own (no room, damage) are
 // answers of the database.
-func (j *Journal) note(l *lane, p Path, err error) {
+func (j *Journal) note(pl *pipeline, p Path, err error) {
 	if err != nil {
 		switch Reason(err) {
 		case ReasonFull, ReasonDamaged:
@@ -90,7 +90,7 @@ func (j *Journal) note(l *lane, p Path, err error) {
 	}
 	j.failing.Lock()
 	defer j.failing.Unlock()
-	f := &l.failures[p]
+	f := &pl.failures[p]
 	if err == nil {
 		if f.since.IsZero() {
 			return
@@ -115,22 +115,22 @@ func (j *Journal) note(l *lane, p Path, err error) {
 		f.told = now
 	}
 	if j.obs.Failing != nil {
-		j.obs.Failing(l.number, p, f.err)
+		j.obs.Failing(pl.number, p, f.err)
 	}
 }
 
 // Failure returns why commits or reads fail, with the error of the last one. It returns nil if the last ones succeeded,
 // or if there was no failure within [failureLapses].
-func (j *Journal) Failure() error { return j.failure(time.Now().Add(-failureLapses), j.lanes...) }
+func (j *Journal) Failure() error { return j.failure(time.Now().Add(-failureLapses), j.pipelines...) }
 
-// failure is Failure for some lanes, without paths that have not failed since a time.
-func (j *Journal) failure(since time.Time, lanes ...*lane) error {
+// failure is Failure for some pipelines, without paths that have not failed since a time.
+func (j *Journal) failure(since time.Time, pipelines ...*pipeline) error {
 	j.failing.Lock()
 	defer j.failing.Unlock()
 	var all error
-	for _, l := range lanes {
+	for _, pl := range pipelines {
 		for p := range paths {
-			f := &l.failures[p]
+			f := &pl.failures[p]
 			if f.since.IsZero() || f.last.Before(since) {
 				continue
 			}

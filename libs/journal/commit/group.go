@@ -10,19 +10,19 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// run commits one batch of a lane after the other until the journal is closed and the queue
+// run commits one batch of a pipeline after the other until the journal is closed and the queue
 // is empty.
-func (j *Journal) run(l *lane) {
+func (j *Journal) run(pl *pipeline) {
 	locker, locks := j.driver.(journal.WriteLocker)
-	for j.await(l) {
+	for j.await(pl) {
 		began := time.Now()
-		j.beginCommit(l, began)
-		l.writeToken <- struct{}{}
+		j.beginCommit(pl, began)
+		pl.writeToken <- struct{}{}
 		var waited error
 		if locks {
 			waited = j.lockWrites(locker)
 		}
-		batch := j.next(l)
+		batch := j.next(pl)
 		ops := make([]journal.Op, len(batch))
 		for i := range batch {
 			ops[i] = batch[i].op
@@ -38,8 +38,8 @@ func (j *Journal) run(l *lane) {
 		if locks {
 			locker.UnlockWrites()
 		}
-		<-l.writeToken
-		j.endCommit(l, began, time.Now())
+		<-pl.writeToken
+		j.endCommit(pl, began, time.Now())
 		for i := range batch {
 			j.finish(&batch[i], started, results[i])
 		}
@@ -57,38 +57,38 @@ func (j *Journal) lockWrites(locker journal.WriteLocker) error {
 }
 
 // await waits for operations. It reports false when the journal is closed and none is left.
-func (j *Journal) await(l *lane) bool {
+func (j *Journal) await(pl *pipeline) bool {
 	for {
 		j.mu.Lock()
-		some, closed := len(l.queue) > 0, j.closed
+		some, closed := len(pl.queue) > 0, j.closed
 		j.mu.Unlock()
 		if some || closed {
 			return some
 		}
-		<-l.wake
+		<-pl.wake
 	}
 }
 
 // next takes as many operations as one batch may hold.
-func (j *Journal) next(l *lane) []pending {
+func (j *Journal) next(pl *pipeline) []pending {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return l.take(&j.cfg)
+	return pl.take(&j.cfg)
 }
 
-func (l *lane) take(cfg *journal.Config) []pending {
+func (pl *pipeline) take(cfg *journal.Config) []pending {
 	n, bytes := 0, 0
-	for n < len(l.queue) && n < cfg.BatchOps {
-		if n > 0 && bytes+l.queue[n].size > cfg.BatchBytes {
+	for n < len(pl.queue) && n < cfg.BatchOps {
+		if n > 0 && bytes+pl.queue[n].size > cfg.BatchBytes {
 			break
 		}
-		bytes += l.queue[n].size
+		bytes += pl.queue[n].size
 		n++
 	}
-	batch := l.queue[:n:n]
-	l.queue, l.bytes = l.queue[n:], l.bytes-bytes
-	if len(l.queue) == 0 {
-		l.queue = nil
+	batch := pl.queue[:n:n]
+	pl.queue, pl.bytes = pl.queue[n:], pl.bytes-bytes
+	if len(pl.queue) == 0 {
+		pl.queue = nil
 	}
 	return batch
 }
@@ -116,7 +116,7 @@ func (j *Journal) commitUntil(until time.Time, ops []journal.Op) []journal.Resul
 			return sameResult(ops, sharding.UnknownOutcome, err)
 		case time.Now().After(until):
 			if errors.Is(err, journal.ErrContended) { // for so long, it is more than that
-				j.note(j.lane(ops[0].Type()), Commits, fmt.Errorf("%w: %s", journal.ErrNotCommitted, err.Error()))
+				j.note(j.pipeline(ops[0].Type()), Commits, fmt.Errorf("%w: %s", journal.ErrNotCommitted, err.Error()))
 			}
 			return sameResult(ops, sharding.RefusedFull, err)
 		}
@@ -133,7 +133,7 @@ func (j *Journal) attempt(ops []journal.Op) ([]journal.Result, error) {
 		err = fmt.Errorf("the driver gave %d results for %d operations", len(results), len(ops))
 	}
 	j.observeBatch(ops, start, err)
-	j.note(j.lane(ops[0].Type()), Commits, err)
+	j.note(j.pipeline(ops[0].Type()), Commits, err)
 	return results, err
 }
 

@@ -24,13 +24,13 @@ type Journal struct {
 	closed    bool
 	brokenErr error // set once, when broken is closed
 
-	lanes      []*lane // one for each database; the first one's has the facts
+	pipelines  []*pipeline // one for each database; the first one's has the facts
 	broken     chan struct{}
 	stopped    chan struct{} // closed when the committing goroutines have ended
 	damage     damage
 	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error] // see Warning
-	failing    sync.Mutex            // guards lane.failures
+	failing    sync.Mutex            // guards pipeline.failures
 }
 
 // pending is an operation that is waiting for its batch.
@@ -53,7 +53,7 @@ func Open(ctx context.Context, driver journal.Driver, d journal.Declaration, cfg
 		return nil, fmt.Errorf("%w: the name of the cluster is missing", journal.ErrIdentity)
 	}
 	j := &Journal{driver: driver, cfg: cfg, obs: obs, broken: make(chan struct{}), stopped: make(chan struct{})}
-	j.makeLanes()
+	j.makePipelines()
 	if u, ok := driver.(journal.Upkeep); ok {
 		u.NotifyUpkeep(j.noteUpkeep)
 	}
@@ -93,7 +93,7 @@ func (j *Journal) enqueue(p pending) error {
 	if p.size > j.cfg.OpBytes {
 		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", journal.ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
 	}
-	l := j.lane(p.op.Type())
+	pl := j.pipeline(p.op.Type())
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -101,12 +101,12 @@ func (j *Journal) enqueue(p pending) error {
 		return j.brokenErr
 	case j.closed:
 		return journal.ErrClosed
-	case len(l.queue) >= j.cfg.QueueOps || l.bytes+p.size > j.cfg.QueueBytes && len(l.queue) > 0:
-		return fmt.Errorf("%w: %d operations of %d bytes wait already", journal.ErrFull, len(l.queue), l.bytes)
+	case len(pl.queue) >= j.cfg.QueueOps || pl.bytes+p.size > j.cfg.QueueBytes && len(pl.queue) > 0:
+		return fmt.Errorf("%w: %d operations of %d bytes wait already", journal.ErrFull, len(pl.queue), pl.bytes)
 	}
-	l.queue = append(l.queue, p)
-	l.bytes += p.size
-	l.signal()
+	pl.queue = append(pl.queue, p)
+	pl.bytes += p.size
+	pl.signal()
 	return nil
 }
 
@@ -115,12 +115,12 @@ func (j *Journal) enqueue(p pending) error {
 // answer. An error that wraps ErrCorrupt means that this entity is damaged. After any other error, a
 // later load may succeed.
 func (j *Journal) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
-	l := j.lane(req.Entity.Type)
-	tokens := []chan struct{}{l.loadTokens}
+	pl := j.pipeline(req.Entity.Type)
+	tokens := []chan struct{}{pl.loadTokens}
 	if req.Background { //mutant:false background-loads
-		tokens = []chan struct{}{l.backgroundTokens, l.loadTokens}
+		tokens = []chan struct{}{pl.backgroundTokens, pl.loadTokens}
 	}
-	return readWith(ctx, j, l, tokens, "load "+req.Entity.String(), func(ctx context.Context) (journal.Loaded, error) {
+	return readWith(ctx, j, pl, tokens, "load "+req.Entity.String(), func(ctx context.Context) (journal.Loaded, error) {
 		start := time.Now()
 		l, err := j.driver.Load(ctx, req)
 		j.noteLoad(req.Entity, err)
@@ -131,14 +131,14 @@ func (j *Journal) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	})
 }
 
-// read runs one read of the driver in the lane of a type, with the limits and timeouts that [Journal.Load]
+// read runs one read of the driver in the pipeline of a type, with the limits and timeouts that [Journal.Load]
 // describes.
-func read[T any](ctx context.Context, j *Journal, l *lane, what string, f func(context.Context) (T, error)) (T, error) {
-	return readWith(ctx, j, l, []chan struct{}{l.loadTokens}, what, f)
+func read[T any](ctx context.Context, j *Journal, pl *pipeline, what string, f func(context.Context) (T, error)) (T, error) {
+	return readWith(ctx, j, pl, []chan struct{}{pl.loadTokens}, what, f)
 }
 
 // readWith does what read does. For the time of the read it takes one token of each of tokens.
-func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan struct{}, what string, f func(context.Context) (T, error)) (T, error) {
+func readWith[T any](ctx context.Context, j *Journal, pl *pipeline, tokens []chan struct{}, what string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	for i := range tokens {
 		if err := acquire(ctx, j, tokens[i]); err != nil {
@@ -163,7 +163,7 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 			j.markBroken(err)
 		}
 		if err == nil || caller.Err() == nil { // otherwise the caller has given up
-			j.note(l, Reads, err)
+			j.note(pl, Reads, err)
 		}
 		got <- answer{found, err}
 	}()
@@ -173,11 +173,11 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 	case <-ctx.Done():
 	}
 	err := fmt.Errorf("%w: %s: %w", journal.ErrUnreachable, what, ctx.Err())
-	if why := j.failure(time.Time{}, l); why != nil {
+	if why := j.failure(time.Time{}, pl); why != nil {
 		err = fmt.Errorf("%w; %w", err, why)
 	}
 	if caller.Err() == nil {
-		j.note(l, Reads, err)
+		j.note(pl, Reads, err)
 	}
 	return none, err
 }
@@ -185,14 +185,14 @@ func readWith[T any](ctx context.Context, j *Journal, l *lane, tokens []chan str
 // List returns one page of the stored entities, see [journal.Driver]. The limits and timeouts of
 // [Journal.Load] apply.
 func (j *Journal) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
-	return read(ctx, j, j.lane(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
+	return read(ctx, j, j.pipeline(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
 }
 
 // History returns the newest records of an entity. No command waits for it, so it takes its turn
 // like a load with Background. A damaged record is an Err of its row.
 func (j *Journal) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
-	l := j.lane(req.Entity.Type)
-	return readWith(ctx, j, l, []chan struct{}{l.backgroundTokens, l.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (journal.History, error) {
+	pl := j.pipeline(req.Entity.Type)
+	return readWith(ctx, j, pl, []chan struct{}{pl.backgroundTokens, pl.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (journal.History, error) {
 		h, err := j.driver.History(ctx, req)
 		for i := range h.Records {
 			j.noteLoad(req.Entity, h.Records[i].Err)
@@ -229,7 +229,7 @@ func acquire(ctx context.Context, j *Journal, tokens chan struct{}) error {
 // even if the store does not answer; the declaration may still be stored then.
 func (j *Journal) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
 	select {
-	case j.lanes[0].writeToken <- struct{}{}:
+	case j.pipelines[0].writeToken <- struct{}{}:
 	case <-ctx.Done():
 		return journal.Facts{}, fmt.Errorf("%w: a commit is in progress: %w", journal.ErrUnreachable, ctx.Err())
 	case <-j.stopped:
@@ -241,7 +241,7 @@ func (j *Journal) Declare(ctx context.Context, d journal.Declaration) (journal.F
 	}
 	got := make(chan answer, 1)
 	go func() {
-		defer func() { <-j.lanes[0].writeToken }() // the store takes one writer at a time, even if it hangs
+		defer func() { <-j.pipelines[0].writeToken }() // the store takes one writer at a time, even if it hangs
 		f, err := j.declareUntil(ctx, time.Now().Add(j.cfg.RetryFor), d)
 		got <- answer{f, err}
 	}()
@@ -274,7 +274,7 @@ func (j *Journal) declare(ctx context.Context, d journal.Declaration) (journal.F
 
 // Facts reads the facts about the journal, without MaxEpoch.
 func (j *Journal) Facts(ctx context.Context) (journal.Facts, error) {
-	return read(ctx, j, j.lanes[0], "read the facts", j.driver.Facts)
+	return read(ctx, j, j.pipelines[0], "read the facts", j.driver.Facts)
 }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
@@ -323,11 +323,11 @@ func (j *Journal) noteUpkeep(err error) {
 // nil if there is no problem.
 func (j *Journal) Warning() error {
 	var warnings []error
-	for _, l := range j.lanes {
-		if down := l.downErr.Load(); down != nil && *down != nil {
+	for _, pl := range j.pipelines {
+		if down := pl.downErr.Load(); down != nil && *down != nil {
 			warnings = append(warnings, *down)
 		}
-		if full := l.fullErr.Load(); full != nil {
+		if full := pl.fullErr.Load(); full != nil {
 			warnings = append(warnings, fmt.Errorf("commands that store something are refused, the others are not; free or add space where the journal is kept: %w", *full))
 		}
 	}
@@ -339,14 +339,14 @@ func (j *Journal) Warning() error {
 
 // noteRoom notes whether the last write found room.
 func (j *Journal) noteRoom(ops []journal.Op, results []journal.Result, err error) {
-	l := j.lane(ops[0].Type())
+	pl := j.pipeline(ops[0].Type())
 	if errors.Is(err, journal.ErrFull) {
-		l.fullErr.Store(&err)
+		pl.fullErr.Store(&err)
 		return
 	}
 	for i := range results {
 		if ops[i].Fence == nil && results[i].Verdict == sharding.Durable {
-			l.fullErr.Store(nil)
+			pl.fullErr.Store(nil)
 			return
 		}
 	}
@@ -358,8 +358,8 @@ func (j *Journal) Close() error {
 	j.mu.Lock()
 	again := j.closed
 	j.closed = true
-	for _, l := range j.lanes {
-		l.signal()
+	for _, pl := range j.pipelines {
+		pl.signal()
 	}
 	j.mu.Unlock()
 	<-j.stopped
@@ -371,17 +371,17 @@ func (j *Journal) Close() error {
 	// driver stays open until the process ends.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
-	for _, l := range j.lanes {
+	for _, pl := range j.pipelines {
 		for range j.cfg.Loads {
 			select {
-			case l.loadTokens <- struct{}{}:
+			case pl.loadTokens <- struct{}{}:
 			case <-timer.C:
 				return fmt.Errorf("%w: a load does not end", journal.ErrUnreachable)
 			}
 		}
 	}
 	select {
-	case j.lanes[0].writeToken <- struct{}{}:
+	case j.pipelines[0].writeToken <- struct{}{}:
 	case <-timer.C:
 		return fmt.Errorf("%w: a declaration does not end", journal.ErrUnreachable)
 	}

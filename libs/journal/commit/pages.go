@@ -18,7 +18,7 @@ func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.
 	r := pageReader[journal.ShardPosition, journal.WakeRow]{journal: j, of: "wakes", what: "read wake-ups", read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
 		return j.driver.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
 	}}
-	return r.lanes(ctx, req.Shards)
+	return r.pipelines(ctx, req.Shards)
 }
 
 // Sends is Wakes for records whose sends have not all ended.
@@ -26,7 +26,7 @@ func (j *Journal) Sends(ctx context.Context, req journal.SendsRequest) (journal.
 	r := pageReader[journal.SendPosition, journal.SendRow]{journal: j, of: "sends", what: "read sends", read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
 		return j.driver.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
 	}}
-	return r.lanes(ctx, req.Shards)
+	return r.pipelines(ctx, req.Shards)
 }
 
 // pageReader reads pages of rows R of shards with positions P.
@@ -37,43 +37,43 @@ type pageReader[P journal.Position, R journal.Row] struct {
 	read    func(context.Context, []P) (journal.Page[R], error)
 }
 
-// lanes reads the shards of each lane as a page, concurrently. If a lane cannot be read and another one can,
-// the shards of the former are damaged.
-func (r *pageReader[P, R]) lanes(ctx context.Context, shards []P) (journal.Page[R], error) {
-	parts := map[*lane][]P{}
-	var order []*lane
+// pipelines reads the shards of each pipeline as a page, concurrently. If a pipeline cannot be read and another one
+// can, the shards of the former are damaged.
+func (r *pageReader[P, R]) pipelines(ctx context.Context, shards []P) (journal.Page[R], error) {
+	parts := map[*pipeline][]P{}
+	var order []*pipeline
 	for i := range shards {
-		l := r.journal.lane(shards[i].In().Type)
-		if parts[l] == nil {
-			order = append(order, l)
+		pl := r.journal.pipeline(shards[i].In().Type)
+		if parts[pl] == nil {
+			order = append(order, pl)
 		}
-		parts[l] = append(parts[l], shards[i])
+		parts[pl] = append(parts[pl], shards[i])
 	}
-	readLane := func(l *lane) (journal.Page[R], error) {
+	readPipeline := func(pl *pipeline) (journal.Page[R], error) {
 		asked := time.Now()
-		p, err := read(ctx, r.journal, l, r.what, func(ctx context.Context) (journal.Page[R], error) { return r.page(ctx, parts[l]) })
-		l.clock.note(asked, p.Now)
+		p, err := read(ctx, r.journal, pl, r.what, func(ctx context.Context) (journal.Page[R], error) { return r.page(ctx, parts[pl]) })
+		pl.clock.note(asked, p.Now)
 		return p, err
 	}
 	if len(order) == 0 {
-		order = r.journal.lanes[:1]
+		order = r.journal.pipelines[:1]
 	}
 	if len(order) == 1 {
-		return readLane(order[0])
+		return readPipeline(order[0])
 	}
 	pages, errs := make([]journal.Page[R], len(order)), make([]error, len(order))
 	var reading sync.WaitGroup
-	for i, l := range order {
-		reading.Go(func() { pages[i], errs[i] = readLane(l) })
+	for i, pl := range order {
+		reading.Go(func() { pages[i], errs[i] = readPipeline(pl) })
 	}
 	reading.Wait()
 	if !slices.Contains(errs, nil) {
 		return journal.Page[R]{}, errors.Join(errs...)
 	}
-	for i, l := range order {
+	for i, pl := range order {
 		if errs[i] != nil {
-			for n := range parts[l] {
-				pages[i].Damaged = append(pages[i].Damaged, journal.Damaged{Shard: parts[l][n].In(), Err: errs[i]})
+			for n := range parts[pl] {
+				pages[i].Damaged = append(pages[i].Damaged, journal.Damaged{Shard: parts[pl][n].In(), Err: errs[i]})
 			}
 		}
 	}

@@ -30,7 +30,7 @@ type Report struct {
 // twice as long.
 const paceWindow = 5 * time.Second
 
-// pace measures the commits of a lane. It belongs to Journal.mu.
+// pace measures the commits of a pipeline. It belongs to Journal.mu.
 type pace struct {
 	since   time.Time        // when the present window began
 	slowest [2]time.Duration // of the present window, and of the one before
@@ -48,18 +48,18 @@ func (p *pace) roll(now time.Time) {
 	}
 }
 
-func (j *Journal) beginCommit(l *lane, now time.Time) {
+func (j *Journal) beginCommit(pl *pipeline, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l.pace.began = now
+	pl.pace.began = now
 }
 
-func (j *Journal) endCommit(l *lane, began, now time.Time) {
+func (j *Journal) endCommit(pl *pipeline, began, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l.pace.roll(now)
-	l.pace.began, l.pace.ended = time.Time{}, now
-	l.pace.slowest[0] = max(l.pace.slowest[0], now.Sub(began))
+	pl.pace.roll(now)
+	pl.pace.began, pl.pace.ended = time.Time{}, now
+	pl.pace.slowest[0] = max(pl.pace.slowest[0], now.Sub(began))
 }
 
 // Report returns what waits for the database of a shard, and the fence of the shard if it can be read before the context
@@ -74,23 +74,23 @@ func (j *Journal) Report(ctx context.Context, shard sharding.ShardID) Report {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l := j.lane(shard.Type)
-	r.Failure = j.failure(time.Now().Add(-failureLapses), l)
-	l.pace.roll(time.Now())
-	r.Queued, r.CommittingSince, r.EndedAt = len(l.queue), l.pace.began, l.pace.ended
-	r.Slowest = max(l.pace.slowest[0], l.pace.slowest[1])
-	if len(l.queue) > 0 {
-		r.OldestSince = l.queue[0].submitted
+	pl := j.pipeline(shard.Type)
+	r.Failure = j.failure(time.Now().Add(-failureLapses), pl)
+	pl.pace.roll(time.Now())
+	r.Queued, r.CommittingSince, r.EndedAt = len(pl.queue), pl.pace.began, pl.pace.ended
+	r.Slowest = max(pl.pace.slowest[0], pl.pace.slowest[1])
+	if len(pl.queue) > 0 {
+		r.OldestSince = pl.queue[0].submitted
 	}
 	return r
 }
 
 // fenceOf reads the fence of a shard.
 func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r journal.Result, ok bool) {
-	l := j.lane(shard.Type)
+	pl := j.pipeline(shard.Type)
 	j.mu.Lock()
-	busy := l.pace.reading
-	l.pace.reading = true
+	busy := pl.pace.reading
+	pl.pace.reading = true
 	j.mu.Unlock()
 	if busy {
 		return r, false
@@ -98,7 +98,7 @@ func (j *Journal) fenceOf(ctx context.Context, shard sharding.ShardID) (r journa
 	got := make(chan journal.Result, 1)
 	j.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: shard}}, func(r journal.Result) {
 		j.mu.Lock()
-		l.pace.reading = false
+		pl.pace.reading = false
 		j.mu.Unlock()
 		got <- r
 	})

@@ -33,7 +33,7 @@ func (c *storeClock) get() storeclock.Clock {
 
 // StoreClock returns the estimate of the store's clock, of the first database if there are several. Every page of
 // wake-ups brings a reading, and so does [Journal.ReadClock].
-func (j *Journal) StoreClock() storeclock.Clock { return j.lanes[0].clock.get() }
+func (j *Journal) StoreClock() storeclock.Clock { return j.pipelines[0].clock.get() }
 
 // ReadClock reads the clock of the first database.
 func (j *Journal) ReadClock(ctx context.Context) error {
@@ -45,8 +45,8 @@ func (j *Journal) ReadClock(ctx context.Context) error {
 // positive: the store's clock is ahead. If there are several databases, it returns the largest offset. known is false if no clock was
 // read.
 func (j *Journal) ClockAhead() (ahead time.Duration, known bool) {
-	for _, l := range j.lanes {
-		clock := l.clock.get()
+	for _, pl := range j.pipelines {
+		clock := pl.clock.get()
 		if !clock.Known() {
 			continue
 		}

@@ -137,18 +137,18 @@ func (d *Driver) declareCluster(ctx context.Context, h journal.Driver) error {
 	return err
 }
 
-// Lanes implements [journal.Lanes].
-func (d *Driver) Lanes() []int { return append([]int{First}, d.numbers()...) }
+// Pipelines implements [journal.Pipelines].
+func (d *Driver) Pipelines() []int { return append([]int{First}, d.numbers()...) }
 
-// Lane implements [journal.Lanes].
-func (d *Driver) Lane(t sharding.EntityType) int {
+// Pipeline implements [journal.Pipelines].
+func (d *Driver) Pipeline(t sharding.EntityType) int {
 	number, _ := d.note.Load().DatabaseOf(t)
-	i, _ := d.lane(number) // an operation on one that this process does not have fails later
+	i, _ := d.pipeline(number) // an operation on one that this process does not have fails later
 	return i
 }
 
-// NotifyDown implements [journal.Lanes].
-func (d *Driver) NotifyDown(notify func(lane int, err error)) {
+// NotifyDown implements [journal.Pipelines].
+func (d *Driver) NotifyDown(notify func(pipeline int, err error)) {
 	for i, m := range d.members {
 		m.mu.Lock()
 		m.notify = func(err error) { notify(i, err) }

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// databases are the databases of a journal in memory, by lane. Each handle on one is like one of another process.
+// databases are the databases of a journal in memory, by pipeline. Each handle on one is like one of another process.
 type databases struct {
 	all  []*memory.Driver
 	want map[sharding.EntityType]int

@@ -21,7 +21,7 @@ type Database struct {
 
 // set is the databases, as far as they are only read.
 type set struct {
-	members []*member // by lane: the first one is database 1
+	members []*member // by pipeline: the first one is database 1
 	note    atomic.Pointer[Note]
 	life    context.Context // of the probes
 	end     context.CancelFunc
@@ -67,9 +67,9 @@ func (s *set) readFirst(ctx context.Context) (Note, sharding.Generation, error) 
 	return n, f.Generation, err
 }
 
-// lane returns the lane of a number. The number may belong to a database that was added after this process was
+// pipeline returns the pipeline of a number. The number may belong to a database that was added after this process was
 // started.
-func (s *set) lane(number int) (int, error) {
+func (s *set) pipeline(number int) (int, error) {
 	if i := slices.IndexFunc(s.members, func(m *member) bool { return m.number == number }); i >= 0 {
 		return i, nil
 	}
@@ -91,7 +91,7 @@ func (s *set) of(ctx context.Context, t sharding.EntityType) (*member, error) {
 		s.note.Store(&n)
 		number, _ = n.DatabaseOf(t)
 	}
-	i, err := s.lane(number)
+	i, err := s.pipeline(number)
 	return s.members[i], err
 }
 

@@ -35,16 +35,16 @@ func TestManyIDsOfOneHash(t *testing.T) {
 }
 
 // colliding returns an id that has the same xxh64 (seed 0) for every n: the second word of eight bytes
-// that a lane of the hash reads undoes the difference that the first one has made.
+// that an accumulator of the hash reads undoes the difference that the first one has made.
 func colliding(n uint64) sharding.CommandID {
 	const p1, p2, inverse = 11400714785074694791, 14029467366897019727, 0x0ba79078168d4baf // of p2, modulo 2^64
-	lane := func(first uint64) uint64 {
+	accumulator := func(first uint64) uint64 {
 		start := uint64(p1)
 		start += p2
 		return bits.RotateLeft64(start+first*p2, 31) * p1
 	}
 	var id [64]byte
 	binary.LittleEndian.PutUint64(id[:], n)
-	binary.LittleEndian.PutUint64(id[32:], (lane(0)-lane(n))*inverse)
+	binary.LittleEndian.PutUint64(id[32:], (accumulator(0)-accumulator(n))*inverse)
 	return sharding.CommandID(id[:])
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// lane holds the operations that wait for one database. Its queue and pace are guarded by
+// pipeline holds the operations that wait for one database. Its queue and pace are guarded by
 // Journal.mu.
-type lane struct {
+type pipeline struct {
 	number int // of the database
 	queue  []pending
 	bytes  int  // size of the operations in queue
@@ -20,7 +20,7 @@ type lane struct {
 	loadTokens chan struct{} // one token per running load
 	// backgroundTokens has one token per running load that is a LoadRequest.Background.
 	backgroundTokens chan struct{}
-	// writeToken holds a token while a commit or, in the first lane, a declaration is in progress.
+	// writeToken holds a token while a commit or, in the first pipeline, a declaration is in progress.
 	writeToken chan struct{}
 	fullErr    atomic.Pointer[error] // the error of the last write, if the store had no room for it
 	downErr    atomic.Pointer[error] // why the database does not answer
@@ -28,21 +28,21 @@ type lane struct {
 	failures   [paths]failure // guarded by Journal.failing
 }
 
-func (j *Journal) makeLanes() {
+func (j *Journal) makePipelines() {
 	numbers := []int{1}
-	spread, several := j.driver.(journal.Lanes)
+	spread, several := j.driver.(journal.Pipelines)
 	if several {
-		numbers = spread.Lanes()
+		numbers = spread.Pipelines()
 	}
 	for _, n := range numbers {
-		j.lanes = append(j.lanes, &lane{
+		j.pipelines = append(j.pipelines, &pipeline{
 			number:     n,
 			wake:       make(chan struct{}, 1),
 			loadTokens: make(chan struct{}, j.cfg.Loads), backgroundTokens: make(chan struct{}, max(1, j.cfg.Loads/2)),
 			writeToken: make(chan struct{}, 1),
 		})
 	}
-	for n := range j.lanes {
+	for n := range j.pipelines {
 		j.noteDown(n, nil)
 	}
 	if several {
@@ -50,19 +50,19 @@ func (j *Journal) makeLanes() {
 	}
 }
 
-// lane returns the lane of a type.
-func (j *Journal) lane(t sharding.EntityType) *lane {
-	if len(j.lanes) == 1 {
-		return j.lanes[0]
+// pipeline returns the pipeline of a type.
+func (j *Journal) pipeline(t sharding.EntityType) *pipeline {
+	if len(j.pipelines) == 1 {
+		return j.pipelines[0]
 	}
-	return j.lanes[j.driver.(journal.Lanes).Lane(t)]
+	return j.pipelines[j.driver.(journal.Pipelines).Pipeline(t)]
 }
 
 // start begins to commit.
 func (j *Journal) start() {
 	var running sync.WaitGroup
-	for _, l := range j.lanes {
-		running.Go(func() { j.run(l) })
+	for _, pl := range j.pipelines {
+		running.Go(func() { j.run(pl) })
 	}
 	go func() {
 		running.Wait()
@@ -70,17 +70,17 @@ func (j *Journal) start() {
 	}()
 }
 
-func (l *lane) signal() {
+func (pl *pipeline) signal() {
 	select {
-	case l.wake <- struct{}{}:
+	case pl.wake <- struct{}{}:
 	default: // a signal is pending already
 	}
 }
 
-// noteDown notes that the database of a lane does not answer or, with nil, that it answers again.
+// noteDown notes that the database of a pipeline does not answer or, with nil, that it answers again.
 func (j *Journal) noteDown(n int, err error) {
-	j.lanes[n].downErr.Store(&err)
+	j.pipelines[n].downErr.Store(&err)
 	if j.obs.Down != nil {
-		j.obs.Down(j.lanes[n].number, err)
+		j.obs.Down(j.pipelines[n].number, err)
 	}
 }
