@@ -53,10 +53,10 @@
 // down. When they meet, the senior side survives, and the nodes of the other side stop; they may be
 // restarted as new incarnations. Of two clusters, the older cluster is senior. Of two halves, the
 // half in the later era is senior, and in the same era the half that has the oldest member (see
-// [Claim]).
+// [Seniority]).
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
-// Service"). Three things differ: states of one era are merged unconditionally, claims
+// Service"). Three things differ: states of one era are merged unconditionally, clusters
 // have a seniority, and a heartbeat reply is evidence of an incarnation.
 //
 // # Forgetting

@@ -42,7 +42,7 @@ type Decision struct {
 
 // AutoDown lets the leader down members that have been unreachable for a time. It
 // is safe for crashes only. During a partition both sides down each other and
-// both continue; afterwards the nodes of the junior side stop (see [Claim]). If
+// both continue; afterwards the nodes of the junior side stop (see [Seniority]). If
 // only the link between two nodes is cut, both of them are downed.
 type AutoDown struct {
 	// After is the time that a member must have been unreachable.

@@ -78,7 +78,7 @@ func (m *Machine) handleOtherEra(from sharding.NodeID, theirs Era) bool {
 	case theirs.Compare(mine) > 0:
 		m.sendStatus(from)
 	default:
-		m.send(from, NotMember{Claim: m.state.claim(), Outdated: true, Era: theirs})
+		m.send(from, NotMember{Seniority: m.state.seniority(), Outdated: true, Era: theirs})
 	}
 	return true
 }

@@ -220,12 +220,12 @@ func excluded(t *testing.T) string {
 	old := a.state.Era
 	a.next()
 	a.next()
-	claim := gossip.Claim{Cluster: a.state.Cluster, Era: a.state.Era, OldestNode: b}
-	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: old})
+	seniority := gossip.Seniority{Cluster: a.state.Cluster, Era: a.state.Era, OldestNode: b}
+	a.receive(gossip.NotMember{Seniority: seniority, Outdated: true, Era: old})
 	if a.node.Downed > 0 {
 		return "a member stops because of its message from an era that it has left"
 	}
-	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: a.state.Era})
+	a.receive(gossip.NotMember{Seniority: seniority, Outdated: true, Era: a.state.Era})
 	if a.node.Downed == 0 {
 		t.Error("a node continues although its era ended too long ago")
 	}
@@ -309,8 +309,8 @@ func TestJoinerKeepsItsEra(t *testing.T) {
 		want    uint64
 	}{{1, 4, 4}, {1, 9, 4}, {2, 7, 7}, {1, 9, 4}, {1, 3, 3}, {1, 4, 3}} {
 		last = gossip.Join{}
-		claim := gossip.Claim{Cluster: gossip.Founding{Founded: step.cluster}, Era: gossip.Era{Number: step.era}}
-		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Claim: claim}})
+		seniority := gossip.Seniority{Cluster: gossip.Founding{Founded: step.cluster}, Era: gossip.Era{Number: step.era}}
+		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Seniority: seniority}})
 		if last.HeardIn != step.want {
 			t.Errorf("asks in era %d, want %d", last.HeardIn, step.want)
 		}
@@ -320,7 +320,7 @@ func TestJoinerKeepsItsEra(t *testing.T) {
 		if node.M == nil {
 			return
 		}
-		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Claim: gossip.Claim{Cluster: gossip.Founding{Founded: n}}}})
+		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Seniority: gossip.Seniority{Cluster: gossip.Founding{Founded: n}}}})
 		net.Run(cfg.JoinTimeout + time.Second)
 	}
 	t.Error("a joiner remembers clusters without bound")

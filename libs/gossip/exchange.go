@@ -209,7 +209,7 @@ func (m *Machine) rejectOutsider(from sharding.NodeID, cluster Founding) bool {
 		return true
 	}
 	if cluster != m.state.Cluster {
-		m.send(from, NotMember{Claim: m.state.claim()})
+		m.send(from, NotMember{Seniority: m.state.seniority()})
 		return true
 	}
 	return m.rejectExcluded(from)

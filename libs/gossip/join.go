@@ -170,7 +170,7 @@ const maxKnownClusters = 64
 // number is lowered if this node later learns of the same cluster in an earlier era: the
 // cluster may have parted into two halves, and the half in the later era may be gone. ok is
 // false if this node has heard of too many clusters.
-func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
+func (m *Machine) firstHeard(c Seniority) (era uint64, ok bool) {
 	for i := range m.knownClusters {
 		if h := &m.knownClusters[i]; h.cluster == c.Cluster {
 			h.era = min(h.era, c.Era.Number)
@@ -184,9 +184,9 @@ func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
 	return c.Era.Number, true
 }
 
-// joinThrough asks a node to admit this one. claim is the claim of the node's cluster. Learning of a
+// joinThrough asks a node to admit this one. seniority is the one of the node's cluster. Learning of a
 // cluster also delays forming one.
-func (m *Machine) joinThrough(target sharding.NodeID, claim Claim) {
+func (m *Machine) joinThrough(target sharding.NodeID, seniority Seniority) {
 	if m.viaAddr != "" && target.Addr != m.viaAddr {
 		return // JoinVia names another address
 	}
@@ -194,7 +194,7 @@ func (m *Machine) joinThrough(target sharding.NodeID, claim Claim) {
 	if !m.joinTarget.IsZero() {
 		return
 	}
-	era, ok := m.firstHeard(claim)
+	era, ok := m.firstHeard(seniority)
 	if !ok {
 		m.stop(JoinFailed{fmt.Sprintf("heard of more than %d clusters; start this process again", maxKnownClusters)})
 		return
@@ -207,7 +207,7 @@ func (m *Machine) joinThrough(target sharding.NodeID, claim Claim) {
 
 func (m *Machine) initJoin(from sharding.NodeID) {
 	if m.phase == member && m.status() < Exiting {
-		m.send(from, InitJoinAck{m.state.claim()})
+		m.send(from, InitJoinAck{m.state.seniority()})
 		return
 	}
 	m.send(from, InitJoinNack{})
@@ -220,13 +220,13 @@ func (m *Machine) initJoinNack(from sharding.NodeID) {
 	}
 }
 
-func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
+func (m *Machine) initJoinAck(from sharding.NodeID, theirs Seniority) {
 	if m.phase == seeking {
 		m.joinThrough(from, theirs)
 		return
 	}
 	if theirs.Cluster != m.state.Cluster {
-		m.resolveClaims(from, theirs, false)
+		m.resolveSeniority(from, theirs, false)
 		return
 	}
 	if m.rejectExcluded(from) {
@@ -389,7 +389,7 @@ func (m *Machine) announce() {
 			reachable = reachable || mem.Status != Down && m.state.Reach.Of(m.self, mem.Node) == Reachable
 		}
 		if !reachable {
-			m.send(sharding.NodeID{Addr: s}, InitJoinAck{m.state.claim()})
+			m.send(sharding.NodeID{Addr: s}, InitJoinAck{m.state.seniority()})
 		}
 	}
 }
@@ -403,7 +403,7 @@ func (m *Machine) announce() {
 //     sender's cluster, as a member that is not down. Then the two are no halves that have parted:
 //     the cluster of this node has excluded it, for example while it was paused, and the
 //     sender may have joined since. Seniority would be wrong here, because this node may be the oldest.
-//     Otherwise the senior claim wins (resolveClaims).
+//     Otherwise the senior side wins (resolveSeniority).
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
 	// Invariant: late gossip does not cause a member to be excluded.
@@ -420,12 +420,12 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 		return
 	}
 	//mutant:false excluded-by-own-side
-	sameSide := msg.Claim.Cluster == m.state.Cluster && m.hasNotDown(msg.Claim.OldestNode)
+	sameSide := msg.Seniority.Cluster == m.state.Cluster && m.hasNotDown(msg.Seniority.OldestNode)
 	if m.hasNotDown(from) || sameSide {
 		m.stop(SelfDowned{"declared down, says " + from.String()})
 		return
 	}
-	m.resolveClaims(from, msg.Claim, msg.Answer)
+	m.resolveSeniority(from, msg.Seniority, msg.Answer)
 }
 
 // hasNotDown reports whether this node knows a node as a member that is not down.
@@ -434,21 +434,21 @@ func (m *Machine) hasNotDown(n sharding.NodeID) bool {
 	return ok && mem.Status != Down
 }
 
-// resolveClaims settles who stops when two clusters, or two halves of one, meet: this node, unless its
-// claim is senior. Then it sends its claim to the other node, which does the same. answer is true if theirs
-// was such a claim; it is not answered again.
-func (m *Machine) resolveClaims(from sharding.NodeID, theirs Claim, answer bool) {
-	mine := m.state.claim()
+// resolveSeniority settles who stops when two clusters, or two halves of one, meet: this node, unless its side
+// is senior. Then it sends its seniority to the other node, which does the same. answer is true if theirs
+// answers this node; it is not answered again.
+func (m *Machine) resolveSeniority(from sharding.NodeID, theirs Seniority, answer bool) {
+	mine := m.state.seniority()
 	if !mine.Senior(theirs) {
-		// The peers learn of the claim before this node stops. They may never meet the senior side
+		// The peers learn of the senior side before this node stops. They may never meet the senior side
 		// themselves, and would keep admitting nodes that the senior side stops.
 		for i := range m.peers {
-			m.send(m.peers[i].node, NotMember{Claim: theirs, Answer: true})
+			m.send(m.peers[i].node, NotMember{Seniority: theirs, Answer: true})
 		}
 		m.stop(SelfDowned{"in the junior one of two clusters, says " + from.String()})
 		return
 	}
 	if !answer {
-		m.send(from, NotMember{Claim: mine, Answer: true})
+		m.send(from, NotMember{Seniority: mine, Answer: true})
 	}
 }

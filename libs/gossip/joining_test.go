@@ -305,8 +305,8 @@ func stuck(t *testing.T) string {
 	asks(gossip.Start{})
 	tick()
 	now = now.Add(time.Hour)
-	claim := gossip.Claim{Cluster: gossip.Founding{Founded: 1, Founder: dead.UID}, OldestNode: dead}
-	if joins, _ := asks(gossip.Receive{From: dead, To: cfg.Self, Msg: gossip.InitJoinAck{Claim: claim}}); !joins {
+	seniority := gossip.Seniority{Cluster: gossip.Founding{Founded: 1, Founder: dead.UID}, OldestNode: dead}
+	if joins, _ := asks(gossip.Receive{From: dead, To: cfg.Self, Msg: gossip.InitJoinAck{Seniority: seniority}}); !joins {
 		t.Fatal("it does not ask the member that answered")
 	}
 	for end := now.Add(cfg.JoinTimeout + cfg.JoinInterval); now.Before(end); {

@@ -36,7 +36,7 @@ func (m *Machine) down(nodes []sharding.NodeID, reason string) {
 	m.change(s)
 	for _, n := range told {
 		if n != m.self {
-			m.send(n, NotMember{Claim: m.state.claim()})
+			m.send(n, NotMember{Seniority: m.state.seniority()})
 		}
 	}
 	if m.status() == Down {
@@ -103,7 +103,7 @@ func (m *Machine) lead() {
 	}
 	m.change(s)
 	for _, n := range removed {
-		m.send(n, NotMember{Claim: m.state.claim()})
+		m.send(n, NotMember{Seniority: m.state.seniority()})
 	}
 	for _, n := range m.state.concernedBy(exiting) {
 		if n != m.self {
@@ -196,7 +196,7 @@ func (m *Machine) remove(n sharding.NodeID) {
 		return
 	}
 	m.change(m.state.without(n))
-	m.send(n, NotMember{Claim: m.state.claim()})
+	m.send(n, NotMember{Seniority: m.state.seniority()})
 }
 
 // leaveNode passes an operator's request to the node that is to leave.

@@ -147,7 +147,7 @@ func (m *Machine) receive(in Receive) {
 	case InitJoin:
 		m.initJoin(in.From)
 	case InitJoinAck:
-		m.initJoinAck(in.From, msg.Claim)
+		m.initJoinAck(in.From, msg.Seniority)
 	case InitJoinNack:
 		m.initJoinNack(in.From)
 	case Join:
@@ -310,7 +310,7 @@ func (m *Machine) rejectExcluded(n sharding.NodeID) bool {
 	if !m.isExcluded(n) {
 		return false
 	}
-	m.send(n, NotMember{Claim: m.state.claim()})
+	m.send(n, NotMember{Seniority: m.state.seniority()})
 	return true
 }
 

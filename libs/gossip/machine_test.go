@@ -367,7 +367,7 @@ func TestMessagesToTheOldIncarnationShowTheCluster(t *testing.T) {
 
 func TestUnknownMemberOfTheSameClusterIsLearned(t *testing.T) {
 	l := newLab(t)
-	l.receive(other, InitJoinAck{l.m.state.claim()})
+	l.receive(other, InitJoinAck{l.m.state.seniority()})
 	if _, ok := sent[GossipStatus](l, other); !ok {
 		t.Error("no exchange with a member that was let in elsewhere")
 	}

@@ -14,7 +14,7 @@ type (
 	InitJoin struct{}
 	// InitJoinAck reports that the sender is in a cluster, which the receiver may join through it. Members
 	// also send it, unasked, to seed addresses that are not members.
-	InitJoinAck struct{ Claim Claim }
+	InitJoinAck struct{ Seniority Seniority }
 	// InitJoinNack reports that the sender is in no cluster itself.
 	InitJoinNack struct{}
 	// Join asks a member to admit the sender. It is repeated until the Welcome.
@@ -81,7 +81,7 @@ type (
 	// NotMember tells the receiver that the sender considers it down or removed, or
 	// a member of another cluster.
 	NotMember struct {
-		Claim Claim
+		Seniority Seniority
 		// Answer marks an answer to another NotMember. It is not answered in turn.
 		Answer bool
 		// Outdated reports that the receiver is excluded only because its gossip was of Era, which ended

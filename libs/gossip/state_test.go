@@ -135,14 +135,14 @@ func TestBadStatesAreRefused(t *testing.T) {
 func TestSeniority(t *testing.T) {
 	old, young := Founding{Founded: 1, Founder: 9}, Founding{Founded: 2, Founder: 1}
 	for _, c := range []struct {
-		a, b Claim
+		a, b Seniority
 		want bool
 	}{
-		{Claim{Cluster: old}, Claim{Cluster: young, OldestUp: 1}, true},
-		{Claim{Cluster: young, OldestUp: 1}, Claim{Cluster: old}, false},
-		{Claim{Cluster: old, OldestUp: 1}, Claim{Cluster: old, OldestUp: 2}, true},
-		{Claim{Cluster: old, OldestUp: 1}, Claim{Cluster: old, OldestUp: 1}, false},
-		{Claim{Cluster: old, OldestUp: 7}, Claim{Cluster: old, OldestUp: 0}, true}, // 0 is youngest
+		{Seniority{Cluster: old}, Seniority{Cluster: young, OldestUp: 1}, true},
+		{Seniority{Cluster: young, OldestUp: 1}, Seniority{Cluster: old}, false},
+		{Seniority{Cluster: old, OldestUp: 1}, Seniority{Cluster: old, OldestUp: 2}, true},
+		{Seniority{Cluster: old, OldestUp: 1}, Seniority{Cluster: old, OldestUp: 1}, false},
+		{Seniority{Cluster: old, OldestUp: 7}, Seniority{Cluster: old, OldestUp: 0}, true}, // 0 is youngest
 	} {
 		if got := c.a.Senior(c.b); got != c.want {
 			t.Errorf("%+v senior to %+v: %v", c.a, c.b, got)

@@ -236,9 +236,9 @@ func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, sus
 	return true
 }
 
-// Claim describes the cluster of a node that meets another cluster, or another
-// half of its own. The senior claim wins, and the nodes of the other side stop.
-type Claim struct {
+// Seniority describes the cluster of a node that meets another cluster, or another
+// half of its own. The senior side wins, and the nodes of the other side stop.
+type Seniority struct {
 	Cluster Founding
 	Era     Era
 	// Oldest is the oldest member that is not down, by up number and node.
@@ -248,9 +248,9 @@ type Claim struct {
 }
 
 // Senior reports whether c wins over o. The older cluster wins; within one cluster
-// the side in the later era does, then the one that has the oldest member. Of equal
-// claims neither is senior.
-func (c Claim) Senior(o Claim) bool {
+// the side in the later era does, then the one that has the oldest member. Of two equal ones
+// neither is senior.
+func (c Seniority) Senior(o Seniority) bool {
 	if d := c.Cluster.Compare(o.Cluster); d != 0 {
 		return d < 0
 	}
@@ -261,14 +261,14 @@ func (c Claim) Senior(o Claim) bool {
 	return a.OlderThan(&b)
 }
 
-func (s *State) claim() Claim {
+func (s *State) seniority() Seniority {
 	var oldest *Member
 	for _, m := range s.Members {
 		if m.Status != Down && (oldest == nil || m.OlderThan(oldest)) {
 			oldest = m
 		}
 	}
-	c := Claim{Cluster: s.Cluster, Era: s.Era}
+	c := Seniority{Cluster: s.Cluster, Era: s.Era}
 	if oldest != nil {
 		c.OldestUp, c.OldestNode = oldest.UpNumber, oldest.Node
 	}

@@ -31,7 +31,7 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 	case gossip.InitJoin:
 		m.Kind = &pb.Message_InitJoin{InitJoin: &pb.InitJoin{}}
 	case gossip.InitJoinAck:
-		m.Kind = &pb.Message_InitJoinAck{InitJoinAck: &pb.InitJoinAck{Claim: toClaim(msg.Claim)}}
+		m.Kind = &pb.Message_InitJoinAck{InitJoinAck: &pb.InitJoinAck{Seniority: toSeniority(msg.Seniority)}}
 	case gossip.InitJoinNack:
 		m.Kind = &pb.Message_InitJoinNack{InitJoinNack: &pb.InitJoinNack{}}
 	case gossip.Join:
@@ -63,7 +63,7 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 	case gossip.ExitingConfirmed:
 		m.Kind = &pb.Message_ExitingConfirmed{ExitingConfirmed: &pb.ExitingConfirmed{}}
 	case gossip.NotMember:
-		n := &pb.NotMember{Claim: toClaim(msg.Claim), Answer: msg.Answer}
+		n := &pb.NotMember{Seniority: toSeniority(msg.Seniority), Answer: msg.Answer}
 		if msg.Outdated {
 			n.Outdated = toEra(msg.Era)
 		}
@@ -77,7 +77,7 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 	case *pb.Message_InitJoin:
 		return gossip.InitJoin{}, nil
 	case *pb.Message_InitJoinAck:
-		return gossip.InitJoinAck{Claim: fromClaim(k.InitJoinAck.GetClaim())}, nil
+		return gossip.InitJoinAck{Seniority: fromSeniority(k.InitJoinAck.GetSeniority())}, nil
 	case *pb.Message_InitJoinNack:
 		return gossip.InitJoinNack{}, nil
 	case *pb.Message_Join:
@@ -118,7 +118,7 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 	case *pb.Message_NotMember:
 		n := k.NotMember
 		return gossip.NotMember{
-			Claim: fromClaim(n.GetClaim()), Answer: n.GetAnswer(), Outdated: n.GetOutdated() != nil, Era: fromEra(n.GetOutdated()),
+			Seniority: fromSeniority(n.GetSeniority()), Answer: n.GetAnswer(), Outdated: n.GetOutdated() != nil, Era: fromEra(n.GetOutdated()),
 		}, nil
 	}
 	return nil, errors.New("a message is of no known kind")
@@ -161,12 +161,12 @@ func fromEra(e *pb.Era) gossip.Era {
 	return gossip.Era{Number: e.GetNumber(), By: sharding.NodeUID(e.GetByUid()), Before: sharding.NodeUID(e.GetBeforeUid())}
 }
 
-func toClaim(c gossip.Claim) *pb.Claim {
-	return &pb.Claim{Cluster: toFounding(c.Cluster), Era: toEra(c.Era), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
+func toSeniority(c gossip.Seniority) *pb.Seniority {
+	return &pb.Seniority{Cluster: toFounding(c.Cluster), Era: toEra(c.Era), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
 }
 
-func fromClaim(c *pb.Claim) gossip.Claim {
-	return gossip.Claim{
+func fromSeniority(c *pb.Seniority) gossip.Seniority {
+	return gossip.Seniority{
 		Cluster: fromFounding(c.GetCluster()), Era: fromEra(c.GetEra()), OldestUp: c.GetOldestUpNumber(), OldestNode: fromNode(c.GetOldest()),
 	}
 }

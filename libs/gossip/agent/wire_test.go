@@ -20,7 +20,7 @@ func samples() []gossip.Msg {
 	a, b := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:2", UID: 1 << 63}
 	cluster := gossip.Founding{Founded: 1_700_000_000_000, Founder: 1}
 	era := gossip.Era{Number: 3, By: 1 << 63, Before: 7}
-	claim := gossip.Claim{Cluster: cluster, Era: era, OldestUp: 3, OldestNode: b}
+	seniority := gossip.Seniority{Cluster: cluster, Era: era, OldestUp: 3, OldestNode: b}
 	clock := gossip.Clock{vclock.Entry[sharding.NodeUID]{Node: 1, Count: 9}, {Node: 1 << 63, Count: 1 << 40}}
 	state := gossip.State{
 		Cluster: cluster, Era: era,
@@ -44,11 +44,11 @@ func samples() []gossip.Msg {
 		Seen:       gossip.Bits{3},
 	}
 	return []gossip.Msg{
-		gossip.InitJoin{}, gossip.InitJoinAck{Claim: claim}, gossip.InitJoinNack{},
+		gossip.InitJoin{}, gossip.InitJoinAck{Seniority: seniority}, gossip.InitJoinNack{},
 		gossip.Join{Name: "n", Roles: []string{"region"}, Zone: "z", Version: "2", Settings: []gossip.Setting{{Name: "a", Value: "b"}}, HeardIn: 1 << 40}, gossip.Welcome{State: state},
 		gossip.GossipStatus{Cluster: cluster, Era: era, Digest: 1 << 63, Seen: gossip.Bits{1}, Parts: []uint32{1, 1 << 31}},
 		gossip.Gossip{State: state, Digest: 7, Parts: 8, Which: gossip.Bits{0x81}, Answer: true}, gossip.Heartbeat{Seq: 5, Patience: 200 * time.Millisecond, Answer: 4}, gossip.HeartbeatReply{Seq: 6},
-		gossip.JoinRefused{Reason: "full", Final: true}, gossip.LeaveRequest{}, gossip.ExitingConfirmed{}, gossip.NotMember{Claim: claim, Answer: true, Outdated: true, Era: claim.Era},
+		gossip.JoinRefused{Reason: "full", Final: true}, gossip.LeaveRequest{}, gossip.ExitingConfirmed{}, gossip.NotMember{Seniority: seniority, Answer: true, Outdated: true, Era: seniority.Era},
 	}
 }
 

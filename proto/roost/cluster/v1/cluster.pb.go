@@ -600,7 +600,7 @@ func (*InitJoin) Descriptor() ([]byte, []int) {
 // InitJoinAck says that the sender is; also sent unasked.
 type InitJoinAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Claim         *Claim                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Seniority     *Seniority             `protobuf:"bytes,1,opt,name=seniority,proto3" json:"seniority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -635,9 +635,9 @@ func (*InitJoinAck) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *InitJoinAck) GetClaim() *Claim {
+func (x *InitJoinAck) GetSeniority() *Seniority {
 	if x != nil {
-		return x.Claim
+		return x.Seniority
 	}
 	return nil
 }
@@ -1252,9 +1252,9 @@ func (*ExitingConfirmed) Descriptor() ([]byte, []int) {
 
 // NotMember tells the receiver that it is no member.
 type NotMember struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Claim  *Claim                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
-	Answer bool                   `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Seniority *Seniority             `protobuf:"bytes,1,opt,name=seniority,proto3" json:"seniority,omitempty"`
+	Answer    bool                   `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The era of the receiver's gossip, if that is why it is excluded.
 	Outdated      *Era `protobuf:"bytes,3,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1291,9 +1291,9 @@ func (*NotMember) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *NotMember) GetClaim() *Claim {
+func (x *NotMember) GetSeniority() *Seniority {
 	if x != nil {
-		return x.Claim
+		return x.Seniority
 	}
 	return nil
 }
@@ -1426,8 +1426,8 @@ func (x *Era) GetBeforeUid() uint64 {
 	return 0
 }
 
-// Claim decides which of two clusters, or halves of one, goes on.
-type Claim struct {
+// Seniority decides which of two clusters, or halves of one, goes on.
+type Seniority struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Cluster        *Founding              `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	OldestUpNumber uint32                 `protobuf:"varint,2,opt,name=oldest_up_number,json=oldestUpNumber,proto3" json:"oldest_up_number,omitempty"`
@@ -1437,20 +1437,20 @@ type Claim struct {
 	sizeCache      protoimpl.SizeCache
 }
 
-func (x *Claim) Reset() {
-	*x = Claim{}
+func (x *Seniority) Reset() {
+	*x = Seniority{}
 	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Claim) String() string {
+func (x *Seniority) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Claim) ProtoMessage() {}
+func (*Seniority) ProtoMessage() {}
 
-func (x *Claim) ProtoReflect() protoreflect.Message {
+func (x *Seniority) ProtoReflect() protoreflect.Message {
 	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1462,33 +1462,33 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
-func (*Claim) Descriptor() ([]byte, []int) {
+// Deprecated: Use Seniority.ProtoReflect.Descriptor instead.
+func (*Seniority) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *Claim) GetCluster() *Founding {
+func (x *Seniority) GetCluster() *Founding {
 	if x != nil {
 		return x.Cluster
 	}
 	return nil
 }
 
-func (x *Claim) GetOldestUpNumber() uint32 {
+func (x *Seniority) GetOldestUpNumber() uint32 {
 	if x != nil {
 		return x.OldestUpNumber
 	}
 	return 0
 }
 
-func (x *Claim) GetOldest() *Node {
+func (x *Seniority) GetOldest() *Node {
 	if x != nil {
 		return x.Oldest
 	}
 	return nil
 }
 
-func (x *Claim) GetEra() *Era {
+func (x *Seniority) GetEra() *Era {
 	if x != nil {
 		return x.Era
 	}
@@ -1956,9 +1956,9 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\rleave_request\x18\x0e \x01(\v2\x1e.roost.cluster.v1.LeaveRequestH\x00R\fleaveRequestB\x06\n" +
 	"\x04kind\"\n" +
 	"\n" +
-	"\bInitJoin\"<\n" +
-	"\vInitJoinAck\x12-\n" +
-	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\"\x0e\n" +
+	"\bInitJoin\"H\n" +
+	"\vInitJoinAck\x129\n" +
+	"\tseniority\x18\x01 \x01(\v2\x1b.roost.cluster.v1.SeniorityR\tseniority\"\x0e\n" +
 	"\fInitJoinNack\"\xb7\x01\n" +
 	"\x04Join\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1996,9 +1996,9 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x06answer\x18\x03 \x01(\x04R\x06answer\"\"\n" +
 	"\x0eHeartbeatReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\x12\n" +
-	"\x10ExitingConfirmed\"\x85\x01\n" +
-	"\tNotMember\x12-\n" +
-	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\x12\x16\n" +
+	"\x10ExitingConfirmed\"\x91\x01\n" +
+	"\tNotMember\x129\n" +
+	"\tseniority\x18\x01 \x01(\v2\x1b.roost.cluster.v1.SeniorityR\tseniority\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x121\n" +
 	"\boutdated\x18\x03 \x01(\v2\x15.roost.cluster.v1.EraR\boutdated\"S\n" +
 	"\bFounding\x12&\n" +
@@ -2009,8 +2009,8 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x15\n" +
 	"\x06by_uid\x18\x02 \x01(\x06R\x05byUid\x12\x1d\n" +
 	"\n" +
-	"before_uid\x18\x03 \x01(\x06R\tbeforeUid\"\xc0\x01\n" +
-	"\x05Claim\x124\n" +
+	"before_uid\x18\x03 \x01(\x06R\tbeforeUid\"\xc4\x01\n" +
+	"\tSeniority\x124\n" +
 	"\acluster\x18\x01 \x01(\v2\x1a.roost.cluster.v1.FoundingR\acluster\x12(\n" +
 	"\x10oldest_up_number\x18\x02 \x01(\rR\x0eoldestUpNumber\x12.\n" +
 	"\x06oldest\x18\x03 \x01(\v2\x16.roost.cluster.v1.NodeR\x06oldest\x12'\n" +
@@ -2103,7 +2103,7 @@ var file_roost_cluster_v1_cluster_proto_goTypes = []any{
 	(*NotMember)(nil),        // 19: roost.cluster.v1.NotMember
 	(*Founding)(nil),         // 20: roost.cluster.v1.Founding
 	(*Era)(nil),              // 21: roost.cluster.v1.Era
-	(*Claim)(nil),            // 22: roost.cluster.v1.Claim
+	(*Seniority)(nil),        // 22: roost.cluster.v1.Seniority
 	(*State)(nil),            // 23: roost.cluster.v1.State
 	(*Member)(nil),           // 24: roost.cluster.v1.Member
 	(*Observer)(nil),         // 25: roost.cluster.v1.Observer
@@ -2127,17 +2127,17 @@ var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	19, // 12: roost.cluster.v1.Message.not_member:type_name -> roost.cluster.v1.NotMember
 	11, // 13: roost.cluster.v1.Message.join_refused:type_name -> roost.cluster.v1.JoinRefused
 	12, // 14: roost.cluster.v1.Message.leave_request:type_name -> roost.cluster.v1.LeaveRequest
-	22, // 15: roost.cluster.v1.InitJoinAck.claim:type_name -> roost.cluster.v1.Claim
+	22, // 15: roost.cluster.v1.InitJoinAck.seniority:type_name -> roost.cluster.v1.Seniority
 	10, // 16: roost.cluster.v1.Join.settings:type_name -> roost.cluster.v1.Setting
 	23, // 17: roost.cluster.v1.Welcome.state:type_name -> roost.cluster.v1.State
 	20, // 18: roost.cluster.v1.GossipStatus.cluster:type_name -> roost.cluster.v1.Founding
 	21, // 19: roost.cluster.v1.GossipStatus.era:type_name -> roost.cluster.v1.Era
 	23, // 20: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
-	22, // 21: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
+	22, // 21: roost.cluster.v1.NotMember.seniority:type_name -> roost.cluster.v1.Seniority
 	21, // 22: roost.cluster.v1.NotMember.outdated:type_name -> roost.cluster.v1.Era
-	20, // 23: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.Founding
-	4,  // 24: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
-	21, // 25: roost.cluster.v1.Claim.era:type_name -> roost.cluster.v1.Era
+	20, // 23: roost.cluster.v1.Seniority.cluster:type_name -> roost.cluster.v1.Founding
+	4,  // 24: roost.cluster.v1.Seniority.oldest:type_name -> roost.cluster.v1.Node
+	21, // 25: roost.cluster.v1.Seniority.era:type_name -> roost.cluster.v1.Era
 	20, // 26: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.Founding
 	24, // 27: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
 	25, // 28: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
