@@ -192,9 +192,9 @@ type Config struct {
 	// short as possible. At MaxTombstones no node is admitted any more, so there
 	// are never more than MaxTombstones plus MaxMembers. Default 10000.
 	MaxTombstones int
-	// MaxQuarantined bounds the quarantined incarnations, which are kept for
+	// MaxBanned bounds the banned incarnations, which are kept for
 	// TombstoneTTL; the oldest are forgotten first. Default 1000.
-	MaxQuarantined int
+	MaxBanned int
 }
 
 // DefaultConfig has everything but Self, Name, Roles and Seeds.
@@ -221,7 +221,7 @@ func DefaultConfig() Config {
 		TombstoneTTL:     24 * time.Hour,
 		MaxMembers:       5000,
 		MaxTombstones:    10_000,
-		MaxQuarantined:   1000,
+		MaxBanned:        1000,
 	}
 }
 
@@ -282,8 +282,8 @@ func (c Config) Validate() error {
 	if !(c.PreferUnseen >= 0 && c.PreferUnseen <= 1) || c.PreferUnseenUpTo < 1 {
 		bad("PreferUnseen is %v: choose 0 to 1; PreferUnseenUpTo is %d: choose at least 1", c.PreferUnseen, c.PreferUnseenUpTo)
 	}
-	if c.MaxMembers < 1 || c.MaxTombstones < 1 || c.MaxQuarantined < 1 {
-		bad("MaxMembers %d, MaxTombstones %d and MaxQuarantined %d: choose at least 1", c.MaxMembers, c.MaxTombstones, c.MaxQuarantined)
+	if c.MaxMembers < 1 || c.MaxTombstones < 1 || c.MaxBanned < 1 {
+		bad("MaxMembers %d, MaxTombstones %d and MaxBanned %d: choose at least 1", c.MaxMembers, c.MaxTombstones, c.MaxBanned)
 	}
 	if c.JoinGiveUp < 0 {
 		bad("JoinGiveUp is %v: choose 0 for never, or more", c.JoinGiveUp)

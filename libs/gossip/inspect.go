@@ -45,8 +45,8 @@ func (m *Machine) Check() error {
 			bad("%v is %v with up number %d", mem.Node, mem.Status, mem.UpNumber)
 		}
 	}
-	if len(s.Tombstones) > m.cfg.MaxTombstones+m.cfg.MaxMembers || len(m.quarantined) > m.cfg.MaxQuarantined || len(m.disputes) > maxDisputes {
-		bad("%d tombstones, %d quarantines, %d disputes", len(s.Tombstones), len(m.quarantined), len(m.disputes))
+	if len(s.Tombstones) > m.cfg.MaxTombstones+m.cfg.MaxMembers || len(m.banned) > m.cfg.MaxBanned || len(m.disputes) > maxDisputes {
+		bad("%d tombstones, %d bans, %d disputes", len(s.Tombstones), len(m.banned), len(m.disputes))
 	}
 	return errors.Join(errs...)
 }
@@ -85,7 +85,7 @@ func (m *Machine) Clone() *Machine {
 	}
 	c.nacks, c.knownClusters = slices.Clone(m.nacks), slices.Clone(m.knownClusters)
 	c.confirmedExits = slices.Clone(m.confirmedExits)
-	c.quarantined, c.disputes = slices.Clone(m.quarantined), slices.Clone(m.disputes)
+	c.banned, c.disputes = slices.Clone(m.banned), slices.Clone(m.disputes)
 	c.unreachableSince = slices.Clone(m.unreachableSince)
 	c.observed = m.observed.clone()
 	c.peers = slices.Clone(m.peers)
@@ -139,8 +139,8 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = appendNode(b, n)
 	}
 	b = sharding.AppendString(sharding.AppendString(append(b, flag(m.leaveAsked)), m.viaAddr), m.refusal)
-	b = binary.AppendUvarint(b, uint64(len(m.quarantined)))
-	for _, q := range m.quarantined {
+	b = binary.AppendUvarint(b, uint64(len(m.banned)))
+	for _, q := range m.banned {
 		b = sharding.AppendString(appendNode(b, q.Node), q.Reason)
 		since(q.Since)
 	}

@@ -273,7 +273,7 @@ func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, 
 		return why, true
 	}
 	if other, ok := m.sameUID(joiner.Node); ok {
-		m.quarantine(joiner.Node, "it has the uid of "+other.String())
+		m.ban(joiner.Node, "it has the uid of "+other.String())
 		return "the uid belongs to " + other.String() + "; start this process again, and never from a copy of a running one", true
 	}
 	switch era := m.state.Era; {

@@ -194,7 +194,7 @@ func TestRemovedAtOnce(t *testing.T) {
 
 // A joiner whose address answers as a member is refused, also once the address
 // is free: what it sent is a message from the past.
-func TestContradictionsAreQuarantined(t *testing.T) {
+func TestContradictionsAreBanned(t *testing.T) {
 	if why := ghost(t); why != "" {
 		t.Error(why)
 	}
@@ -213,16 +213,16 @@ func ghost(t *testing.T) string {
 	if _, ok := v.Member(late.From); ok {
 		return "a ghost is let in"
 	}
-	if len(v.Quarantined) != 1 || v.Quarantined[0].Node != late.From || !has(n1, "Quarantined", late.From) {
-		t.Errorf("the view has %+v", v.Quarantined)
+	if len(v.Banned) != 1 || v.Banned[0].Node != late.From || !has(n1, "Banned", late.From) {
+		t.Errorf("the view has %+v", v.Banned)
 	}
 	twin := sharding.NodeID{Addr: "twin:1", UID: net.Nodes[1].ID.UID}
 	net.Step(n1, gossip.Receive{From: twin, To: n1.ID, Msg: gossip.Join{Name: "twin"}})
-	if v := n1.M.View(); len(v.Quarantined) != 2 || len(v.Members) != 3 {
+	if v := n1.M.View(); len(v.Banned) != 2 || len(v.Members) != 3 {
 		t.Errorf("with a second node of one uid: %+v", v)
 	}
 	n1.M.Step(net.Now.Add(25*time.Hour), gossip.Tick{}, nil)
-	if v := n1.M.View(); len(v.Quarantined) != 0 {
+	if v := n1.M.View(); len(v.Banned) != 0 {
 		t.Error("kept forever")
 	}
 	return ""

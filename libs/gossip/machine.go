@@ -58,7 +58,7 @@ type Machine struct {
 	relayAt                 time.Time     // the earliest time to pass on news from others
 	nextDowning             time.Time     // time of the next call of the downing provider
 	notConvergedSince       time.Time     // since when this leader waits for convergence
-	quarantined             []Quarantine  // oldest first
+	banned                  []Ban         // oldest first
 	disputes                []dispute     // oldest first
 	leaveAsked              bool          // LeaveRequested was emitted
 	leaveAt                 time.Time     // when a leaving node stops waiting for the others to agree
@@ -198,7 +198,7 @@ func (m *Machine) tick() {
 	case seeking:
 		m.seek()
 	case member:
-		m.expireQuarantines()
+		m.expireBans()
 		m.sendHeartbeats()
 		m.updateReachability()
 		m.askDowning()
@@ -296,13 +296,13 @@ func (m *Machine) stop(last Event) {
 }
 
 // isExcluded reports whether this node knows another one as down, removed or
-// quarantined.
+// banned.
 func (m *Machine) isExcluded(n sharding.NodeID) bool {
 	if m.phase != member {
 		return false
 	}
 	mem, ok := m.state.Member(n)
-	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.isQuarantined(n)
+	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.isBanned(n)
 }
 
 // rejectExcluded reports whether a node is excluded, and if so, notifies that node.

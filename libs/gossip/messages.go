@@ -248,8 +248,8 @@ type (
 	// LeaveRequested: this node should leave. The driver steps [Leave] when the process is ready. Emitted
 	// once.
 	LeaveRequested struct{ By sharding.NodeID }
-	// Quarantined: this node refuses an incarnation from now on, see [Quarantine].
-	Quarantined struct {
+	// Banned: this node refuses an incarnation from now on, see [Ban].
+	Banned struct {
 		Node   sharding.NodeID
 		Reason string
 	}
@@ -291,7 +291,7 @@ func (LeaderChanged) output()       {}
 func (JoinRejected) output()        {}
 func (JoinFailed) output()          {}
 func (LeaveRequested) output()      {}
-func (Quarantined) output()         {}
+func (Banned) output()              {}
 func (Refused) output()             {}
 func (Expired) output()             {}
 func (SelfDowned) output()          {}
@@ -313,7 +313,7 @@ func (LeaderChanged) event()        {}
 func (JoinRejected) event()         {}
 func (JoinFailed) event()           {}
 func (LeaveRequested) event()       {}
-func (Quarantined) event()          {}
+func (Banned) event()               {}
 func (Refused) event()              {}
 func (Expired) event()              {}
 func (SelfDowned) event()           {}

@@ -22,10 +22,10 @@ type View struct {
 	// Refusal is the last reason for not admitting this node; empty once it is a
 	// member.
 	Refusal string
-	// Removed are the tombstones of former members. Quarantined are the other
+	// Removed are the tombstones of former members. Banned are the other
 	// incarnations that this node refuses permanently. The lists must not be changed.
-	Removed     []Tombstone
-	Quarantined []Quarantine
+	Removed []Tombstone
+	Banned  []Ban
 	// Leader is the current leader in the eyes of this node; zero if none.
 	Leader sharding.NodeID
 	// Converged is true if every relevant member is reachable and known to have seen exactly this state.
@@ -128,7 +128,7 @@ func (v View) Events() []Event {
 // View is the membership as this node sees it now.
 func (m *Machine) View() View {
 	v := View{Self: m.self, InCluster: m.phase == member, Cluster: m.state.Cluster, Version: m.state.Version, Lease: m.lease, Paused: m.paused}
-	v.Refusal, v.Removed, v.Quarantined = m.refusal, m.state.Tombstones, slices.Clone(m.quarantined)
+	v.Refusal, v.Removed, v.Banned = m.refusal, m.state.Tombstones, slices.Clone(m.banned)
 	if len(m.state.Members) == 0 {
 		return v
 	}

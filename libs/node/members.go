@@ -28,7 +28,7 @@ func (n *Node) ObserveMembers(view func() gossip.View) error {
 		return err
 	}
 	refused, err := meter.Int64ObservableGauge("roost.members.refused", metric.WithUnit("{node}"),
-		metric.WithDescription("incarnations that are refused permanently: removed, or quarantined by this node"))
+		metric.WithDescription("incarnations that are refused permanently: removed, or banned by this node"))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (n *Node) ObserveMembers(view func() gossip.View) error {
 			o.ObserveInt64(members, byStatus[s], metric.WithAttributes(attribute.String("roost.member.status", s.String())))
 		}
 		o.ObserveInt64(refused, int64(len(v.Removed)), metric.WithAttributes(attribute.String("roost.reason", "removed")))
-		o.ObserveInt64(refused, int64(len(v.Quarantined)), metric.WithAttributes(attribute.String("roost.reason", "quarantined")))
+		o.ObserveInt64(refused, int64(len(v.Banned)), metric.WithAttributes(attribute.String("roost.reason", "banned")))
 		return nil
 	}, phi, reachable, members, refused)
 	return err

@@ -185,8 +185,8 @@ func toEvent(r Record, v *gossip.View) *membershipv1.Event {
 		about("yields-lease", v.Self, e.Reason)
 	case gossip.LeaderChanged:
 		about("leader", e.Leader, "")
-	case gossip.Quarantined:
-		about("quarantined", e.Node, e.Reason)
+	case gossip.Banned:
+		about("banned", e.Node, e.Reason)
 	case gossip.JoinRejected:
 		about("not-let-in", v.Self, "by "+e.By.String()+": "+e.Reason)
 	case gossip.JoinFailed:

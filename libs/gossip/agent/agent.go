@@ -336,7 +336,7 @@ func (a *Agent) log(e gossip.Event) {
 		log.Error("this node does not join the cluster", "reason", e.Reason)
 	case gossip.LeaveRequested:
 		log.Info("this node was asked to leave", "by", e.By)
-	case gossip.Quarantined:
+	case gossip.Banned:
 		log.Warn("incarnation is refused from now on", "node", e.Node, "reason", e.Reason)
 	case gossip.LeaderChanged:
 		log.Info("leader changed", "leader", e.Leader)

@@ -39,7 +39,7 @@ func (a *API) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1.
 	for i := range members.Members {
 		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.cfg.Self, a.cfg.Weights))
 	}
-	for _, q := range members.Quarantined {
+	for _, q := range members.Banned {
 		out.Quarantined = append(out.Quarantined, &adminv1.Quarantined{Node: q.Node.String(), Reason: q.Reason})
 	}
 	slices.SortFunc(out.Members, func(x, y *adminv1.Member) int {

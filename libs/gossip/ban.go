@@ -7,9 +7,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Quarantine is an incarnation that this node refuses permanently although it has no
+// Ban is an incarnation that this node refuses permanently although it has no
 // tombstone, because what it said about itself cannot be true.
-type Quarantine struct {
+type Ban struct {
 	Node   sharding.NodeID
 	Reason string
 	Since  time.Time
@@ -26,25 +26,25 @@ type dispute struct {
 // and disputed again when it asks again.
 const maxDisputes = 64
 
-// quarantine refuses an incarnation from now on.
-func (m *Machine) quarantine(n sharding.NodeID, reason string) {
-	if m.isQuarantined(n) {
+// ban refuses an incarnation from now on.
+func (m *Machine) ban(n sharding.NodeID, reason string) {
+	if m.isBanned(n) {
 		return
 	}
-	if len(m.quarantined) >= m.cfg.MaxQuarantined {
-		m.quarantined = slices.Delete(m.quarantined, 0, 1+len(m.quarantined)-m.cfg.MaxQuarantined)
+	if len(m.banned) >= m.cfg.MaxBanned {
+		m.banned = slices.Delete(m.banned, 0, 1+len(m.banned)-m.cfg.MaxBanned)
 	}
-	m.quarantined = append(m.quarantined, Quarantine{n, reason, m.now})
-	m.emit(Quarantined{n, reason})
+	m.banned = append(m.banned, Ban{n, reason, m.now})
+	m.emit(Banned{n, reason})
 }
 
-func (m *Machine) isQuarantined(n sharding.NodeID) bool {
-	return slices.ContainsFunc(m.quarantined, func(q Quarantine) bool { return q.Node == n }) //mutant:false quarantine
+func (m *Machine) isBanned(n sharding.NodeID) bool {
+	return slices.ContainsFunc(m.banned, func(b Ban) bool { return b.Node == n }) //mutant:false quarantine
 }
 
-// expireQuarantines forgets quarantines after a time that no message survives.
-func (m *Machine) expireQuarantines() {
-	m.quarantined = slices.DeleteFunc(m.quarantined, func(q Quarantine) bool { return m.now.Sub(q.Since) >= m.cfg.TombstoneTTL })
+// expireBans forgets bans after a time that no message survives.
+func (m *Machine) expireBans() {
+	m.banned = slices.DeleteFunc(m.banned, func(b Ban) bool { return m.now.Sub(b.Since) >= m.cfg.TombstoneTTL })
 }
 
 // sameUID finds the member at another address that has the uid of a joiner.
@@ -83,7 +83,7 @@ func (m *Machine) settleDisputes(from sharding.NodeID, seq uint64) {
 			return false
 		}
 		if d.joiner != from && m.peer(from) != nil {
-			m.quarantine(d.joiner, "its address answers as "+from.String()+"; if it lives, give it an advertised address of its own")
+			m.ban(d.joiner, "its address answers as "+from.String()+"; if it lives, give it an advertised address of its own")
 		}
 		return true
 	})
