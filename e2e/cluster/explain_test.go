@@ -96,13 +96,13 @@ func (x *explained) explain(url, entity string) (*diagnosisv1.ExplainResponse, e
 	return adminclient.NewDiagnosis(url).Explain(x.Context(), &diagnosisv1.ExplainRequest{Type: typ, Id: id, Stack: true})
 }
 
-// names waits until every process names a cause for an entity first, and some text with it.
-func (x *explained) names(cause, entity, text string) {
+// names waits until every process names a finding about an entity first, and some text with it.
+func (x *explained) names(finding, entity, text string) {
 	x.Helper()
-	x.namedBy(x.askers(), cause, entity, text)
+	x.namedBy(x.askers(), finding, entity, text)
 }
 
-func (x *explained) namedBy(askers map[string]string, cause, entity, text string) {
+func (x *explained) namedBy(askers map[string]string, finding, entity, text string) {
 	x.Helper()
 	since := time.Now()
 	var took []string
@@ -112,14 +112,14 @@ func (x *explained) namedBy(askers map[string]string, cause, entity, text string
 			if last, err = x.explain(url, entity); err != nil {
 				return err
 			}
-			if f := last.Findings[0]; f.Cause != cause || !strings.Contains(f.Text, text) {
-				return fmt.Errorf("%s finds %s first, wanted %s with %q: %v", name, f.Cause, cause, text, last)
+			if f := last.Findings[0]; f.Name != finding || !strings.Contains(f.Text, text) {
+				return fmt.Errorf("%s finds %s first, wanted %s with %q: %v", name, f.Name, finding, text, last)
 			}
 			return nil
 		})
 		took = append(took, fmt.Sprintf("%s %.0f ms, asking %.0f of them", name, time.Since(since).Seconds()*1000, float64(last.TookUs)/1000))
 	}
-	x.figure("%s (%s)", cause, strings.Join(took, "; "))
+	x.figure("%s (%s)", finding, strings.Join(took, "; "))
 }
 
 // send sends a command, and does not wait for its end.
@@ -307,7 +307,7 @@ func (x *explained) catchStarting(from string) bool {
 			}
 			for i := 0; s.Phase == "starting" && found == "" && i < visitedEntities; i++ {
 				res, err := x.explain(url, fmt.Sprintf("Visits/v%d", i))
-				if err == nil && res.GetIndex() == s.Index && res.Findings[0].Cause == "shard-starting" && strings.Contains(res.Findings[0].Text, "has kept") {
+				if err == nil && res.GetIndex() == s.Index && res.Findings[0].Name == "shard-starting" && strings.Contains(res.Findings[0].Text, "has kept") {
 					found = res.Findings[0].Text
 				}
 			}
@@ -368,7 +368,7 @@ func explainNetwork(x *explained) {
 	since := time.Now()
 	res, err := x.explain(askers["coordinator-1"], "Peer/anna")
 	x.must(err)
-	if f := res.Findings[0]; f.Cause != "owner-unreachable" || !strings.Contains(f.Text, "its host does not answer") {
+	if f := res.Findings[0]; f.Name != "owner-unreachable" || !strings.Contains(f.Text, "its host does not answer") {
 		x.Errorf("the owner is cut off: %v", res)
 	}
 	x.figure("owner-unreachable (coordinator-1 %.0f ms)", time.Since(since).Seconds()*1000)

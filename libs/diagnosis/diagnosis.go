@@ -11,53 +11,53 @@ import (
 	inspectionv1 "github.com/roost-cluster/roost/proto/roost/inspection/v1"
 )
 
-// Cause is the name of a finding.
-type Cause string
+// Finding is the name of a finding.
+type Finding string
 
-// The causes. If several are found, those that come first here are listed first: a cause comes before what follows
+// The findings. If several apply, those that come first here are listed first: a finding comes before what follows
 // from it.
 const (
-	UnknownType       Cause = "unknown-type"
-	NoRegion          Cause = "no-region"
-	Unreadable        Cause = "unreadable"
-	TableStale        Cause = "table-stale"
-	OwnerUnreachable  Cause = "owner-unreachable"
-	OwnerPaused       Cause = "owner-paused"
-	OwnerFails        Cause = "owner-fails"
-	JournalRefuses    Cause = "journal-refuses"
-	JournalSilent     Cause = "journal-silent"
-	JournalSlow       Cause = "journal-slow"
-	EntityQuarantined Cause = "entity-quarantined"
-	EntityDamaged     Cause = "entity-damaged"
-	EntityFails       Cause = "entity-fails"
-	WaitsForEntity    Cause = "waits-for-entity"
-	HandlerStuck      Cause = "handler-stuck"
-	MailboxFull       Cause = "mailbox-full"
-	RegionFull        Cause = "region-full"
-	RegionBusy        Cause = "region-busy"
-	HandingOff        Cause = "shard-handing-off"
-	Starting          Cause = "shard-starting"
-	NoCoordinator     Cause = "no-coordinator"
-	GatewayFull       Cause = "gateway-full"
-	GatewaySilent     Cause = "gateway-silent"
-	Busy              Cause = "busy"
+	UnknownType       Finding = "unknown-type"
+	NoRegion          Finding = "no-region"
+	Unreadable        Finding = "unreadable"
+	TableStale        Finding = "table-stale"
+	OwnerUnreachable  Finding = "owner-unreachable"
+	OwnerPaused       Finding = "owner-paused"
+	OwnerFails        Finding = "owner-fails"
+	JournalRefuses    Finding = "journal-refuses"
+	JournalSilent     Finding = "journal-silent"
+	JournalSlow       Finding = "journal-slow"
+	EntityQuarantined Finding = "entity-quarantined"
+	EntityDamaged     Finding = "entity-damaged"
+	EntityFails       Finding = "entity-fails"
+	WaitsForEntity    Finding = "waits-for-entity"
+	HandlerStuck      Finding = "handler-stuck"
+	MailboxFull       Finding = "mailbox-full"
+	RegionFull        Finding = "region-full"
+	RegionBusy        Finding = "region-busy"
+	HandingOff        Finding = "shard-handing-off"
+	Starting          Finding = "shard-starting"
+	NoCoordinator     Finding = "no-coordinator"
+	GatewayFull       Finding = "gateway-full"
+	GatewaySilent     Finding = "gateway-silent"
+	Busy              Finding = "busy"
 	// These do not keep commands from being executed.
-	Active      Cause = "active"
-	Passivated  Cause = "passivated"
-	Absent      Cause = "absent"
-	Unallocated Cause = "unallocated"
-	Undecided   Cause = "undecided"
+	Active      Finding = "active"
+	Passivated  Finding = "passivated"
+	Absent      Finding = "absent"
+	Unallocated Finding = "unallocated"
+	Undecided   Finding = "undecided"
 )
 
-// order has the causes in the same order.
-var order = []Cause{
+// order has the findings in the same order.
+var order = []Finding{
 	UnknownType, NoRegion, Unreadable, TableStale, OwnerUnreachable, OwnerPaused, OwnerFails, JournalRefuses, JournalSilent, JournalSlow,
 	EntityQuarantined, EntityDamaged, EntityFails, WaitsForEntity, HandlerStuck, MailboxFull, RegionFull, RegionBusy, HandingOff, Starting, NoCoordinator,
 	GatewayFull, GatewaySilent, Busy, Active, Passivated, Absent, Unallocated, Undecided,
 }
 
-// Causes lists the names of all causes.
-func Causes() []Cause { return slices.Clone(order) }
+// Findings lists the names of all findings.
+func Findings() []Finding { return slices.Clone(order) }
 
 // inquest collects findings about some evidence.
 type inquest struct {
@@ -101,15 +101,15 @@ func Of(e *Evidence) []*diagnosisv1.Finding {
 
 // find adds a finding. blocks is true if it keeps commands from being executed. next is the next step for an
 // operator.
-func (q *inquest) find(c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
+func (q *inquest) find(c Finding, blocks bool, since time.Duration, next, format string, args ...any) {
 	q.list = append(q.list, ranked{&diagnosisv1.Finding{
-		Cause: string(c), Blocks: blocks, SinceMs: since.Milliseconds(), Next: next, Text: fmt.Sprintf(format, args...),
+		Name: string(c), Blocks: blocks, SinceMs: since.Milliseconds(), Next: next, Text: fmt.Sprintf(format, args...),
 	}, slices.Index(order, c)})
 }
 
 // findAt is find for a finding about one gateway. It does not hold up commands that other gateways send, so it comes
 // after findings that hold up all commands, unless the operator has asked this gateway.
-func (q *inquest) findAt(p *Party, c Cause, blocks bool, since time.Duration, next, format string, args ...any) {
+func (q *inquest) findAt(p *Party, c Finding, blocks bool, since time.Duration, next, format string, args ...any) {
 	q.find(c, blocks, since, next, format, args...)
 	if !p.Asker {
 		last := &q.list[len(q.list)-1]

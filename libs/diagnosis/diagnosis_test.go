@@ -87,203 +87,203 @@ func (s *scene) runs(ms int64) {
 var cases = []struct {
 	name string
 	play func(*scene)
-	want []Cause // in their order
-	text string  // in the first finding
+	want []Finding // in their order
+	text string    // in the first finding
 }{
-	{"all is well", func(*scene) {}, []Cause{Active}, "in memory at region-1"},
-	{"passivated", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Record = nil, "stored", 3 }, []Cause{Passivated}, "up to record 3"},
-	{"it does not exist", func(s *scene) { s.region.Entity, s.region.Stored = nil, "none" }, []Cause{Absent}, "nothing is stored"},
-	{"volatile, not in memory", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Volatile = nil, "none", true }, []Cause{Absent}, "volatile"},
-	{"the journal did not say in time", func(s *scene) { s.region.Entity, s.region.ReadMs = nil, 44 }, []Cause{Undecided}, "did not say in time"},
+	{"all is well", func(*scene) {}, []Finding{Active}, "in memory at region-1"},
+	{"passivated", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Record = nil, "stored", 3 }, []Finding{Passivated}, "up to record 3"},
+	{"it does not exist", func(s *scene) { s.region.Entity, s.region.Stored = nil, "none" }, []Finding{Absent}, "nothing is stored"},
+	{"volatile, not in memory", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Volatile = nil, "none", true }, []Finding{Absent}, "volatile"},
+	{"the journal did not say in time", func(s *scene) { s.region.Entity, s.region.ReadMs = nil, 44 }, []Finding{Undecided}, "did not say in time"},
 	{"never allocated", func(s *scene) {
 		s.coordinator.Row, s.gateway.Row = &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{Unallocated}, "first command"},
+	}, []Finding{Unallocated}, "first command"},
 	{"unknown type", func(s *scene) {
 		s.coordinator = &inspectionv1.CoordinatorObservation{Active: true, Types: []string{"Order"}}
 		s.gateway = &inspectionv1.GatewayObservation{Table: true, HeardMs: 1}
-	}, []Cause{UnknownType}, "registered are Order"},
+	}, []Finding{UnknownType}, "registered are Order"},
 	{"unknown type, as a gateway knows it", func(s *scene) {
 		s.asks(Gateway)
 		s.fails(Coordinator, Refused)
 		s.gateway = &inspectionv1.GatewayObservation{Table: true, HeardMs: 1}
-	}, []Cause{UnknownType, NoCoordinator}, "as far as g:1 knows"},
+	}, []Finding{UnknownType, NoCoordinator}, "as far as g:1 knows"},
 	{"no region for the type", func(s *scene) {
 		s.coordinator.Hosts, s.coordinator.Usable = 0, 0
 		s.coordinator.Row = &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{NoRegion}, "no registered region hosts"},
+	}, []Finding{NoRegion}, "no registered region hosts"},
 	{"no region for the type, and its last owner is gone", func(s *scene) {
 		s.coordinator.Hosts, s.coordinator.Usable = 0, 0
 		s.fails(Region, Refused)
-	}, []Cause{NoRegion, OwnerUnreachable}, "no registered region hosts"},
+	}, []Finding{NoRegion, OwnerUnreachable}, "no registered region hosts"},
 	{"no region can be given shards", func(s *scene) {
 		s.coordinator.Usable, s.coordinator.Row = 0, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{NoRegion}, "none of them can be given"},
+	}, []Finding{NoRegion}, "none of them can be given"},
 	{"too few regions", func(s *scene) {
 		s.coordinator.MinRegions, s.coordinator.Row = 3, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{Starting}, "before 3 regions are up"},
+	}, []Finding{Starting}, "before 3 regions are up"},
 	{"a new coordinator", func(s *scene) {
 		s.coordinator.Recovering, s.coordinator.Row = true, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{Starting}, "owners of earlier terms"},
+	}, []Finding{Starting}, "owners of earlier terms"},
 	{"being allocated", func(s *scene) {
 		s.gateway.Waiting, s.coordinator.Row = 2, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{Starting}, "commands wait for it"},
+	}, []Finding{Starting}, "commands wait for it"},
 	{"starting", func(s *scene) {
 		s.coordinator.Row, s.region.Shard, s.region.Entity = row("starting", e1), "claiming", nil
-	}, []Cause{Starting}, "claims it in the journal"},
+	}, []Finding{Starting}, "claims it in the journal"},
 	{"starting, as another region was lost", func(s *scene) {
 		s.coordinator.Row, s.coordinator.Cause, s.region.Shard, s.region.Entity = row("starting", e1), "region-lost", "claiming", nil
-	}, []Cause{Starting}, "because its region was lost"},
+	}, []Finding{Starting}, "because its region was lost"},
 	{"starting, and the claim fails", func(s *scene) {
 		s.coordinator.Row, s.region.Shard, s.region.ClaimRepeated, s.region.Entity = row("starting", e1), "claiming", true, nil
-	}, []Cause{Starting}, "failed and is repeated"},
+	}, []Finding{Starting}, "failed and is repeated"},
 	{"starting, with kept states", func(s *scene) {
 		s.coordinator.Row, s.coordinator.KeptBy, s.region.Shard, s.region.Entity = row("starting", e1), "r:9", "fetching", nil
-	}, []Cause{Starting}, "that r:9 has kept"},
+	}, []Finding{Starting}, "that r:9 has kept"},
 	{"starting at a region that is paused", func(s *scene) {
 		s.coordinator.Row = row("starting", e1)
 		s.fails(Region, Silent)
-	}, []Cause{OwnerPaused, Starting}, "paused or starved"},
+	}, []Finding{OwnerPaused, Starting}, "paused or starved"},
 	{"starting, because the journal is slow", func(s *scene) {
 		s.coordinator.Row, s.region.Shard, s.region.Entity, s.journal.CommittingMs, s.journal.FenceRead = row("starting", e1), "claiming", nil, 800, false
-	}, []Cause{JournalSlow, Starting}, "committing for 800ms"},
-	{"handing off", func(s *scene) { s.moves(false) }, []Cause{HandingOff}, "leaves region-1"},
-	{"handing off, and a turn holds it up", func(s *scene) { s.moves(false); s.runs(3000) }, []Cause{HandlerStuck, HandingOff, Busy}, "has been running for 3s"},
-	{"handing off, to be claimed", func(s *scene) { s.moves(true) }, []Cause{HandingOff}, "which is to claim it"},
+	}, []Finding{JournalSlow, Starting}, "committing for 800ms"},
+	{"handing off", func(s *scene) { s.moves(false) }, []Finding{HandingOff}, "leaves region-1"},
+	{"handing off, and a turn holds it up", func(s *scene) { s.moves(false); s.runs(3000) }, []Finding{HandlerStuck, HandingOff, Busy}, "has been running for 3s"},
+	{"handing off, to be claimed", func(s *scene) { s.moves(true) }, []Finding{HandingOff}, "which is to claim it"},
 	{"handing off, and the next owner is paused", func(s *scene) {
 		s.moves(true)
 		s.more = []Party{{Role: Region, Name: "region-2", Addr: "r:2", UID: 12, Result: Silent}}
-	}, []Cause{OwnerPaused, HandingOff}, "region-2"},
+	}, []Finding{OwnerPaused, HandingOff}, "region-2"},
 	{"handing off from an owner that is gone", func(s *scene) {
 		s.moves(true)
 		s.fails(Region, Refused)
 		s.more = []Party{{Role: Region, Name: "region-2", Addr: "r:2", UID: 12, Result: Answered}}
-	}, []Cause{HandingOff}, "region-2"},
-	{"the owner was killed", func(s *scene) { s.fails(Region, Refused) }, []Cause{OwnerUnreachable}, "has not noticed anything yet"},
+	}, []Finding{HandingOff}, "region-2"},
+	{"the owner was killed", func(s *scene) { s.fails(Region, Refused) }, []Finding{OwnerUnreachable}, "has not noticed anything yet"},
 	{"the owner was killed, and the membership knows", func(s *scene) {
 		s.fails(Region, Refused)
 		s.coordinator.Member.Reachable, s.coordinator.Member.UnreachableMs = false, 2500
-	}, []Cause{OwnerUnreachable}, "unreachable for 2.5s"},
-	{"the owner was removed", func(s *scene) { s.fails(Region, Refused); s.coordinator.Member = nil }, []Cause{OwnerUnreachable}, "has removed it"},
-	{"the owner is cut off", func(s *scene) { s.fails(Region, Unreached) }, []Cause{OwnerUnreachable}, "its host does not answer"},
-	{"the owner is paused", func(s *scene) { s.fails(Region, Silent) }, []Cause{OwnerPaused}, "host takes connections"},
-	{"the owner was started again", func(s *scene) { s.fails(Region, Failed); s.parties[Region].Error = "another incarnation" }, []Cause{OwnerFails}, "another incarnation"},
-	{"the owner does not hold the shard", func(s *scene) { s.region.Shard, s.region.MinEpoch, s.region.Entity = "", e2, nil }, []Cause{OwnerFails}, "minimum epoch 1.2"},
-	{"the shard core does not answer", func(s *scene) { *s.region = inspectionv1.RegionObservation{TypeHosted: true} }, []Cause{RegionBusy}, "has not answered"},
-	{"the mailbox is full", func(s *scene) { s.runs(300); s.region.Entity.Mailbox = 10 }, []Cause{MailboxFull}, "is full (10 commands)"},
-	{"a handler hangs", func(s *scene) { s.runs(1000) }, []Cause{HandlerStuck, Busy}, "3 more commands wait"},
-	{"a handler hangs, and the mailbox is full", func(s *scene) { s.runs(9000); s.region.Entity.Mailbox = 10 }, []Cause{HandlerStuck, MailboxFull}, "Checkout"},
+	}, []Finding{OwnerUnreachable}, "unreachable for 2.5s"},
+	{"the owner was removed", func(s *scene) { s.fails(Region, Refused); s.coordinator.Member = nil }, []Finding{OwnerUnreachable}, "has removed it"},
+	{"the owner is cut off", func(s *scene) { s.fails(Region, Unreached) }, []Finding{OwnerUnreachable}, "its host does not answer"},
+	{"the owner is paused", func(s *scene) { s.fails(Region, Silent) }, []Finding{OwnerPaused}, "host takes connections"},
+	{"the owner was started again", func(s *scene) { s.fails(Region, Failed); s.parties[Region].Error = "another incarnation" }, []Finding{OwnerFails}, "another incarnation"},
+	{"the owner does not hold the shard", func(s *scene) { s.region.Shard, s.region.MinEpoch, s.region.Entity = "", e2, nil }, []Finding{OwnerFails}, "minimum epoch 1.2"},
+	{"the shard core does not answer", func(s *scene) { *s.region = inspectionv1.RegionObservation{TypeHosted: true} }, []Finding{RegionBusy}, "has not answered"},
+	{"the mailbox is full", func(s *scene) { s.runs(300); s.region.Entity.Mailbox = 10 }, []Finding{MailboxFull}, "is full (10 commands)"},
+	{"a handler hangs", func(s *scene) { s.runs(1000) }, []Finding{HandlerStuck, Busy}, "3 more commands wait"},
+	{"a handler hangs, and the mailbox is full", func(s *scene) { s.runs(9000); s.region.Entity.Mailbox = 10 }, []Finding{HandlerStuck, MailboxFull}, "Checkout"},
 	{"a turn waits for another entity", func(s *scene) {
 		s.runs(5000)
 		s.region.Entity.WaitsForType, s.region.Entity.WaitsForId = "Stock", "s1"
-	}, []Cause{WaitsForEntity, Busy}, "waiting for Stock/s1"},
-	{"a turn runs", func(s *scene) { s.runs(999) }, []Cause{Busy}, "3 more commands wait"},
-	{"a turn runs, and no caller waits", func(s *scene) { s.runs(999); s.region.Entity.Mailbox = 1 }, []Cause{Active}, ""},
-	{"the region is full", func(s *scene) { s.region.Commands = 1000 }, []Cause{RegionFull}, "1000"},
+	}, []Finding{WaitsForEntity, Busy}, "waiting for Stock/s1"},
+	{"a turn runs", func(s *scene) { s.runs(999) }, []Finding{Busy}, "3 more commands wait"},
+	{"a turn runs, and no caller waits", func(s *scene) { s.runs(999); s.region.Entity.Mailbox = 1 }, []Finding{Active}, ""},
+	{"the region is full", func(s *scene) { s.region.Commands = 1000 }, []Finding{RegionFull}, "1000"},
 	{"quarantined", func(s *scene) {
 		s.region.Entity, s.region.Quarantined = nil, "since 3 o'clock, roost: its command Checkout ended r1, r2"
-	}, []Cause{EntityQuarantined}, "it is quarantined since 3 o'clock"},
-	{"a damaged record", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Failure = nil, "damaged", "record 2" }, []Cause{EntityDamaged}, "record 2"},
-	{"damage that a write met", func(s *scene) { s.region.Entity.State = "damaged" }, []Cause{EntityDamaged}, "takes no commands"},
-	{"this version cannot bring it to life", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Failure = nil, "failed", "panic" }, []Cause{EntityFails}, "panic"},
-	{"the journal is slow", func(s *scene) { s.journal.CommittingMs, s.journal.Queued = 500, 4 }, []Cause{JournalSlow}, "4 operations wait"},
-	{"an operation has waited for long", func(s *scene) { s.journal.OldestMs = 700 }, []Cause{JournalSlow}, "700ms"},
-	{"the journal was slow", func(s *scene) { s.journal.SlowestMs = 900 }, []Cause{Active, JournalSlow}, ""},
-	{"the entity is loaded slowly", func(s *scene) { s.region.Entity.State, s.region.Entity.OldestMs = "loading", 600 }, []Cause{JournalSlow}, "being loaded"},
-	{"it is being settled", func(s *scene) { s.region.Entity.State, s.region.Entity.OldestMs = "settling", 60 }, []Cause{JournalSlow}, "outcome of an earlier write"},
-	{"reading it takes long", func(s *scene) { s.region.Entity, s.region.ReadMs = nil, 600 }, []Cause{JournalSlow}, "600ms so far"},
-	{"a turn hangs, and the journal is slow", func(s *scene) { s.runs(2000); s.journal.CommittingMs = 2000 }, []Cause{JournalSlow, HandlerStuck, Busy}, ""},
-	{"the journal is silent", func(s *scene) { s.journal.State, s.journal.HeardMs = "silent", 9000 }, []Cause{JournalSilent}, "since 9s"},
+	}, []Finding{EntityQuarantined}, "it is quarantined since 3 o'clock"},
+	{"a damaged record", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Failure = nil, "damaged", "record 2" }, []Finding{EntityDamaged}, "record 2"},
+	{"damage that a write met", func(s *scene) { s.region.Entity.State = "damaged" }, []Finding{EntityDamaged}, "takes no commands"},
+	{"this version cannot bring it to life", func(s *scene) { s.region.Entity, s.region.Stored, s.region.Failure = nil, "failed", "panic" }, []Finding{EntityFails}, "panic"},
+	{"the journal is slow", func(s *scene) { s.journal.CommittingMs, s.journal.Queued = 500, 4 }, []Finding{JournalSlow}, "4 operations wait"},
+	{"an operation has waited for long", func(s *scene) { s.journal.OldestMs = 700 }, []Finding{JournalSlow}, "700ms"},
+	{"the journal was slow", func(s *scene) { s.journal.SlowestMs = 900 }, []Finding{Active, JournalSlow}, ""},
+	{"the entity is loaded slowly", func(s *scene) { s.region.Entity.State, s.region.Entity.OldestMs = "loading", 600 }, []Finding{JournalSlow}, "being loaded"},
+	{"it is being settled", func(s *scene) { s.region.Entity.State, s.region.Entity.OldestMs = "settling", 60 }, []Finding{JournalSlow}, "outcome of an earlier write"},
+	{"reading it takes long", func(s *scene) { s.region.Entity, s.region.ReadMs = nil, 600 }, []Finding{JournalSlow}, "600ms so far"},
+	{"a turn hangs, and the journal is slow", func(s *scene) { s.runs(2000); s.journal.CommittingMs = 2000 }, []Finding{JournalSlow, HandlerStuck, Busy}, ""},
+	{"the journal is silent", func(s *scene) { s.journal.State, s.journal.HeardMs = "silent", 9000 }, []Finding{JournalSilent}, "since 9s"},
 	{"the journal is silent for a reason", func(s *scene) {
 		s.journal.State, s.journal.HeardMs, s.journal.Failure = "silent", 9000, "commits fail since 10:00: SQLSTATE 28P01"
-	}, []Cause{JournalSilent}, "since 9s: commits fail since 10:00: SQLSTATE 28P01"},
-	{"commits fail", func(s *scene) { s.journal.Failure = "commits fail since 10:00: read-only" }, []Cause{JournalRefuses}, "read-only"},
-	{"a volatile entity needs no journal", func(s *scene) { s.region.Volatile, s.journal.State, s.journal.CommittingMs = true, "silent", 9000 }, []Cause{Active}, ""},
-	{"fenced", func(s *scene) { s.journal.FenceEpoch = e2 }, []Cause{JournalRefuses}, "at epoch 1.1: the fence is at 1.2"},
-	{"a fence of the next owner, before the row", func(s *scene) { s.moves(true); s.journal.FenceEpoch = e2 }, []Cause{HandingOff}, ""},
-	{"the fence is damaged", func(s *scene) { s.journal.FenceRead, s.journal.FenceError = false, "page 9" }, []Cause{JournalRefuses}, "page 9"},
-	{"the claim met damage", func(s *scene) { s.region.Shard, s.region.Damaged, s.region.Entity = "claiming", true, nil }, []Cause{JournalRefuses}, "damaged"},
-	{"the journal is full", func(s *scene) { s.journal.Warning = "no space" }, []Cause{JournalRefuses}, "no space"},
+	}, []Finding{JournalSilent}, "since 9s: commits fail since 10:00: SQLSTATE 28P01"},
+	{"commits fail", func(s *scene) { s.journal.Failure = "commits fail since 10:00: read-only" }, []Finding{JournalRefuses}, "read-only"},
+	{"a volatile entity needs no journal", func(s *scene) { s.region.Volatile, s.journal.State, s.journal.CommittingMs = true, "silent", 9000 }, []Finding{Active}, ""},
+	{"fenced", func(s *scene) { s.journal.FenceEpoch = e2 }, []Finding{JournalRefuses}, "at epoch 1.1: the fence is at 1.2"},
+	{"a fence of the next owner, before the row", func(s *scene) { s.moves(true); s.journal.FenceEpoch = e2 }, []Finding{HandingOff}, ""},
+	{"the fence is damaged", func(s *scene) { s.journal.FenceRead, s.journal.FenceError = false, "page 9" }, []Finding{JournalRefuses}, "page 9"},
+	{"the claim met damage", func(s *scene) { s.region.Shard, s.region.Damaged, s.region.Entity = "claiming", true, nil }, []Finding{JournalRefuses}, "damaged"},
+	{"the journal is full", func(s *scene) { s.journal.Warning = "no space" }, []Finding{JournalRefuses}, "no space"},
 	{"unreadable", func(s *scene) {
 		s.coordinator.Row = &inspectionv1.ObservedRow{Index: 7, Epoch: e1, Phase: "starting", Unreadable: true}
 		s.coordinator.Forms, s.coordinator.By = []string{"event Packed version 2"}, []string{"v2"}
-	}, []Cause{Unreadable}, "event Packed version 2"},
-	{"the gateway's row is old", func(s *scene) { s.coordinator.Row, s.region.Epoch, s.journal.FenceEpoch = row("serving", e2), e2, e2 }, []Cause{TableStale}, "a former owner"},
+	}, []Finding{Unreadable}, "event Packed version 2"},
+	{"the gateway's row is old", func(s *scene) { s.coordinator.Row, s.region.Epoch, s.journal.FenceEpoch = row("serving", e2), e2, e2 }, []Finding{TableStale}, "a former owner"},
 	{"the gateway's row is a moment old", func(s *scene) {
 		s.coordinator.Row, s.coordinator.SinceMs, s.region.Epoch, s.journal.FenceEpoch = row("serving", e2), 30, e2, e2
-	}, []Cause{Active}, ""},
-	{"the gateway hears nothing, and its row is right", func(s *scene) { s.gateway.HeardMs = 8000 }, []Cause{Active, TableStale}, ""},
-	{"the gateway has no table", func(s *scene) { s.gateway = &inspectionv1.GatewayObservation{HeardMs: -1, Complaint: "refused"} }, []Cause{TableStale}, "no route table yet (refused)"},
+	}, []Finding{Active}, ""},
+	{"the gateway hears nothing, and its row is right", func(s *scene) { s.gateway.HeardMs = 8000 }, []Finding{Active, TableStale}, ""},
+	{"the gateway has no table", func(s *scene) { s.gateway = &inspectionv1.GatewayObservation{HeardMs: -1, Complaint: "refused"} }, []Finding{TableStale}, "no route table yet (refused)"},
 	{"a gateway that is cut off, asked itself", func(s *scene) {
 		s.asks(Gateway)
 		s.gateway.HeardMs = 8000
 		s.fails(Coordinator, Unreached)
 		s.fails(Region, Unreached)
-	}, []Cause{TableStale, OwnerUnreachable, NoCoordinator}, "reaches no coordinator"},
+	}, []Finding{TableStale, OwnerUnreachable, NoCoordinator}, "reaches no coordinator"},
 	{"a gateway that is cut off with a former owner", func(s *scene) {
 		s.asks(Gateway)
 		s.gateway.HeardMs, s.journal.FenceEpoch = 8000, e2
 		s.fails(Coordinator, Unreached)
-	}, []Cause{TableStale, NoCoordinator}, "the fence in the journal has 1.2"},
+	}, []Finding{TableStale, NoCoordinator}, "the fence in the journal has 1.2"},
 	{"no coordinator and no owner: not the gateway's fault", func(s *scene) {
 		s.asks(Gateway)
 		s.gateway.HeardMs = 8000
 		s.fails(Coordinator, Refused)
 		s.fails(Region, Refused)
-	}, []Cause{OwnerUnreachable, NoCoordinator}, "no process listens at r:1"},
+	}, []Finding{OwnerUnreachable, NoCoordinator}, "no process listens at r:1"},
 	{"a gateway that is cut off, as others see it", func(s *scene) {
 		s.coordinator.Gateways = []*inspectionv1.ObservedGateway{{Addr: "g:1", Uid: 31, HeardMs: 7000}}
 		s.fails(Gateway, Unreached)
-	}, []Cause{TableStale}, "last heard 7s ago"},
+	}, []Finding{TableStale}, "last heard 7s ago"},
 	{"what holds up all comes before what holds up one gateway", func(s *scene) {
 		s.coordinator.Gateways = []*inspectionv1.ObservedGateway{{Addr: "g:1", Uid: 31, HeardMs: 7000}}
 		s.fails(Gateway, Unreached)
 		s.fails(Region, Silent)
-	}, []Cause{OwnerPaused, TableStale}, ""},
+	}, []Finding{OwnerPaused, TableStale}, ""},
 	{"a gateway that is paused", func(s *scene) {
 		s.coordinator.Gateways = []*inspectionv1.ObservedGateway{{Addr: "g:1", Uid: 31, HeardMs: 7000}}
 		s.fails(Gateway, Silent)
-	}, []Cause{GatewaySilent}, "paused or starved"},
+	}, []Finding{GatewaySilent}, "paused or starved"},
 	{"a gateway that is reached by commands only", func(s *scene) {
 		s.coordinator.Gateways = []*inspectionv1.ObservedGateway{{Addr: "g:1", Uid: 31, HeardMs: 900}}
 		s.fails(Gateway, Unreached)
-	}, []Cause{Active}, ""},
+	}, []Finding{Active}, ""},
 	{"a gateway that has ended", func(s *scene) {
 		s.coordinator.Gateways = []*inspectionv1.ObservedGateway{{Addr: "g:1", Uid: 31, HeardMs: 7000}}
 		s.fails(Gateway, Refused)
-	}, []Cause{Active}, ""},
-	{"the gateway is full", func(s *scene) { s.gateway.Room, s.gateway.Waiting = 0, 40 }, []Cause{GatewayFull}, "it has 40"},
-	{"no coordinator, and the shard is served", func(s *scene) { s.asks(Gateway); s.fails(Coordinator, Refused) }, []Cause{Active, NoCoordinator}, ""},
+	}, []Finding{Active}, ""},
+	{"the gateway is full", func(s *scene) { s.gateway.Room, s.gateway.Waiting = 0, 40 }, []Finding{GatewayFull}, "it has 40"},
+	{"no coordinator, and the shard is served", func(s *scene) { s.asks(Gateway); s.fails(Coordinator, Refused) }, []Finding{Active, NoCoordinator}, ""},
 	{"no coordinator, and the shard is not served", func(s *scene) {
 		s.asks(Gateway)
 		s.fails(Coordinator, Refused)
 		s.parties[Region], s.gateway.Waiting, s.gateway.Row = nil, 1, &inspectionv1.ObservedRow{Index: 7, Phase: "unallocated"}
-	}, []Cause{Starting, NoCoordinator}, ""},
+	}, []Finding{Starting, NoCoordinator}, ""},
 	{"a standby knows no active one", func(s *scene) {
 		s.coordinator = &inspectionv1.CoordinatorObservation{}
 		s.parties[Region], s.parties[Gateway] = nil, nil
-	}, []Cause{NoCoordinator}, "no coordinator is known"},
+	}, []Finding{NoCoordinator}, "no coordinator is known"},
 	{"a standby cannot have the lease", func(s *scene) {
 		s.coordinator = &inspectionv1.CoordinatorObservation{Lease: "nothing could be written for 27s: no password"}
 		s.parties[Region], s.parties[Gateway] = nil, nil
-	}, []Cause{NoCoordinator}, "no coordinator is active, coordinator-1 cannot use the lease: nothing could be written for 27s: no password: shards are neither started nor moved"},
+	}, []Finding{NoCoordinator}, "no coordinator is active, coordinator-1 cannot use the lease: nothing could be written for 27s: no password: shards are neither started nor moved"},
 }
 
 func TestOf(t *testing.T) {
-	found := map[Cause]bool{}
+	found := map[Finding]bool{}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene()
 			c.play(s)
 			list := Of(s.evidence())
-			var got []Cause
+			var got []Finding
 			for _, f := range list {
-				got = append(got, Cause(f.Cause))
-				found[Cause(f.Cause)] = true
+				got = append(got, Finding(f.Name))
+				found[Finding(f.Name)] = true
 				if f.Text == "" || strings.Contains(f.Text+f.Next, "%!") {
 					t.Errorf("a text that is none: %q %q", f.Text, f.Next)
 				}
-				if fine := slices.Index(order, Cause(f.Cause)) >= slices.Index(order, Active); fine && f.Blocks {
-					t.Errorf("%s blocks", f.Cause)
+				if fine := slices.Index(order, Finding(f.Name)) >= slices.Index(order, Active); fine && f.Blocks {
+					t.Errorf("%s blocks", f.Name)
 				}
 			}
 			if !slices.Equal(got, c.want) {
@@ -294,7 +294,7 @@ func TestOf(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range Causes() {
+	for _, c := range Findings() {
 		if !found[c] && !t.Failed() {
 			t.Errorf("no case finds %s", c)
 		}
@@ -307,9 +307,9 @@ func TestEvidenceInAnyOrder(t *testing.T) {
 		s := newScene()
 		c.play(s)
 		ev := s.evidence()
-		want := Of(ev)[0].Cause
+		want := Of(ev)[0].Name
 		slices.Reverse(ev.Parties)
-		if got := Of(ev)[0].Cause; got != want {
+		if got := Of(ev)[0].Name; got != want {
 			t.Errorf("%s: %s, and %s the other way around", c.name, want, got)
 		}
 	}

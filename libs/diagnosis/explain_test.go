@@ -84,7 +84,7 @@ func TestFollows(t *testing.T) {
 	if strings.Join(got, ", ") != want || asked.Load() != 1 {
 		t.Errorf("%d questions to the region; asked were %q", asked.Load(), got)
 	}
-	if res.GetIndex() != 3 || res.Stack != "goroutine 1" || res.Findings[0].Cause != string(HandlerStuck) {
+	if res.GetIndex() != 3 || res.Stack != "goroutine 1" || res.Findings[0].Name != string(HandlerStuck) {
 		t.Errorf("%v", res)
 	}
 }

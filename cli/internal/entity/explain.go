@@ -75,7 +75,7 @@ func describeExplain(res *diagnosisv1.ExplainResponse) (lines []string) {
 		if i == 1 {
 			lines = append(lines, "also:")
 		}
-		lines = append(lines, indent(i > 0)+f.Cause+": "+phrase.Printable(f.Text))
+		lines = append(lines, indent(i > 0)+f.Name+": "+phrase.Printable(f.Text))
 		if f.Next != "" {
 			lines = append(lines, indent(i > 0)+"  do: "+phrase.Printable(f.Next))
 		}
@@ -102,7 +102,7 @@ func describeExplain(res *diagnosisv1.ExplainResponse) (lines []string) {
 			lines = append(lines, "  "+phrase.Printable(f.Error))
 		case len(f.Explained.Findings) > 0:
 			first := f.Explained.Findings[0]
-			lines = append(lines, "  "+phrase.Named(f.Explained.Type+"/"+f.Explained.Id)+": "+first.Cause+": "+phrase.Printable(first.Text))
+			lines = append(lines, "  "+phrase.Named(f.Explained.Type+"/"+f.Explained.Id)+": "+first.Name+": "+phrase.Printable(first.Text))
 			if first.Next != "" {
 				lines = append(lines, "    do: "+phrase.Printable(first.Next))
 			}

@@ -11,7 +11,7 @@ func TestDescribeExplain(t *testing.T) {
 	index := uint32(7)
 	got := strings.Join(describeExplain(&diagnosisv1.ExplainResponse{
 		Type: "Cart", Id: "anna", Index: &index, By: "coordinator-1", TookUs: 1500, Stack: "goroutine 7\n",
-		Findings: []*diagnosisv1.Finding{{Cause: "handler-stuck", Text: "it hangs", Next: "look"}, {Cause: "mailbox-full", Text: "no\nroom"}},
+		Findings: []*diagnosisv1.Finding{{Name: "handler-stuck", Text: "it hangs", Next: "look"}, {Name: "mailbox-full", Text: "no\nroom"}},
 		Parties: []*diagnosisv1.Party{
 			{Role: "gateway", Name: "g:1", Addr: "g:1", Result: "answered", TookUs: 200, Facts: []string{"a fact"}},
 			{Role: "region", Name: "region-1", Addr: "r:1", Result: "error", Error: "why", TookUs: 300},

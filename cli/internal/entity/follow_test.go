@@ -38,10 +38,10 @@ func TestFollowExplain(t *testing.T) {
 	}
 	w := waiting{
 		findings: map[string]*diagnosisv1.Finding{
-			"Cart/dora": {Cause: "waits-for-entity", Text: "it waits", FollowType: "Item", FollowId: "pen"},
-			"Item/pen":  {Cause: "active", Text: "it is active"},
-			"Item/ink":  {Cause: "waits-for-entity", Text: "it waits", FollowType: "Cart", FollowId: "dora"},
-			"Item/cap":  {Cause: "handler-stuck", Text: "it hangs", Next: "look"},
+			"Cart/dora": {Name: "waits-for-entity", Text: "it waits", FollowType: "Item", FollowId: "pen"},
+			"Item/pen":  {Name: "active", Text: "it is active"},
+			"Item/ink":  {Name: "waits-for-entity", Text: "it waits", FollowType: "Cart", FollowId: "dora"},
+			"Item/cap":  {Name: "handler-stuck", Text: "it hangs", Next: "look"},
 		},
 		sends: map[string][]*adminv1.Send{
 			"Cart/dora": {send("ink", false), send("gone", false), send("answered", true)},

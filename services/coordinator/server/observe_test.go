@@ -27,16 +27,16 @@ func TestExplain(t *testing.T) {
 		}
 		return res
 	}
-	if res := explain("None", "e1"); res.Findings[0].Cause != string(diagnosis.UnknownType) || res.Index != nil {
+	if res := explain("None", "e1"); res.Findings[0].Name != string(diagnosis.UnknownType) || res.Index != nil {
 		t.Errorf("an unknown type: %v", res)
 	}
 	await(t, "a shard that was never allocated waits for its first command", func() bool {
-		return explain("T", "e1").Findings[0].Cause == string(diagnosis.Unallocated)
+		return explain("T", "e1").Findings[0].Name == string(diagnosis.Unallocated)
 	})
 	f.serveT(t, r.addr, admin)
 	res := explain("T", "e1")
 	i := slices.IndexFunc(res.Parties, func(p *diagnosisv1.Party) bool { return p.Role == string(diagnosis.Region) })
-	if i < 0 || !strings.Contains(res.Parties[i].Error, "cannot be queried") || res.Findings[0].Cause != string(diagnosis.OwnerFails) {
+	if i < 0 || !strings.Contains(res.Parties[i].Error, "cannot be queried") || res.Findings[0].Name != string(diagnosis.OwnerFails) {
 		t.Errorf("a region that cannot be queried: %v", res)
 	}
 	facts := strings.Join(res.Parties[0].Facts, "\n")

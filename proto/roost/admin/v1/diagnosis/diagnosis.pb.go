@@ -199,7 +199,7 @@ func (x *ExplainResponse) GetFollowed() []*Followed {
 // Finding is something that was found out.
 type Finding struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Cause   string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`                     // one word, such as handler-stuck: docs/running/operating.md lists all of them
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                       // one word, such as handler-stuck: docs/running/operating.md lists all of them
 	Blocks  bool                   `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`                  // commands wait or fail because of it
 	Text    string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`                       // a sentence
 	Next    string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`                       // what to do; empty: nothing
@@ -241,9 +241,9 @@ func (*Finding) Descriptor() ([]byte, []int) {
 	return file_roost_admin_v1_diagnosis_diagnosis_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Finding) GetCause() string {
+func (x *Finding) GetName() string {
 	if x != nil {
-		return x.Cause
+		return x.Name
 	}
 	return ""
 }
@@ -465,9 +465,9 @@ const file_roost_admin_v1_diagnosis_diagnosis_proto_rawDesc = "" +
 	"\x02by\x18\a \x01(\tR\x02by\x12\x14\n" +
 	"\x05stack\x18\b \x01(\tR\x05stack\x124\n" +
 	"\bfollowed\x18\t \x03(\v2\x18.roost.admin.v1.FollowedR\bfollowedB\b\n" +
-	"\x06_index\"\xb8\x01\n" +
-	"\aFinding\x12\x14\n" +
-	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x16\n" +
+	"\x06_index\"\xb6\x01\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\bR\x06blocks\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\tR\x04next\x12\x19\n" +
