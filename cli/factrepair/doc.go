@@ -9,8 +9,8 @@
 //     it, this claim is refused.
 //  3. It reads the facts, decides what remains, and stores that after the damaged facts. The first of these facts
 //     records who requested the repair, and why.
-//  4. It stores a snapshot, so that readers begin there. Until then, the facts are as damaged as before, and
-//     the repair can be repeated. The journal accepts the snapshot and the records only if the claim still holds.
+//  4. It stores a mark (an empty snapshot), so that readers begin there. Until then, the facts are as damaged as before, and
+//     the repair can be repeated. The journal accepts the mark and the records only if the claim still holds.
 //
 // It writes only entities of the type roost.coordinator.
 package factrepair

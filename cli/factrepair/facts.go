@@ -240,7 +240,7 @@ func (f *repairing) store(ctx context.Context, last uint64, facts []sharding.Eve
 	return nil
 }
 
-// mark stores a snapshot so that reading begins after the record seq. It is a no-op if seq is 0.
+// mark stores an empty snapshot so that reading begins after the record seq. It is a no-op if seq is 0.
 func (f *repairing) mark(ctx context.Context, e sharding.Entity, seq uint64) error {
 	if seq == 0 {
 		return nil

@@ -112,7 +112,7 @@ func (c *Checked) checkDecisions(ctx context.Context, r journal.Reader) error {
 	return nil
 }
 
-// read reads the records of an entity after its snapshot. A record that is damaged is returned with its error. The
+// read reads the records of an entity after its mark. A record that is damaged is returned with its error. The
 // content of the records is returned only with events.
 func read(ctx context.Context, r journal.Reader, of sharding.Entity, events bool) (start, last uint64, records []factstream.Record, err error) {
 	req := journal.HistoryRequest{Entity: of, Limit: pageRecords, Bytes: pageBytes}
@@ -123,7 +123,7 @@ func read(ctx context.Context, r journal.Reader, of sharding.Entity, events bool
 		case first && err != nil:
 			return 0, 0, nil, err
 		case first:
-			// A snapshot of these entities has no content. So if it is lost, nothing is lost but where reading begins.
+			// A mark has no content. So if it is lost, nothing is lost but where reading begins.
 			start, last = min(max(h.SnapshotSeq, h.Life, h.Cut), h.LastSeq), h.LastSeq
 		case damage(err) && req.Limit > 1:
 			req.Limit = 1

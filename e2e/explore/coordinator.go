@@ -174,7 +174,7 @@ func (w *cluster) loaded(number uint64) coordinator.Loaded {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
 		}
 	}
-	in.FactsAfterSnapshot = len(in.Facts)
+	in.FactsAfterMark = len(in.Facts)
 	return in
 }
 

@@ -36,7 +36,7 @@ func recordOp(o coordinator.Append) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{r}}}
 }
 
-// facts reads the stream from its snapshot on, as a driver does.
+// facts reads the stream from its mark on, as a driver does.
 func (s *stream) facts(number uint64) coordinator.Input {
 	got, err := s.ledger.Load(journal.LoadRequest{Entity: factEntity})
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *stream) facts(number uint64) coordinator.Input {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
 		}
 	}
-	in.FactsAfterSnapshot = len(in.Facts)
+	in.FactsAfterMark = len(in.Facts)
 	return in
 }
 

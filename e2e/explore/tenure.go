@@ -380,10 +380,10 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
 			return coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
 		}, recordOp(o))
-	case coordinator.WriteSnapshot:
+	case coordinator.WriteCheckpoint:
 		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}, Cut: o.Seq}
 		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
-			return coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+			return coordinator.CheckpointWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
 		}, journal.Op{Snapshot: &op})
 	case coordinator.BecameActive:
 		w.checkLease(i, o.Term, o)

@@ -270,7 +270,7 @@ func (c *coordNode) load(o coordinator.Load) {
 				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
 			}
 		}
-		in.FactsAfterSnapshot = len(in.Facts) // all of them: the journal returns no records from before the snapshot
+		in.FactsAfterMark = len(in.Facts) // all of them: the journal returns no records from before the snapshot
 		if got.Snapshot.Seq > 0 {
 			c.w.mark("facts read from a snapshot on")
 		}
@@ -451,13 +451,13 @@ func (c *coordNode) perform(o coordinator.Output) {
 		w.mark("coordinator: watches for journal heartbeats")
 	case coordinator.Adopted:
 		w.mark("coordinator: adopts the journal")
-	case coordinator.WriteSnapshot:
+	case coordinator.WriteCheckpoint:
 		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}, Cut: o.Seq}
 		c.commit(journal.Op{Snapshot: &op}, func(r journal.Result) {
 			if r.Verdict == sharding.Durable {
 				w.mark("facts compacted")
 			}
-			c.step(coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			c.step(coordinator.CheckpointWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
 	case coordinator.Send:
 		c.checkDurable(o.To, o.Msg)

@@ -4,7 +4,7 @@
 //
 // [Examine] finds the damage. [Examination.Repair] returns the facts of the stream that replaces the
 // damaged one. The caller claims the stream at a term above all that were used, and stores these facts
-// after the damaged ones. Then it stores a snapshot that makes reading begin after the damaged ones. So a
+// after the damaged ones. Then it stores a mark that makes reading begin after the damaged ones. So a
 // repair does the same as a coordinator that takes over and stores a checkpoint, and it has the same
 // protection: a coordinator that was active before is fenced.
 //

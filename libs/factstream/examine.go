@@ -19,7 +19,7 @@ type Record struct {
 
 // Stream is the fact stream as it is stored.
 type Stream struct {
-	// Start is the record after which reading begins. A snapshot, the mark, says so. Last is the last record.
+	// Start is the record after which reading begins. An empty snapshot, the mark, says so. Last is the last record.
 	Start, Last uint64
 	Records     []Record // those after Start, by number; some may be missing
 	// Mark is the error of reading the mark; nil: it can be read.
@@ -37,7 +37,7 @@ type Stream struct {
 type Finding struct {
 	Record uint64 `json:"record,omitempty"` // 0: the finding is about no record
 	Fact   int    `json:"fact,omitempty"`   // the place of the fact in the record, from 1; 0: the whole record
-	// Form is the kind of the damaged thing: "record", "snapshot", "stream", or the name of the fact.
+	// Form is the kind of the damaged thing: "record", "mark", "stream", or the name of the fact.
 	Form  string `json:"form"`
 	About string `json:"about,omitempty"` // such as a shard
 	Wrong string `json:"wrong"`
@@ -82,7 +82,7 @@ type rowFact struct {
 func Examine(s Stream) *Examination {
 	x := &Examination{stream: s, types: map[sharding.EntityType]*typeFacts{}, at: map[string]int{}, doubtful: map[sharding.ShardID]bool{}}
 	if s.Mark != nil {
-		x.add(Finding{Record: s.Start, Form: "snapshot", Wrong: "it cannot be read: " + s.Mark.Error(), Cost: "nothing: it only marks the start of reading"})
+		x.add(Finding{Record: s.Start, Form: "mark", Wrong: "it cannot be read: " + s.Mark.Error(), Cost: "nothing: it only marks the start of reading"})
 	}
 	if s.Last == 0 && s.Used && len(s.Shards) > 0 {
 		x.hole(Finding{Form: "stream", Wrong: "a coordinator was active and types are declared, but no fact is stored"})

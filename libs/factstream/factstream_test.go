@@ -360,7 +360,7 @@ func TestMark(t *testing.T) {
 	s := intactStream()
 	s.Mark = errDamaged
 	x, out := repair(t.Errorf, s, options)
-	wantFindings(t.Errorf, x, "snapshot in record 10: it cannot be read")
+	wantFindings(t.Errorf, x, "mark in record 10: it cannot be read")
 	if out.GivenOut != 0 {
 		t.Errorf("%d shards are given out anew", out.GivenOut)
 	}

@@ -104,7 +104,7 @@ type Config struct {
 	// it takes.
 	FactsPerRecord int `range:"1.."`
 	RecordBytes    int `range:"1.."`
-	// CompactAfter is the number of facts after the snapshot of the stream before the table is
+	// CompactAfter is the number of facts after the mark of the stream before the table is
 	// stored once more, to begin there; more for a table of more than half as many rows. Default
 	// 4096: read in a few milliseconds.
 	CompactAfter int `range:"1.."`

@@ -19,8 +19,8 @@ import (
 //
 // When the stream has become much longer than the table, the facts of the table are stored again, a few with each
 // record. These facts are the checkpoint. Of several facts about the same thing only the newest counts, so new facts
-// can be stored in between. When the last fact of the checkpoint is durable, an empty snapshot is stored at the
-// record before the first record of the checkpoint. The snapshot marks the record at which reading begins. So nothing
+// can be stored in between. When the last fact of the checkpoint is durable, its mark is stored: an empty snapshot at the
+// record before the first record of the checkpoint. It marks the record at which reading begins. So nothing
 // larger than a record is ever written, however large the table is.
 type Gate struct {
 	cfg Config
@@ -39,13 +39,13 @@ type Gate struct {
 	busy     bool // a record is in progress
 	newFacts int  // new facts in that record; its other facts belong to a checkpoint
 
-	afterSnapshot int    // facts in the stream after its snapshot
-	first         uint64 // first record of the checkpoint in progress; 0: none
-	cursor        cursor // of the checkpoint
-	done          bool   // all facts of the checkpoint are in records
-	copiedFacts   int    // facts of the checkpoint in the record in progress
-	own           int    // how many facts of afterSnapshot are in the record first or later ones
-	compacting    bool   // the snapshot is in progress
+	afterMark   int    // facts in the stream after its mark
+	first       uint64 // first record of the checkpoint in progress; 0: none
+	cursor      cursor // of the checkpoint
+	done        bool   // all facts of the checkpoint are in records
+	copiedFacts int    // facts of the checkpoint in the record in progress
+	own         int    // how many facts of afterMark are in the record first or later ones
+	compacting  bool   // the mark is in progress
 }
 
 // heldOutput is an output that waits. If o is nil, the output was dropped.
@@ -55,9 +55,9 @@ type heldOutput struct {
 }
 
 // NewGate begins a term: seq is the number of the last record in the stream,
-// facts how many facts follow its snapshot.
+// facts how many facts follow its mark.
 func NewGate(cfg Config, seq uint64, facts int) *Gate {
-	return &Gate{cfg: cfg, seq: seq, afterSnapshot: facts, sends: map[Send]struct{}{}, replies: map[control.Call]uint64{}}
+	return &Gate{cfg: cfg, seq: seq, afterMark: facts, sends: map[Send]struct{}{}, replies: map[control.Call]uint64{}}
 }
 
 // Add takes the outputs of a Step.
@@ -172,7 +172,7 @@ func (g *Gate) full(facts, bytes int) bool {
 
 // checkpointFacts fills a record up with facts of the table, if a checkpoint is due or in progress.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
-	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.table.allocated) {
+	if g.first == 0 && g.seq > 0 && g.afterMark >= max(g.cfg.CompactAfter, 2*m.table.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
 	}
 	if g.first == 0 || g.done {
@@ -203,7 +203,7 @@ func (g *Gate) Stored() int {
 	g.seq++
 	g.durable += n
 	g.facts -= n
-	g.afterSnapshot += all
+	g.afterMark += all
 	if g.first > 0 {
 		g.own += all
 	}
@@ -211,27 +211,27 @@ func (g *Gate) Stored() int {
 	return n
 }
 
-// Snapshot returns the sequence number of the empty snapshot that must be written now, because a checkpoint is
-// durable. If none must be written, it returns 0. [Gate.SnapshotEnded] takes the result of the write.
-func (g *Gate) Snapshot() uint64 {
+// Checkpoint returns the sequence number of the mark that must be written now, because a checkpoint is
+// durable. If none must be written, it returns 0. [Gate.CheckpointEnded] takes the result of the write.
+func (g *Gate) Checkpoint() uint64 {
 	if g.first == 0 || !g.done || g.copiedFacts > 0 || g.compacting {
 		return 0
 	}
 	g.compacting = true
 	// Invariant: no fact is lost when the fact stream is compacted.
-	// Guarded by: `coordinator.Gate` stores a checkpoint first. Only then does the stream's snapshot say that reading
+	// Guarded by: `coordinator.Gate` stores a checkpoint first. Only then does the mark say that reading
 	// begins with this checkpoint.
 	// Mutants: checkpoint-first
 	//mutant:do checkpoint-first return g.seq
 	return g.first - 1
 }
 
-// SnapshotEnded records whether the snapshot is stored. If it is not, method Snapshot returns its sequence number
+// CheckpointEnded records whether the mark is stored. If it is not, method Checkpoint returns its sequence number
 // again.
-func (g *Gate) SnapshotEnded(stored bool) {
+func (g *Gate) CheckpointEnded(stored bool) {
 	g.compacting = false
 	if stored {
-		g.afterSnapshot, g.first = g.own, 0
+		g.afterMark, g.first = g.own, 0
 	}
 }
 

@@ -58,10 +58,10 @@ type (
 	}
 	// Loaded answers Load.
 	Loaded struct {
-		Number             uint64
-		Facts              []Fact // the oldest first
-		FactsAfterSnapshot int    // how many of the Facts are in records after the snapshot
-		LastSeq            uint64 // the sequence number of the last record
+		Number         uint64
+		Facts          []Fact // the oldest first
+		FactsAfterMark int    // how many of the Facts are in records after the mark
+		LastSeq        uint64 // the sequence number of the last record
 		// Stored has the first entities of the journal that have records, if LastSeq is 0: at least one that is
 		// not Roost's own, if there is one.
 		Stored []sharding.Entity
@@ -87,8 +87,8 @@ type (
 		Number  uint64
 		LastSeq uint64
 	}
-	// SnapshotWritten answers WriteSnapshot.
-	SnapshotWritten struct {
+	// CheckpointWritten answers WriteCheckpoint.
+	CheckpointWritten struct {
 		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
@@ -235,9 +235,9 @@ type (
 	}
 	// CheckFacts reads the number of the last record of the fact stream. Answered by FactsChecked, or by nothing.
 	CheckFacts struct{ Number uint64 }
-	// WriteSnapshot stores an empty snapshot at Seq, so that readers of the fact stream begin after Seq.
-	// Answered by SnapshotWritten.
-	WriteSnapshot struct {
+	// WriteCheckpoint stores the mark of a checkpoint, an empty snapshot, at Seq, so that readers of the fact stream begin after Seq.
+	// Answered by CheckpointWritten.
+	WriteCheckpoint struct {
 		Number uint64
 		Term   sharding.Term
 		Seq    uint64
@@ -420,7 +420,7 @@ func (ReadFailed) input()              {}
 func (Appended) input()                {}
 func (JournalHeartbeatWritten) input() {}
 func (FactsChecked) input()            {}
-func (SnapshotWritten) input()         {}
+func (CheckpointWritten) input()       {}
 func (Elected) input()                 {}
 func (Identified) input()              {}
 func (Deposed) input()                 {}
@@ -457,7 +457,7 @@ func (FactsMissing) output()          {}
 func (WriteJournalHeartbeat) output() {}
 func (CheckFacts) output()            {}
 func (Contested) output()             {}
-func (WriteSnapshot) output()         {}
+func (WriteCheckpoint) output()       {}
 func (BecameActive) output()          {}
 func (SteppedDown) output()           {}
 func (Persist) output()               {}

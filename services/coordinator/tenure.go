@@ -72,7 +72,7 @@ type Tenure struct {
 	resigned bool
 
 	// last is the number of the newest request to the journal. The requests that wait for an
-	// answer are in asked, append, snapshot and heartbeatWrite. Any other answer is late: its
+	// answer are in asked, append, checkpoint and heartbeatWrite. Any other answer is late: its
 	// request was of an earlier term, or was given up.
 	last    uint64
 	asked   uint64    // the request of the take-over that waits for an answer; 0: none
@@ -98,7 +98,7 @@ type Tenure struct {
 	append         request // writes a record to the fact stream
 	facts          []Fact  // the facts of that record
 	newFacts       int     // how many facts of that record are new, see Append; the others belong to a checkpoint
-	snapshot       request // writes the snapshot of the fact stream
+	checkpoint     request // writes the mark of a checkpoint
 	heartbeatWrite request // writes a journal heartbeat
 	heartbeatAt    time.Time
 	factsCheck     uint64   // number of the newest CheckFacts that has no answer; 0: none
@@ -173,8 +173,8 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.appended(in)
 	case FactsChecked:
 		t.factsChecked(in)
-	case SnapshotWritten:
-		t.snapshotWritten(in)
+	case CheckpointWritten:
+		t.checkpointWritten(in)
 	case Elected, Deposed, Stored: // the Tenure gives these to the Machine; a driver must not
 	case Tick:
 		t.retry()
@@ -250,7 +250,7 @@ func (t *Tenure) lapse(in Input) {
 func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt, t.failures = 0, standingBy, 0, time.Time{}, 0
-	t.gate, t.append, t.facts, t.newFacts, t.snapshot = nil, request{}, nil, 0, request{}
+	t.gate, t.append, t.facts, t.newFacts, t.checkpoint = nil, request{}, nil, 0, request{}
 	t.heartbeatWrite, t.heartbeat, t.missing = request{}, sharding.JournalHeartbeat{}, sharding.Entity{}
 	t.factsCheck = 0
 	if gate == nil {
@@ -434,7 +434,7 @@ func (t *Tenure) loaded(in Loaded) {
 		return
 	}
 	t.failures = 0
-	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.FactsAfterSnapshot), t.now
+	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.FactsAfterMark), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
 	if t.missing = in.missing(); t.missing != (sharding.Entity{}) {
 		t.emit(FactsMissing{Term: t.term, Stored: t.missing})
@@ -473,9 +473,9 @@ func (t *Tenure) retry() {
 		if due(t.append.retryAt) {
 			t.appendRecord()
 		}
-		if due(t.snapshot.retryAt) {
-			t.snapshot = request{}
-			t.gate.SnapshotEnded(false) // pump writes the snapshot again
+		if due(t.checkpoint.retryAt) {
+			t.checkpoint = request{}
+			t.gate.CheckpointEnded(false) // pump writes the mark again
 		}
 	case due(t.retryAt), t.asked != 0 && t.now.Sub(t.askedAt) >= t.cfg.TakeoverTimeout:
 		t.survey()
@@ -511,10 +511,10 @@ func (t *Tenure) pump() {
 		t.facts, t.newFacts = facts, t.gate.newFacts
 		t.appendRecord()
 	}
-	if seq := t.gate.Snapshot(); seq > 0 {
+	if seq := t.gate.Checkpoint(); seq > 0 {
 		t.last++
-		t.snapshot = request{number: t.last}
-		t.emit(WriteSnapshot{Number: t.last, Term: t.term, Seq: seq})
+		t.checkpoint = request{number: t.last}
+		t.emit(WriteCheckpoint{Number: t.last, Term: t.term, Seq: seq})
 	}
 }
 
@@ -548,18 +548,18 @@ func (t *Tenure) appended(in Appended) {
 	}
 }
 
-func (t *Tenure) snapshotWritten(in SnapshotWritten) {
-	if in.Number != t.snapshot.number || in.Number == 0 {
+func (t *Tenure) checkpointWritten(in CheckpointWritten) {
+	if in.Number != t.checkpoint.number || in.Number == 0 {
 		return
 	}
 	switch in.Verdict {
 	case sharding.Durable:
-		t.snapshot = request{}
-		t.gate.SnapshotEnded(true)
+		t.checkpoint = request{}
+		t.gate.CheckpointEnded(true)
 	case sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 	default:
-		t.snapshot = request{retryAt: t.now.Add(t.cfg.RetryPause)}
+		t.checkpoint = request{retryAt: t.now.Add(t.cfg.RetryPause)}
 	}
 }
 

@@ -63,7 +63,7 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 	if t.phase == active && t.heartbeatWrite.number == 0 {
 		s.Time(t.heartbeatAt)
 	}
-	for _, r := range []request{t.append, t.snapshot, t.heartbeatWrite} {
+	for _, r := range []request{t.append, t.checkpoint, t.heartbeatWrite} {
 		s.Uint(r.number)
 		s.Time(r.retryAt)
 	}
@@ -75,7 +75,7 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 
 // gate leaves out what follows from what is held.
 func (s *encoder) gate(g *Gate) {
-	for _, v := range []int{g.durable, g.newFacts, g.afterSnapshot, g.copiedFacts, g.own} {
+	for _, v := range []int{g.durable, g.newFacts, g.afterMark, g.copiedFacts, g.own} {
 		s.Uint(uint64(v))
 	}
 	s.Uint(g.seq)

@@ -93,7 +93,7 @@ func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
 	w.step(Surveyed{Number: want[Survey](w).Number, Highest: sharding.MakeEpoch(term-1, 7), Heartbeat: sharding.JournalHeartbeat{Cluster: ours, Term: term - 1}})
 	w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
 	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
-	w.step(Loaded{Number: want[Load](w).Number, Facts: facts, FactsAfterSnapshot: len(facts), LastSeq: uint64(len(facts))})
+	w.step(Loaded{Number: want[Load](w).Number, Facts: facts, FactsAfterMark: len(facts), LastSeq: uint64(len(facts))})
 	if got := want[BecameActive](w); got.Term != term || w.core.ActiveTerm() != term {
 		w.t.Fatalf("active in term %d, want %d", w.core.ActiveTerm(), term)
 	}

@@ -350,7 +350,7 @@ func TestLargeTable(t *testing.T) {
 			}
 		}
 		if found.Snapshot.Seq < records || len(found.Snapshot.Payload) > 0 {
-			t.Fatalf("the snapshot is at %d of %d: %s", found.Snapshot.Seq, found.LastSeq, r.text.b.String())
+			t.Fatalf("the mark is at %d of %d: %s", found.Snapshot.Seq, found.LastSeq, r.text.b.String())
 		}
 		facts, _, err := decodeFacts(found)
 		if err != nil {
@@ -367,16 +367,16 @@ func TestLargeTable(t *testing.T) {
 	})
 }
 
-// TestSnapshotIsTriedAgain: a snapshot of the facts that is refused is counted,
+// TestCheckpointIsTriedAgain: a checkpoint of the facts that is refused is counted,
 // logged, and written again.
-func TestSnapshotIsTriedAgain(t *testing.T) {
+func TestCheckpointIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := coordinator.DefaultConfig()
 		limits.CompactAfter = 2
 		r := drive(t, limits, nil)
 		r.register(1, 8)
 		r.backend.mu.Lock()
-		r.backend.refuseSnapshots = 3
+		r.backend.refuseCheckpoints = 3
 		r.backend.mu.Unlock()
 		for i := range uint32(8) {
 			r.home(i)
@@ -386,11 +386,11 @@ func TestSnapshotIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
 		if err != nil || found.Snapshot.Seq == 0 || !r.text.has("retrying") {
-			t.Errorf("snapshot %d, %v: %s", found.Snapshot.Seq, err, r.text.b.String())
+			t.Errorf("checkpoint %d, %v: %s", found.Snapshot.Seq, err, r.text.b.String())
 		}
 		// The facts before it are trimmed, and the later ones are all.
 		if found.Cut != found.Snapshot.Seq {
-			t.Errorf("facts up to record %d are trimmed, the snapshot is at %d", found.Cut, found.Snapshot.Seq)
+			t.Errorf("facts up to record %d are trimmed, the mark is at %d", found.Cut, found.Snapshot.Seq)
 		}
 		if _, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity, WithoutSnapshot: true}); !errors.Is(err, journal.ErrTrimmed) {
 			t.Errorf("the facts can be read from the first one on: %v", err)

@@ -72,7 +72,7 @@ func TestLifeOfACoordinator(t *testing.T) {
 	checkAdmin(t, c1, first)
 
 	// So many facts that the stream is compacted; the second incarnation folds
-	// snapshot and records.
+	// mark and records.
 	const shards = 2500
 	c1.send(homes(shards)...)
 	term := c1.serving(shards)
@@ -88,7 +88,7 @@ func TestLifeOfACoordinator(t *testing.T) {
 	checkFenced(t, c2, dir, region, shards)
 	c2.end()
 	if found := loadStream(t, dir); found.Records[0].Seq != found.Snapshot.Seq+1 {
-		t.Errorf("the stream is not read from its snapshot on: %d, first record %d", found.Snapshot.Seq, found.Records[0].Seq)
+		t.Errorf("the stream is not read from its mark on: %d, first record %d", found.Snapshot.Seq, found.Records[0].Seq)
 	}
 }
 

@@ -36,8 +36,8 @@ type sick struct {
 	mu      sync.Mutex
 	illness error
 	silent  chan struct{} // closed when it answers again; nil: it does
-	// refuseSnapshots is the number of snapshots to refuse.
-	refuseSnapshots int
+	// refuseCheckpoints is the number of checkpoints to refuse.
+	refuseCheckpoints int
 	// unreadable is the error of every load; nil: loads succeed.
 	unreadable error
 }
@@ -64,9 +64,9 @@ var errSilent = errors.New("silent")
 func (b *sick) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	b.mu.Lock()
 	illness, silent := b.illness, b.silent
-	if ops[0].Snapshot != nil && b.refuseSnapshots > 0 {
-		b.refuseSnapshots--
-		illness = fmt.Errorf("snapshot: %w", journal.ErrFull)
+	if ops[0].Snapshot != nil && b.refuseCheckpoints > 0 {
+		b.refuseCheckpoints--
+		illness = fmt.Errorf("checkpoint: %w", journal.ErrFull)
 	}
 	b.mu.Unlock()
 	switch {

@@ -52,7 +52,7 @@ func (s *Server) performJournal(o coordinator.Output) {
 		s.writeJournalHeartbeat(o)
 	case coordinator.CheckFacts:
 		s.checkFacts(o)
-	case coordinator.WriteSnapshot:
+	case coordinator.WriteCheckpoint:
 		op := journal.Op{Snapshot: &journal.WriteSnapshot{
 			Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
 			Snapshot: journal.Snapshot{Seq: o.Seq, Encoding: sharding.Protobuf},
@@ -60,10 +60,10 @@ func (s *Server) performJournal(o coordinator.Output) {
 		}}
 		s.submit(op, func(r journal.Result) {
 			if r.Verdict != sharding.Durable {
-				s.telemetry.noSnapshot.Add(s.ctx, 1)
-				s.log.Warn("storing the snapshot of facts failed, retrying", "term", o.Term, "verdict", r.Verdict, "error", r.Err)
+				s.telemetry.noCheckpoint.Add(s.ctx, 1)
+				s.log.Warn("storing the checkpoint of facts failed, retrying", "term", o.Term, "verdict", r.Verdict, "error", r.Err)
 			}
-			s.step(coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			s.step(coordinator.CheckpointWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
 	case coordinator.FenceShard:
 		s.fenceShard(o)
@@ -138,7 +138,7 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 	if unknown > 0 {
 		s.log.Warn("ignoring facts of a later release", "hint", "they are kept; run that release here as well", "facts", unknown)
 	}
-	in := coordinator.Loaded{Number: number, Facts: facts, FactsAfterSnapshot: since, LastSeq: found.LastSeq}
+	in := coordinator.Loaded{Number: number, Facts: facts, FactsAfterMark: since, LastSeq: found.LastSeq}
 	if in.LastSeq == 0 {
 		if in.Stored, err = s.journal.List(ctx, journal.ListRequest{Limit: firstEntities}); err != nil {
 			return nil, fmt.Errorf("listing the entities: %w", err)
@@ -261,7 +261,7 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	return sharding.Event{Name: name, Encoding: sharding.Protobuf, Payload: b}
 }
 
-// decodeFacts reads the stream after its snapshot, which is empty. n counts the facts.
+// decodeFacts reads the stream after its mark, which is empty. n counts the facts.
 func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err error) {
 	for _, r := range found.Records {
 		for _, e := range r.Events {

@@ -28,8 +28,8 @@ type telemetry struct {
 	notCommitted  metric.Int64Counter
 	// databaseDown flags the databases of the journal that do not answer, if there are several.
 	databaseDown *nodetelemetry.Flags
-	// noSnapshot counts snapshots of the facts that were not stored.
-	noSnapshot metric.Int64Counter
+	// noCheckpoint counts checkpoints of the facts that were not stored.
+	noCheckpoint metric.Int64Counter
 	// refused counts calls that found no room in the inbox, and dropped messages to
 	// regions that found none in the outbox.
 	refused, dropped metric.Int64Counter
@@ -149,10 +149,10 @@ func (s *Server) instrument(mp metric.MeterProvider, histograms *histogram.Regis
 	s.telemetry.moves = meter.Counter("roost.coordinator.rebalance.moves", "{shard}",
 		"shards that the coordinator has ordered to move: for balance, for a drain, or because their region leaves")
 	s.telemetry.fenced = meter.Counter("roost.journal.fenced", "{operation}",
-		"operations on the facts that the journal refused because another coordinator is active: claims, appends and snapshots",
-		operation("claim"), operation("append"), operation("snapshot"))
-	s.telemetry.noSnapshot = meter.Counter("roost.coordinator.snapshot.failures", "{snapshot}",
-		"snapshots of the facts that the journal did not store. Each will be tried again")
+		"operations on the facts that the journal refused because another coordinator is active: claims, appends and checkpoints",
+		operation("claim"), operation("append"), operation("checkpoint"))
+	s.telemetry.noCheckpoint = meter.Counter("roost.coordinator.checkpoint.failures", "{checkpoint}",
+		"checkpoints of the facts that the journal did not store. Each will be tried again")
 	s.telemetry.refused = meter.Counter("roost.coordinator.calls.refused", "{call}",
 		"calls that the coordinator refused, because too many calls were waiting. Callers repeat them")
 	s.telemetry.dropped = meter.Counter("roost.coordinator.messages.dropped", "{message}",
