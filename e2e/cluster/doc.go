@@ -48,7 +48,7 @@
 //     the 99th percentile of the latency meanwhile is at most twice that of the same traffic
 //     afterwards, or 20 ms.
 //   - deletion: there are a million events of 1 KiB, and nine of ten entities are deleted. A
-//     repeated command gets the answer that the original got. Once its key is forgotten, the
+//     repeated command gets the answer that the original got. Once its key has expired, the
 //     repeat is refused, still without effect. In the end the file has at most a quarter of its greatest length.
 //
 // TestExplain injects the causes that delay or fail commands, and has each coordinator and gateway

@@ -222,10 +222,10 @@ func (w *cluster) entityDoes(i int, o turn.Output) {
 			entity(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence})
 		}).void = gone(id)
 	case turn.Stop:
-		h.forget(o.Incarnation)
+		h.drop(o.Incarnation)
 		entity(turn.Stopped{Incarnation: o.Incarnation})
 	case turn.Drop:
-		h.forget(o.Incarnation)
+		h.drop(o.Incarnation)
 	case *turn.Answer:
 		w.answered(id, o.Request, o.Reply)
 	}
@@ -259,7 +259,7 @@ func (w *cluster) body(id sharding.NodeID, inc turn.Incarnation) *body {
 	return nil
 }
 
-func (h *host) forget(inc turn.Incarnation) {
+func (h *host) drop(inc turn.Incarnation) {
 	var left []body
 	for _, b := range h.bodies {
 		if b.inc != inc {

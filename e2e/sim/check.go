@@ -272,7 +272,7 @@ func (c *checker) sameReplies(o *op) {
 }
 
 // refuses reports whether a command ended with r without an effect, although a later attempt may have one: the region
-// rejected it, or did not execute it because the entity may have forgotten its key.
+// rejected it, or did not execute it because its key may have expired.
 func refuses(r *sharding.Reply) bool {
 	return r.Outcome == sharding.NotApplied || r.Outcome == sharding.Unknown && r.Code == sharding.KeyExpired
 }

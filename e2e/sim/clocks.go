@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A journal with small limits forgets the ids of commands within a run, and the
+// A journal with small limits expires the ids of commands within a run, and the
 // clocks of its processes and clients are set forth and back. What is promised of
 // an id then holds for as long as it is kept: see checker.again.
 const (
@@ -18,7 +18,7 @@ const (
 
 func (w *World) journalConfig() journal.Config {
 	cfg := journal.DefaultConfig()
-	if w.weather.Harsh.Forgets {
+	if w.weather.Harsh.Expires {
 		cfg.DedupeAge, cfg.DedupeCount = nanos(smallAge), smallCount
 	}
 	return cfg
@@ -49,10 +49,10 @@ func (c *client) timedKey(n int) sharding.CommandID {
 }
 
 // oldKey lets the client send an old command once more, with its key, from time
-// to time where ids are forgotten.
+// to time where ids expire.
 func (c *client) oldKey() bool {
 	w, d := c.w, c.w.dice("old keys")
-	if !w.weather.Harsh.Forgets || len(w.ops) == 0 || !d.chance(0.1) {
+	if !w.weather.Harsh.Expires || len(w.ops) == 0 || !d.chance(0.1) {
 		return false
 	}
 	i := d.IntN(len(w.ops))
@@ -74,10 +74,10 @@ func (c *client) mayRepeat(o *op) bool {
 	return o.client == c.id && o.keyed && o.pending == 0 && o.batch == 0
 }
 
-// again reports whether a command may have taken effect twice: its id was forgotten,
+// again reports whether a command may have taken effect twice: its id has expired,
 // as old as it was and with so many newer ones. A key with a time is never.
 func (c *checker) again(o *op) bool {
-	if _, timed := journal.KeyTime(o.key); timed || !c.w.weather.Harsh.Forgets {
+	if _, timed := journal.KeyTime(o.key); timed || !c.w.weather.Harsh.Expires {
 		return false
 	}
 	p, where := c.pasts[o.entity], c.where[o.x]
@@ -90,7 +90,7 @@ func (c *checker) again(o *op) bool {
 			return false // only after a delete the number of newer ones does not matter
 		}
 	}
-	c.w.mark("an id was used again after it was forgotten")
+	c.w.mark("an id was used again after it had expired")
 	return true
 }
 
@@ -101,5 +101,5 @@ func (p *past) deletedBetween(from, to int64) bool {
 
 // kept reports whether an attempt of a command is over so soon that the id was kept.
 func (c *checker) kept(o *op, t *try) bool {
-	return !c.w.weather.Harsh.Forgets || t.returned-o.called < smallAge
+	return !c.w.weather.Harsh.Expires || t.returned-o.called < smallAge
 }

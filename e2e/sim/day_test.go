@@ -38,7 +38,7 @@ func dayWeather(seed uint64, hours int64) weather {
 	w.Pause, w.PauseFor, w.DownFor = 20*minute, 2*sec, 5*sec
 	w.Join, w.LateSecond, w.Rollout, w.Evidence = false, false, false, true
 	w.Newer, w.KeepEvents = 0, 8
-	w.Harsh = harshWeather{Forgets: true, Retention: minute, Timed: 0.5, SendAge: 30 * sec, Send: 0.02}
+	w.Harsh = harshWeather{Expires: true, Retention: minute, Timed: 0.5, SendAge: 30 * sec, Send: 0.02}
 	return w
 }
 

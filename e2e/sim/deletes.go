@@ -57,7 +57,7 @@ func (c *checker) deletions(log []commit) {
 			w.violate("acknowledged is durable", "%v was acknowledged, and no record deletes the entity", o)
 		case o.refused() && n > 0:
 			w.violate("not applied has no effect", "%v was refused and has deleted the entity", o)
-		case n > 1 && !w.weather.Harsh.Forgets:
+		case n > 1 && !w.weather.Harsh.Expires:
 			w.violate("one effect", "%v has deleted the entity %d times", o, n)
 		case n > 0:
 			w.mark("delete: by an operator")

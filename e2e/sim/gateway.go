@@ -24,7 +24,7 @@ func (w *World) gatewayProgram(p *process) program {
 }
 
 func (g *gatewayNode) tick() {
-	g.shedder.Forget(g.p.now())
+	g.shedder.Drop(g.p.now())
 	g.step(router.Tick{})
 	g.ticked = true
 }

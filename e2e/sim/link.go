@@ -135,7 +135,7 @@ func (l *routerLink) closeRegion() {
 		return
 	}
 	l.regionOpen, l.behind = false, nil
-	l.forgetReplies()
+	l.dropReplies()
 	if !l.handing {
 		l.region.readerEnded(l)
 	}

@@ -179,7 +179,7 @@ func (s *store) maxEpoch() sharding.Epoch {
 func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
 	j := w.journal
 	meets := j.loadDamaged(o.entity) || j.writeDamaged(o.entity) && (o.cmd == cmdAdd || j.doubtful[o.entity])
-	return meets && r.Outcome != sharding.Executed && (r.Code == sharding.DataLoss || r.Code == sharding.KeyExpired && w.weather.Harsh.Forgets)
+	return meets && r.Outcome != sharding.Executed && (r.Code == sharding.DataLoss || r.Code == sharding.KeyExpired && w.weather.Harsh.Expires)
 }
 
 // contained checks an answer that reports data loss: damage of an entity, or of its

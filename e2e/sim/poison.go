@@ -51,7 +51,7 @@ func drawPoison(w weather, seed uint64) weather {
 		w.Crash = d.between(sec, 5*sec) // only kills from outside make innocent entities suspects
 		w.Harsh.Retention = 2 * sec
 	}
-	w.Harsh.Send, w.Harsh.Remind, w.Harsh.Forgets = 0.1, 0.5, false
+	w.Harsh.Send, w.Harsh.Remind, w.Harsh.Expires = 0.1, 0.5, false
 	w.Poison = p
 	return w
 }

@@ -10,11 +10,11 @@ import (
 // a turn does elsewhere is not in the append of the firing, so the journal cannot refuse it when the
 // reminder does not stand any more: the entity core must not let it ask.
 
-// mayRemindAsk reports whether reminders may ask in this weather. Where ids are forgotten, a command
+// mayRemindAsk reports whether reminders may ask in this weather. Where ids expire, a command
 // may set its reminder twice, and each of the two asks. Where there are forms, a reminder's input has
 // the form of Add.
 func (w *World) mayRemindAsk() bool {
-	return w.weather.Harsh.Forward > 0 && !w.weather.Harsh.Forgets && !w.weather.Forms
+	return w.weather.Harsh.Forward > 0 && !w.weather.Harsh.Expires && !w.weather.Forms
 }
 
 // remindIn is the time from a command to its reminder, in milliseconds.

@@ -226,8 +226,8 @@ func (l *routerLink) drain() {
 	})
 }
 
-// forgetReplies drops all that waits at the region's end.
-func (l *routerLink) forgetReplies() {
+// dropReplies drops all that waits at the region's end.
+func (l *routerLink) dropReplies() {
 	if l.region.replyBudget == nil {
 		return
 	}

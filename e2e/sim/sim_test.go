@@ -91,13 +91,13 @@ var brokeOnce = []struct {
 	// the checker did not know that the heartbeat of a coordinator that has ended may be stored late
 	{harsh, 445145, "driver"},
 	{harsh, 432150, "an attempt has the time of its send"}, // the checker did not know that a pause comes before an output
-	// a region ran a command again whose key the journal had forgotten while its append was in doubt
+	// a region ran a command again whose key had expired while its append was in doubt
 	{harsh, 500014, "not applied has no effect"},
 	// the checker took the age of a key from its commit, not from when its record was handed to the journal
 	{harsh, 600243, "acknowledged is durable"},
 	// the checker did not know that probes may have no room, so that a circle ends by a deadline
 	{harsh, 622857, "a draining shard takes what its entities wait for"},
-	// the checker did not know that a key may be forgotten while its command is in doubt, so that the command ends without an effect
+	// the checker did not know that a key may expire while its command is in doubt, so that the command ends without an effect
 	{harsh, 644068, "order"},
 	{harsh, 663345, "order"},
 }
@@ -284,7 +284,7 @@ var mustHappenHarsh = []string{
 	"client: its key has expired",
 	"fault: clock step",
 	"client: an old key again",
-	"an id was used again after it was forgotten",
+	"an id was used again after it had expired",
 }
 
 // totals sums up many runs.

@@ -117,7 +117,7 @@ type harshWeather struct {
 	Deprived         int64 // a region has no journal for so long, from the beginning of the storm on
 	JournalFaultOnly bool  // nothing else happens
 
-	Forgets bool    // the journal keeps ids of commands for a short while
+	Expires bool    // the journal keeps ids of commands for a short while
 	Clocks  int64   // mean time between steps of clocks
 	Timed   float64 // keys that carry a time
 	Skewed  float64 // clients whose clock is wrong
@@ -164,7 +164,7 @@ func drawHarsh(seed uint64) harshWeather {
 		h.Forward, h.Circle, h.Crowd = 0, 0, 0
 	}
 	d = newDice(seed, "harsh clocks")
-	if h.Forgets = d.chance(0.6); !h.Forgets { // else keys may be forgotten before they are used
+	if h.Expires = d.chance(0.6); !h.Expires { // else keys may expire before they are used
 		h.Send = 0.1
 		if ages := newDice(seed, "harsh ages of sends"); ages.chance(0.5) {
 			h.SendAge = ages.between(2*sec, 8*sec)
@@ -299,6 +299,6 @@ func (w weather) calm() weather {
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone, w.StartFails = 0, 0, 0
 	w.Hang, w.Slow = 0, 0
-	w.Harsh = harshWeather{Retention: w.Harsh.Retention, Forgets: w.Harsh.Forgets, Timed: w.Harsh.Timed, SendAge: w.Harsh.SendAge}
+	w.Harsh = harshWeather{Retention: w.Harsh.Retention, Expires: w.Harsh.Expires, Timed: w.Harsh.Timed, SendAge: w.Harsh.SendAge}
 	return w
 }

@@ -159,7 +159,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 	cfg.Sends.Page, cfg.Sends.Refresh, cfg.Sends.RetryMin, cfg.Sends.RetryMax = 2, nanos(2*sec), nanos(100*ms), nanos(sec)
 	cfg.Sends.AttemptTimeout, cfg.Sends.MaxAge, cfg.Sends.Deliveries, cfg.Sends.TargetDeliveries = nanos(3*sec), 30*24*time.Hour, 4, 2
 	cfg.Sends.AgeLimit = cfg.Sends.MaxAge
-	if w.weather.Harsh.Forgets {
+	if w.weather.Harsh.Expires {
 		cfg.Turn.KeyAge = outbox.LongestAge(nanos(smallAge))
 	}
 	if pause := w.weather.SendPause; pause > 0 {

@@ -14,7 +14,7 @@ type Config struct {
 	DedupeAge time.Duration `key:"dedupe_age" range:"1s.." help:"minimum time that the journal remembers the idempotency key of a command. A later repeat of the command may be refused as expired. The records of a deleted entity are removed when its keys have this age"`
 	// DedupeCount is the number of an entity's newest command ids that are kept, however old.
 	// Default 100,000: a busy entity's day.
-	DedupeCount int `key:"dedupe_count" unit:"keys" range:"0.." help:"number of an entity's newest idempotency keys that the journal remembers however old they are. The others are forgotten when they have the age {.dedupe_age}: with the next snapshot of the entity, or within its next 1024 records. 0: only the age counts, and the journal takes less space for entities that had many commands" expert:"true"`
+	DedupeCount int `key:"dedupe_count" unit:"keys" range:"0.." help:"number of an entity's newest idempotency keys that the journal remembers however old they are. The others expire at the age {.dedupe_age}: with the next snapshot of the entity, or within its next 1024 records. 0: only the age counts, and the journal takes less space for entities that had many commands" expert:"true"`
 	// BatchOps is the largest number of operations in one transaction.
 	// Default 1024: beyond that the price of the commit no longer matters.
 	BatchOps int `range:"1.."`

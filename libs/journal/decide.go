@@ -35,9 +35,9 @@ type Tx interface {
 	Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (ref sharding.WakeRef, found bool, err error)
 	// Sends reads the states of the sends of a record, nil if all are done, or there are none.
 	Sends(entity sharding.Entity, seq uint64) (SendStates, error)
-	// Forgotten reads the newest time of a key that an entity of the shard had which was
+	// NewestExpired reads the newest time of a key that an entity of the shard had which was
 	// purged; the zero time if there is none.
-	Forgotten(shard sharding.ShardID) (time.Time, error)
+	NewestExpired(shard sharding.ShardID) (time.Time, error)
 	// Write performs an operation that was accepted; never a fence read.
 	Write(op *Op) error
 }
@@ -202,7 +202,7 @@ func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 		return 0, err
 	}
 	if head.LastSeq == 0 { //mutant:false purged-keys
-		if head.Dropped, err = tx.Forgotten(a.Shard); err != nil {
+		if head.Dropped, err = tx.NewestExpired(a.Shard); err != nil {
 			return 0, err
 		}
 	}

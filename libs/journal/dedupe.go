@@ -13,7 +13,7 @@ func KeyTime(id sharding.CommandID) (time.Time, bool) { return sharding.KeyTime(
 // dropped: it has a time, and that is not after the newest time dropped.
 func Expired(dropped time.Time, id sharding.CommandID) bool {
 	t, ok := KeyTime(id)
-	// Invariant: if a UUIDv7 key is so old that the journal may have forgotten it, the key's command is refused and
+	// Invariant: if a UUIDv7 key is so old that the journal may have expired it, the key's command is refused and
 	// does not run.
 	// Mutants: key-mark
 	return ok && !dropped.IsZero() && !t.After(dropped) //mutant:false key-mark
@@ -22,7 +22,7 @@ func Expired(dropped time.Time, id sharding.CommandID) bool {
 // Verdicts of [Config.Drop].
 const (
 	Keep    Dropping = iota // not old enough
-	Forget                  // may be dropped
+	Expire                  // may be dropped
 	Forever                 // never dropped
 )
 
@@ -40,13 +40,13 @@ type Dropping uint8
 // old as well, by the clock of the process that drops it. If the time in a key was more than
 // DedupeAge later than the storing process's clock, its entry is kept forever, like its record.
 // A key can expire early only if two clocks, read DedupeAge apart, are wrong; no wrong clock
-// makes a key forgotten early.
+// makes a key expire early.
 func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.CommandID) (remember time.Time, d Dropping) {
 	if c.Ahead(storedWall, id) { //mutant:false ahead-kept
 		return time.Time{}, Forever
 	}
 	old := age-stored >= Age(c.DedupeAge.Milliseconds())
-	// Invariant: setting a clock does not cause the journal to forget a command id early.
+	// Invariant: setting a clock does not cause the journal to expire a command id early.
 	// Guarded by: `journal.Config.Drop`. `journal.Stamp.Next`: the age of an entity's ids grows only when a record of
 	// the entity is stored. If the same process has stored the entity's previous record, the age grows by the time
 	// between the two records, by a clock that cannot be set. If another process has stored the previous record, the
@@ -60,11 +60,11 @@ func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.C
 	//mutant:do ahead-kept timed = timed && !c.Ahead(storedWall, id)
 	switch {
 	case !timed:
-		return time.Time{}, Forget
+		return time.Time{}, Expire
 	case !t.Before(wall.Add(-c.DedupeAge)):
 		return time.Time{}, Keep
 	}
-	return t, Forget
+	return t, Expire
 }
 
 // Ahead reports whether the time inside a key was more than DedupeAge in the future

@@ -95,7 +95,7 @@
 // # What this does not do
 //
 // Records lose their events only if a snapshot requests it ([WriteSnapshot.Cut], [TrimMarks]). They are removed
-// only then, or when their entity was deleted, and only when their idempotency keys are forgotten. There are no
+// only then, or when their entity was deleted, and only when their idempotency keys are expired. There are no
 // transactions over several entities. Payloads are not interpreted. A damaged record is detected and reported;
 // an operator decides how to repair it. Nothing here decides which region should own a shard. Nothing here reads or
 // writes a store, or a clock.

@@ -86,7 +86,7 @@ type DropSnapshot struct {
 }
 
 // Purge removes the rest of an ended life of an entity, as far as its keys are old enough to be
-// forgotten, and the entity itself if it has no newer record. It is refused by epoch unless
+// expired, and the entity itself if it has no newer record. It is refused by epoch unless
 // Epoch is the stored epoch of the shard, and by wake-up unless the row of kind
 // [sharding.PurgeWake] stands for that life. It removes MaxPurge records at most. If records
 // remain, their row becomes due again.

@@ -15,7 +15,7 @@ type Purging struct {
 	// an earlier purge, plus the time since then by [Stamp.Next].
 	Age  Age
 	Wall time.Time
-	// Newest is the newest time in a key that is forgotten, the zero time if there is none.
+	// Newest is the newest time in a key that is expired, the zero time if there is none.
 	Newest time.Time
 	// Again is the time of the next look at the rest, if a record stays.
 	Again time.Time
@@ -34,7 +34,7 @@ type Remains struct {
 // looks is the number of looks at an entity during [Config.DedupeAge]. The time between two
 // looks of one process counts for its age, and other time does not: a process that is replaced
 // costs two such pauses at most. So entities are purged even if processes are replaced as often
-// as keys are forgotten, or a few times more often. A look that removes nothing writes two rows.
+// as keys are expired, or a few times more often. A look that removes nothing writes two rows.
 const looks = 8
 
 // LookAt returns the latest time of the next look at a deleted entity that is not fully purged.
@@ -56,7 +56,7 @@ func (p *Purging) Remove(r *Remains) bool {
 	}
 	remember, what := p.Config.Drop(p.Age, r.Age, p.Wall, r.Wall, r.Command)
 	switch what {
-	case Forget:
+	case Expire:
 		if remember.After(p.Newest) {
 			p.Newest = remember
 		}

@@ -84,9 +84,9 @@ type RepairPlan struct {
 
 	// Put are the records that are written. They replace records, or fill the places of missing ones.
 	Put []RawRecord
-	// Forget are the records whose keys are forgotten, because they cannot be read. Dropped is the latest time that such a
+	// Expire are the records whose keys expire, because they cannot be read. Dropped is the latest time that such a
 	// key can have; the zero time if there are none.
-	Forget  []uint64
+	Expire  []uint64
 	Dropped time.Time
 	// Deletes is the number of the record that deletes the entity; 0: it is not deleted.
 	Deletes uint64
@@ -227,7 +227,7 @@ func (p *RepairPlan) setAside(e *RawEntity, seq uint64, now time.Time) {
 	} else {
 		entry = e.before(seq)
 		blank.Delete = seq == e.Life
-		p.Forget = append(p.Forget, seq)
+		p.Expire = append(p.Expire, seq)
 		p.Dropped = now //mutant:skip repair-forget
 	}
 	p.Put = append(p.Put, RawRecord{

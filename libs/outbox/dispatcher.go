@@ -50,7 +50,7 @@ type typeQueue struct {
 	// the time of the last event that has made all shards ready.
 	events   map[mark]time.Time
 	servedAt time.Time
-	forgetAt time.Time // when old events are forgotten; zero: there are none
+	dropAt   time.Time // when old events are dropped; zero: there are none
 }
 
 // addressee is an entity with commands in progress: the target of a send, or a sender that takes an
@@ -163,7 +163,7 @@ func (d *Dispatcher) Step(now time.Time, in Input, out *Outputs) {
 	case Released:
 		d.released(&in)
 	case Tick:
-		d.forgetEvents()
+		d.dropEvents()
 	}
 	d.advance()
 	d.out = nil

@@ -99,8 +99,8 @@ func (d *Dispatcher) learnShape(q *typeQueue, s Type) {
 // event retries the pairs that wait for an event, and remembers the event for attempts that are in flight.
 func (d *Dispatcher) event(q *typeQueue, m mark) {
 	q.events[m] = d.now
-	if q.forgetAt.IsZero() {
-		q.forgetAt = d.now.Add(d.remembered())
+	if q.dropAt.IsZero() {
+		q.dropAt = d.now.Add(d.remembered())
 	}
 	var list []*pair
 	for p := range q.retrying[m.shard] { // order-free: sorted below
@@ -118,12 +118,12 @@ func (d *Dispatcher) remembered() time.Duration {
 	return 2 * longest
 }
 
-// forgetEvents forgets the events that no attempt in flight can have missed: each that began before them, or in the
+// dropEvents drops the events that no attempt in flight can have missed: each that began before them, or in the
 // time early after them, has ended. It looks at all events of a type once per such time, not with each event: when a
 // region is lost, all its shards are served anew one after the other.
-func (d *Dispatcher) forgetEvents() {
+func (d *Dispatcher) dropEvents() {
 	for _, q := range d.types {
-		if q.forgetAt.IsZero() || d.now.Before(q.forgetAt) {
+		if q.dropAt.IsZero() || d.now.Before(q.dropAt) {
 			continue
 		}
 		kept := map[mark]time.Time{}  // a new one: a map does not shrink
@@ -132,9 +132,9 @@ func (d *Dispatcher) forgetEvents() {
 				kept[m] = at
 			}
 		}
-		q.events, q.forgetAt = kept, time.Time{}
+		q.events, q.dropAt = kept, time.Time{}
 		if len(kept) > 0 {
-			q.forgetAt = d.now.Add(d.remembered())
+			q.dropAt = d.now.Add(d.remembered())
 		}
 	}
 }

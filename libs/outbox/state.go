@@ -174,7 +174,7 @@ func (d *Dispatcher) Clone() *Dispatcher {
 	}
 	n.types = nil
 	for _, q := range d.types {
-		qc := &typeQueue{name: q.name, ready: due.Map(q.ready, c.pair), underWay: q.underWay, shape: q.shape, retrying: map[uint32]map[*pair]struct{}{}, events: maps.Clone(q.events), servedAt: q.servedAt, forgetAt: q.forgetAt}
+		qc := &typeQueue{name: q.name, ready: due.Map(q.ready, c.pair), underWay: q.underWay, shape: q.shape, retrying: map[uint32]map[*pair]struct{}{}, events: maps.Clone(q.events), servedAt: q.servedAt, dropAt: q.dropAt}
 		for shard, set := range q.retrying { // order-free: copies
 			qc.retrying[shard] = make(map[*pair]struct{}, len(set))
 			for p := range set { // order-free: copies
@@ -272,7 +272,7 @@ func (d *Dispatcher) AppendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, " delivery %d to %s forgotten %t\n", n, d.deliveries[n].to, d.deliveries[n].pair == nil)
 	}
 	for _, q := range d.types {
-		b = fmt.Appendf(b, " type %s %d shards %d served %d forget %d\n", q.name, q.underWay, q.shape.Shards, rel(q.servedAt.Add(early)), rel(q.forgetAt))
+		b = fmt.Appendf(b, " type %s %d shards %d served %d drop %d\n", q.name, q.underWay, q.shape.Shards, rel(q.servedAt.Add(early)), rel(q.dropAt))
 		for _, m := range slices.SortedFunc(maps.Keys(q.events), func(a, b mark) int { return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.id, b.id)) }) {
 			b = fmt.Appendf(b, "  event %d %s age %d\n", m.shard, m.id, now.Sub(q.events[m]))
 		}

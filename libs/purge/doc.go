@@ -2,7 +2,7 @@
 // is a pure state machine, separate from the entity core, one for each shard core of a region.
 //
 // The records of a life that has ended stay in the journal until their idempotency keys are old
-// enough to be forgotten. For each deleted entity the journal has a wake-up of the kind
+// enough to expire. For each deleted entity the journal has a wake-up of the kind
 // [sharding.PurgeWake], which holds the due time of the entity's next [journal.Purge].
 //
 // Several purges are due before the keys are old. These purges remove nothing. They are needed because

@@ -282,7 +282,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	case reply.Code == sharding.ReplyLost && r.resend: // a repeat gets the stored reply
 		f.RetryAfter = m.hint(sharding.ResourceExhausted)
 	}
-	m.forget(r)
+	m.dropRequest(r)
 	m.emit(f)
 }
 
@@ -354,8 +354,8 @@ func (m *Machine) stop() {
 	}
 }
 
-// forget removes a request from memory.
-func (m *Machine) forget(r *request) {
+// dropRequest removes a request from memory.
+func (m *Machine) dropRequest(r *request) {
 	m.touch(r.shard)
 	if r.inDoubt() {
 		r.shard.departed = max(r.shard.departed, r.order)

@@ -165,7 +165,7 @@ type shard struct {
 	blocking    int            // requests with blocks set
 	deferred    usage          // of requests with deferred set
 	refused     sharding.Epoch // highest refused epoch; nothing is sent at it again
-	departed    uint64         // highest order of a request that was forgotten although it may have taken effect
+	departed    uint64         // highest order of a request that was dropped although it may have taken effect
 
 	askAt        time.Time // when GetShardHome is sent next; zero: none is needed
 	pausedUntil  time.Time // no command of the shard is sent before
@@ -237,7 +237,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Cancel:
 		if r := m.requests[in.Request]; r != nil {
 			m.abandoned(r.since)
-			m.forget(r)
+			m.dropRequest(r)
 		}
 	case TurnedAway:
 		m.tally.commands += uint64(max(in.Commands, 0))
@@ -417,7 +417,7 @@ func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
 	}
 }
 
-// take merges what is new in the table, and forgets the rows that a full table of a new term does not have.
+// take merges what is new in the table, and drops the rows that a full table of a new term does not have.
 func (m *Machine) take(d sharding.TableDelta) {
 	of := d.Generation
 	//mutant:do router-generation of = 0
@@ -427,7 +427,7 @@ func (m *Machine) take(d sharding.TableDelta) {
 		m.merge(row)
 	}
 	for _, row := range m.table.Advance(d) {
-		m.forgetRow(row)
+		m.dropRow(row)
 	}
 	m.placeAll()
 }
@@ -453,8 +453,8 @@ func (m *Machine) merge(row sharding.Row) {
 	m.touch(s)
 }
 
-// forgetRow acts on a row that is no longer in the table: it requests a home at once.
-func (m *Machine) forgetRow(row sharding.Row) {
+// dropRow acts on a row that is no longer in the table: it requests a home at once.
+func (m *Machine) dropRow(row sharding.Row) {
 	m.countOwner(row.Owner, -1)
 	if s := m.shards[row.Shard]; s != nil {
 		s.askAt = time.Time{}

@@ -176,13 +176,13 @@ func (s *Starter) close(id sharding.ShardID) {
 	sh.page = nil
 	for _, st := range s.starts { // order-free: all of the shard are removed
 		if st.shard == sh {
-			s.forget(st)
+			s.remove(st)
 		}
 	}
 }
 
-// forget removes the start of an entity from memory.
-func (s *Starter) forget(st *start) {
+// remove removes the start of an entity from memory.
+func (s *Starter) remove(st *start) {
 	switch {
 	case st.underWay:
 		st.shard.typ.underWay--
@@ -204,7 +204,7 @@ func (s *Starter) ended(e *turn.StartEnded) {
 	switch e.End {
 	case turn.StartDone:
 		s.stats.Started++
-		s.forget(st)
+		s.remove(st)
 	case turn.StartFailed:
 		s.stats.Failed++
 		s.land(st)
@@ -216,7 +216,7 @@ func (s *Starter) ended(e *turn.StartEnded) {
 		t.again = slices.Insert(t.again, 0, st)
 		t.busyTill, t.alternate = s.now.Add(s.cfg.ReadRetry), true
 	default:
-		s.forget(st)
+		s.remove(st)
 	}
 }
 

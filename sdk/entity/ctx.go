@@ -84,7 +84,7 @@ func (c *Ctx) Persist(events ...any) { instance.Of(c).Persist(events) }
 // A delete is a record like any other: it is durable when the reply leaves. After it, the entity is the
 // empty one that create returns, and the next command runs on that. The instance ends with the turn; its
 // stop hook is not called. The stored data is removed later, when the keys of its commands are old enough
-// to be forgotten: until then a repeat of a command of the life that has ended gets its first reply.
+// to expire: until then a repeat of a command of the life that has ended gets its first reply.
 //
 // After Delete nothing can be persisted or reminded in the turn. A read-only command cannot delete, and a
 // volatile entity, which stores nothing, has no need to: it has [Ctx.Passivate].

@@ -86,8 +86,8 @@ func (s *Shedder) Observe(e sharding.Entity, left time.Duration, f *router.Finis
 	s.entities[e] = x
 }
 
-// Forget removes entities whose regions have had room for a while.
-func (s *Shedder) Forget(now time.Time) {
+// Drop removes entities whose regions have had room for a while.
+func (s *Shedder) Drop(now time.Time) {
 	for e, x := range s.entities { // order-free: each for itself
 		if now.Sub(x.refused) > shedMemory {
 			delete(s.entities, e)

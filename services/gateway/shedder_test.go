@@ -53,11 +53,11 @@ func TestShedder(t *testing.T) {
 	if len(s.entities) != 1 {
 		t.Errorf("remembered are %v", s.entities)
 	}
-	if s.Forget(now.Add(shedMemory)); s.Empty() {
-		t.Error("forgotten too early")
+	if s.Drop(now.Add(shedMemory)); s.Empty() {
+		t.Error("dropped too early")
 	}
-	if s.Forget(now.Add(shedMemory + 1)); !s.Empty() {
-		t.Error("not forgotten")
+	if s.Drop(now.Add(shedMemory + 1)); !s.Empty() {
+		t.Error("not dropped")
 	}
 	for i := range 2 * limit {
 		refused(sharding.Entity{Type: "T", ID: sharding.EntityID(strconv.Itoa(i))}, time.Second)

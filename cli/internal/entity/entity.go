@@ -34,7 +34,7 @@ func (a *group) deleteCommand() *cobra.Command {
 commands that already wait for the entity. From then on the entity is empty; the
 next command begins a new life. Its reminders are gone; its sends to other entities
 are delivered. Its records are removed when the keys of its commands are
-old enough to be forgotten. There is no way back.
+old enough to expire. There is no way back.
 
 The active coordinator sends it to the region that owns the entity, and logs who
 has deleted what and why.`,

@@ -91,8 +91,8 @@ func (a admin) put(t *testing.T, id, host string, port int, meta map[string]stri
 	return "instance " + id
 }
 
-// forget makes the agent lose what processes have entered there.
-func (a admin) forget(t *testing.T) {
+// lose makes the agent lose what processes have entered there.
+func (a admin) lose(t *testing.T) {
 	t.Helper()
 	services, err := a.Agent().Services()
 	if err != nil {
@@ -112,7 +112,7 @@ func TestConformance(t *testing.T) {
 	discoverytest.Suite{
 		Name: "consul",
 		With: func(t *testing.T, peers []discovery.Peer) discoverytest.Harness {
-			a.forget(t)
+			a.lose(t)
 			a.set(t, peers)
 			return discoverytest.Harness{
 				Driver:    open(t, url),
@@ -132,14 +132,14 @@ func TestConformance(t *testing.T) {
 						a.server.Run()
 					}
 				},
-				Pause:  do(a.server.Pause),
-				Forget: a.forget,
+				Pause: do(a.server.Pause),
+				Lose:  a.lose,
 			}
 		},
 	}.Run(t)
 
 	t.Run("registered by others", func(t *testing.T) {
-		a.forget(t)
+		a.lose(t)
 		a.set(t, nil)
 		a.put(t, "x", "", 7000, nil)
 		got, err := open(t, url).Peers(t.Context())
@@ -185,7 +185,7 @@ func TestConformanceOfTokens(t *testing.T) {
 		Name: "consul",
 		With: func(t *testing.T, peers []discovery.Peer) discoverytest.Harness {
 			write(t, token.SecretID+"\n")
-			a.forget(t)
+			a.lose(t)
 			a.set(t, peers)
 			return discoverytest.Harness{
 				Driver: open(t, url),

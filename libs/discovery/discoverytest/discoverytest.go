@@ -49,8 +49,8 @@ type Harness struct {
 	// Down ends the server, Up starts it again with its data, Pause makes it hang
 	// until Up.
 	Down, Up, Pause func(t *testing.T)
-	// Forget makes the server lose its entries.
-	Forget func(t *testing.T)
+	// Lose makes the server lose its entries.
+	Lose func(t *testing.T)
 	// Second opens another handle on the same place, as another process would.
 	Second func(t *testing.T) discovery.Driver
 }
@@ -99,7 +99,7 @@ func (s Suite) Run(t *testing.T) {
 		{"server hangs", hangs},
 		{"registration", registration},
 		{"registration expires", expires},
-		{"registration is forgotten", forgotten},
+		{"registration is lost", lost},
 		{"registration and a server that is down", registerWhileDown},
 		{"registration refused", registerDenied},
 	} {

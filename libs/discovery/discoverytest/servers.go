@@ -131,12 +131,12 @@ func expires(t *testing.T, s Suite) {
 	t.Cleanup(func() { <-done })
 }
 
-func forgotten(t *testing.T, s Suite) {
-	h, r := s.registrar(t, func(h Harness) bool { return h.Forget != nil })
+func lost(t *testing.T, s Suite) {
+	h, r := s.registrar(t, func(h Harness) bool { return h.Lose != nil })
 	for range 2 {
 		enter(t, r, me)
 		h.want(t, h.Driver, []discovery.Peer{me})
-		h.Forget(t)
+		h.Lose(t)
 		h.want(t, h.Driver, nil)
 	}
 	retry(t, func() error { return r.Enter(t.Context(), me) })

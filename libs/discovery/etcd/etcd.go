@@ -202,7 +202,7 @@ func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 		Else(clientv3.OpPut(key, string(value), clientv3.WithLease(lease))).
 		Commit()
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		d.forget(key)
+		d.drop(key)
 	}
 	return d.wrap(key, err)
 }
@@ -231,7 +231,7 @@ func (d *Driver) lease(ctx context.Context, c *clientv3.Client, key string) (cli
 	return res.ID, nil
 }
 
-func (d *Driver) forget(key string) {
+func (d *Driver) drop(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.leases, key)
@@ -254,7 +254,7 @@ func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return d.wrap(key, err)
 	}
-	d.forget(key)
+	d.drop(key)
 	return nil
 }
 

@@ -121,7 +121,7 @@ func TestConformance(t *testing.T) {
 					}
 				},
 				Pause: do(a.server.Pause),
-				Forget: func(t *testing.T) {
+				Lose: func(t *testing.T) {
 					a.set(t, nil)
 				},
 			}

@@ -33,9 +33,9 @@ func testLookup(e *env) {
 	e.equal("lookup only", only, journal.Loaded{LastSeq: 3, Stored: want})
 }
 
-// forgets writes blank records and snapshots for alice, at which a store may drop entries of old
+// expires writes blank records and snapshots for alice, at which a store may drop entries of old
 // commands. It reports whether the entry of this command was dropped.
-func (e *env) forgets(id sharding.CommandID) (dropped bool) {
+func (e *env) expires(id sharding.CommandID) (dropped bool) {
 	e.Helper()
 	for range 50 {
 		last := e.load(alice).LastSeq
@@ -58,27 +58,27 @@ func testDedupeKeeps(e *env) {
 		e.one(durable, add(alice, record(seq, sharding.CommandID(fmt.Sprint("c", seq)))))
 	}
 	e.pass(e.cfg.DedupeAge - time.Second)
-	if e.forgets("c1") {
+	if e.expires("c1") {
 		e.Fatal("an entry that is not older than the age was dropped")
 	}
 	// All are old now. Those that are not among the newest may be dropped, and only those.
 	e.pass(time.Minute)
-	if !e.forgets("c1") {
+	if !e.expires("c1") {
 		e.Fatal("an old entry is kept forever")
 	}
 	for seq := uint64(16); seq <= 20; seq++ {
 		id := sharding.CommandID(fmt.Sprint("c", seq))
-		if e.forgets(id) {
+		if e.expires(id) {
 			e.Fatalf("%s was dropped, it is among the newest %d", id, e.cfg.DedupeCount)
 		}
 		e.one(byID, add(alice, record(e.load(alice).LastSeq+1, id)))
 	}
-	// A forgotten command whose id has no time in it may come again. From then on it is known
+	// An expired command whose id has no time in it may come again. From then on it is known
 	// by its new record.
 	again := record(e.load(alice).LastSeq+1, "c1")
 	again.Reply.Payload = []byte(`"again"`)
 	e.one(durable, add(alice, again))
-	e.equal("the forgotten command", e.load(alice, "c1").Stored["c1"], sharding.Stored{Hash: again.Hash, Reply: again.Reply})
+	e.equal("the expired command", e.load(alice, "c1").Stored["c1"], sharding.Stored{Hash: again.Hash, Reply: again.Reply})
 	e.one(byID, add(alice, record(again.Seq+1, "c1")))
 	e.equal("its first record", e.load(alice).LastSeq, again.Seq)
 }
@@ -96,7 +96,7 @@ func testDedupeExpires(e *env) {
 	unused := key7(e.now.Add(-10*time.Second), 99) // as old as the first keys, and never sent
 	e.pass(2 * e.cfg.DedupeAge)
 	for _, k := range keys[:7] {
-		if !e.forgets(k) {
+		if !e.expires(k) {
 			e.Fatalf("key %s is kept forever", k)
 		}
 	}
@@ -130,11 +130,11 @@ func testFutureKeys(e *env) {
 		e.one(durable, add(alice, record(seq, sharding.CommandID(fmt.Sprint("c", seq)))))
 	}
 	e.pass(e.cfg.DedupeAge + time.Minute)
-	if e.forgets(ahead) {
+	if e.expires(ahead) {
 		e.Fatal("a key was dropped before its own time is old")
 	}
 	e.pass(e.cfg.DedupeAge)
-	if !e.forgets(ahead) {
+	if !e.expires(ahead) {
 		e.Fatal("a key of a clock that was ahead is kept forever")
 	}
 	last := e.load(alice).LastSeq
@@ -154,7 +154,7 @@ func (e *env) fill(name string) {
 	}
 }
 
-// testClockSteps sets the wall clock forward and back. No id may be forgotten because of
+// testClockSteps sets the wall clock forward and back. No id may expire because of
 // that.
 func testClockSteps(e *env) {
 	day := 24 * e.cfg.DedupeAge
@@ -163,7 +163,7 @@ func testClockSteps(e *env) {
 	e.one(durable, add(alice, record(1, "plain"), record(2, timed)))
 	e.now = e.now.Add(day) // forward, for some appends
 	e.fill("a")
-	if e.forgets("plain") || e.forgets(timed) {
+	if e.expires("plain") || e.expires(timed) {
 		e.Fatal("a step of the clock makes ids old")
 	}
 	e.now = e.now.Add(-2 * day) // back, beyond where it was
@@ -178,12 +178,12 @@ func testClockSteps(e *env) {
 	e.now = e.now.Add(day)
 	e.pass(2 * e.cfg.DedupeAge)
 	e.fill("c")
-	if !e.forgets("plain") || !e.forgets(timed) {
+	if !e.expires("plain") || !e.expires(timed) {
 		e.Fatal("ids are kept forever")
 	}
 	// The clock that stored this key was behind the key's time by more than DedupeAge. Such a
 	// key is never dropped (Config.Ahead).
-	if e.forgets(trueTime) {
+	if e.expires(trueTime) {
 		e.Fatal("a key that was ahead by more than DedupeAge was dropped")
 	}
 	// The clock is set back after a key was dropped. That key is refused; a new one is not.
@@ -206,16 +206,16 @@ func testSeenTime(e *env) {
 	e.fill("a")
 	e.pass(2 * e.cfg.DedupeAge)
 	e.b = other
-	if e.fill("b"); e.forgets("first") {
+	if e.fill("b"); e.expires("first") {
 		e.Fatal("the time between two processes counts")
 	}
 	e.b = first
 	e.pass(2 * e.cfg.DedupeAge)
-	if e.fill("c"); e.forgets("first") {
+	if e.fill("c"); e.expires("first") {
 		e.Fatal("the time since a process's own last record counts, though another process wrote meanwhile")
 	}
 	e.pass(2 * e.cfg.DedupeAge)
-	if e.fill("d"); !e.forgets("first") {
+	if e.fill("d"); !e.expires("first") {
 		e.Fatal("an old id is kept forever")
 	}
 }
@@ -236,7 +236,7 @@ func testTimeCountsOnce(e *env) {
 		e.one(durable, snapshot(epoch, alice, e.load(alice).LastSeq, "s"))
 		e.pass(part / 2)
 		e.b = first
-		if e.fill(fmt.Sprint("b", i)); e.forgets("first") {
+		if e.fill(fmt.Sprint("b", i)); e.expires("first") {
 			e.Fatalf("after %v an id is dropped that must be kept for %v", time.Duration(i+1)*part, e.cfg.DedupeAge)
 		}
 	}
@@ -246,7 +246,7 @@ func testTimeCountsOnce(e *env) {
 		e.pass(part / 2)
 		e.fill(fmt.Sprint("c", i))
 	}
-	if !e.forgets("first") {
+	if !e.expires("first") {
 		e.Fatal("an old id is kept forever")
 	}
 }

@@ -63,7 +63,7 @@ func (e *env) exists(id sharding.Entity) bool {
 }
 
 // testPurge: a deleted entity is gone when its keys are old enough, however few they are. Its
-// shard still remembers the forgotten keys.
+// shard still remembers the expired keys.
 func testPurge(e *env) {
 	old, unused, gone := key7(e.now, 1), key7(e.now, 2), key7(e.now, 3)
 	e.one(durable, claim(shard, epoch, 1))
@@ -89,7 +89,7 @@ func testPurge(e *env) {
 	e.equal("stored", e.exists(alice), false)
 	e.equal("bob is stored", e.exists(bob), true)
 	e.one(sharding.RefusedWake, purge(epoch, alice, 4)) // a repeat, as after a lost reply
-	// An absent entity knows that old keys have expired; those without a time are forgotten.
+	// An absent entity knows that old keys have expired; those without a time are expired.
 	absent := func(id sharding.Entity) {
 		e.Helper()
 		l, err := e.b.Load(e.Context(), journal.LoadRequest{Entity: id, Shard: shard, Lookup: []sharding.CommandID{old, unused, gone, "plain", key7(e.now, 4)}})
@@ -111,7 +111,7 @@ func testPurge(e *env) {
 	e.one(byID, add(alice, record(2, old)))
 	e.equal("expired", e.load(alice, old).Stored[old], sharding.Stored{Expired: true})
 	e.equal("life", e.load(alice).Life, uint64(0))
-	e.one(durable, add(bob, record(2, unused))) // bob has forgotten nothing
+	e.one(durable, add(bob, record(2, unused))) // nothing of bob has expired
 }
 
 // testPurgeLives: the rest of an ended life is removed while a later life exists.
@@ -132,10 +132,10 @@ func testPurgeLives(e *env) {
 	l := e.load(alice, first.Command, "gone", "new", "newer")
 	e.equal("records", l.Records, withoutReplies(records(3, "new", "newer")...))
 	e.equal("its life", l.Life, uint64(2))
-	e.equal("forgotten", l.Stored[first.Command], sharding.Stored{Expired: true})
+	e.equal("expired", l.Stored[first.Command], sharding.Stored{Expired: true})
 	e.equal("remembered", len(l.Stored), 3) // and one that has expired
 	e.one(byID, add(alice, record(5, "new")))
-	e.one(durable, add(alice, record(5, "gone"))) // it was forgotten, and has no time in it
+	e.one(durable, add(alice, record(5, "gone"))) // it was expired, and has no time in it
 	e.one(durable, add(alice, deletion(6, "gone again")))
 	// The number of keys does not protect them, and one batch does not do it twice.
 	e.pass(e.cfg.DedupeAge + time.Second)
@@ -171,7 +171,7 @@ func testPurgeSeenTime(e *env) {
 }
 
 // testPurgeReplaced: an entity is gone although processes are replaced as often as keys are
-// forgotten, or more often.
+// expired, or more often.
 func testPurgeReplaced(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, deletion(1, "gone")))
@@ -193,7 +193,7 @@ func testPurgeReplaced(e *env) {
 // that is.
 func testPurgeAgain(e *env) {
 	const lives, every = 24, 5 * time.Minute
-	e.cfg.DedupeCount = 3 * lives // so that only purges forget keys
+	e.cfg.DedupeCount = 3 * lives // so that only purges expire keys
 	e.store = e.fresh(e.T, e.cfg, e.clock)
 	e.b = e.open()
 	e.equal("a life is shorter than the pause between two looks", e.cfg.LookAt(e.now).Sub(e.now) > every, true)
@@ -237,7 +237,7 @@ func testPurgeIsBounded(e *env) {
 		e.equal("due", e.left()[alice.ID] <= 0, true)
 		e.equal("remembered", len(e.load(alice, "gone").Stored), 1)
 		if i > 0 {
-			e.equal("forgotten", len(e.load(alice, "c1").Stored), 0)
+			e.equal("expired", len(e.load(alice, "c1").Stored), 0)
 		}
 		e.one(durable, purge(epoch, alice, last+1))
 	}

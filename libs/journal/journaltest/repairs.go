@@ -354,7 +354,7 @@ func testRepairMissing(e *env) {
 	e.repaired(repairing(alice, journal.SkipRecord, 1))
 	e.equal("records", e.load(alice).Records, withoutReplies(blank(1), record(2, "b"), blank(3), record(4, "d")))
 	e.one(durable, claim(shard, nextOwner, 2))
-	for i := range uint64(20) { // keys are forgotten as ever
+	for i := range uint64(20) { // keys are expired as ever
 		e.one(durable, appendAt(nextOwner, alice, record(5+i, sharding.CommandID(fmt.Sprint("k", i)))))
 	}
 	e.one(durable, snapshot(nextOwner, alice, 24, "s"))

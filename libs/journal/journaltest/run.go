@@ -81,7 +81,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"SnapshotsAreFenced", testSnapshotsFenced},
 		{"DropSnapshots", testDropSnapshots},
 		{"Trim", testTrim},
-		{"TrimForgotten", testTrimForgotten},
+		{"TrimExpired", testTrimExpired},
 		{"Delete", testDelete},
 		{"DeleteWakes", testDeleteWakes},
 		{"Purge", testPurge},

@@ -73,9 +73,9 @@ func testTrim(e *env) {
 	e.equal("left", len(e.left()), 0)
 }
 
-// testTrimForgotten: records are removed when nothing of them is needed any more, and the keys
-// of later records are forgotten as before.
-func testTrimForgotten(e *env) {
+// testTrimExpired: records are removed when nothing of them is needed any more, and the keys
+// of later records are expired as before.
+func testTrimExpired(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	last := uint64(0)
 	for range 40 {

@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// forgetBatch bounds how many dedupe entries one append considers for dropping.
-const forgetBatch = 16
+// expireBatch bounds how many dedupe entries one append considers for dropping.
+const expireBatch = 16
 
 // Committed is an append that was committed.
 type Committed struct {
@@ -27,11 +27,11 @@ type Ledger struct {
 	cfg    journal.Config
 	facts  journal.Facts
 	fences map[sharding.ShardID]sharding.Fence
-	// forgotten has the newest time of a key of a purged entity, by shard.
-	forgotten map[sharding.ShardID]time.Time
-	entities  map[sharding.Entity]*entity
-	log       []Committed
-	now       journal.Moment // of the running Apply
+	// expired has the newest time of a key of a purged entity, by shard.
+	expired  map[sharding.ShardID]time.Time
+	entities map[sharding.Entity]*entity
+	log      []Committed
+	now      journal.Moment // of the running Apply
 }
 
 type entity struct {
@@ -46,9 +46,9 @@ type entity struct {
 	looked journal.Stamp
 	// commands has the sequence number of the record of each command that is remembered.
 	commands map[sharding.CommandID]uint64
-	// forgetIndex is the index of the first entry that forgetKeys has not decided about;
+	// expireIndex is the index of the first entry that expireKeys has not decided about;
 	// neverDropped counts the dedupe entries before it that are kept forever.
-	forgetIndex, neverDropped int
+	expireIndex, neverDropped int
 	dropped                   time.Time
 	damaged                   []uint64 // sequence numbers, of records; see Damage
 	// wakes and sends are the rows in addition to the records.
@@ -69,7 +69,7 @@ func NewLedger(cfg journal.Config) *Ledger {
 	return &Ledger{
 		cfg:    cfg,
 		facts:  journal.NewFacts(1),
-		fences: map[sharding.ShardID]sharding.Fence{}, forgotten: map[sharding.ShardID]time.Time{},
+		fences: map[sharding.ShardID]sharding.Fence{}, expired: map[sharding.ShardID]time.Time{},
 		entities: map[sharding.Entity]*entity{},
 	}
 }
@@ -148,7 +148,7 @@ func (l *Ledger) Log() []Committed { return l.log }
 func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	e := l.entities[req.Entity]
 	if e == nil {
-		e = &entity{dropped: l.forgotten[req.Shard]}
+		e = &entity{dropped: l.expired[req.Shard]}
 	}
 	marks := e.marks()
 	out := journal.Loaded{LastSeq: e.last(), Life: e.life, Cut: marks.Trimmed()}
@@ -259,7 +259,7 @@ func (l *Ledger) Delete(id sharding.Entity) { delete(l.entities, id) }
 func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.facts.Types = slices.Clone(l.facts.Types)
-	c.fences, c.forgotten = maps.Clone(l.fences), maps.Clone(l.forgotten)
+	c.fences, c.expired = maps.Clone(l.fences), maps.Clone(l.expired)
 	c.entities = make(map[sharding.Entity]*entity, len(l.entities))
 	for id, e := range l.entities { // order-free: copied into a map
 		d := *e
@@ -294,7 +294,7 @@ func (l *Ledger) Check() error {
 				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, seq, x.epoch, epoch)
 			}
 			epoch = x.epoch
-			if c := x.record.Command; c != "" && i >= e.forgetIndex {
+			if c := x.record.Command; c != "" && i >= e.expireIndex {
 				if at, ok := e.commands[c]; !ok || at != seq {
 					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, seq, c, at)
 				}
@@ -357,11 +357,11 @@ func (e *entity) stamp() journal.Stamp {
 	return e.entries[len(e.entries)-1].stamp
 }
 
-// forgetKeys drops dedupe entries, oldest first.
-func (e *entity) forgetKeys(cfg *journal.Config, wall time.Time) {
+// expireKeys drops dedupe entries, oldest first.
+func (e *entity) expireKeys(cfg *journal.Config, wall time.Time) {
 	age := e.stamp().Age
-	for n := 0; n < forgetBatch && len(e.commands)-e.neverDropped > cfg.DedupeCount && e.forgetIndex < len(e.entries); n++ {
-		x := &e.entries[e.forgetIndex]
+	for n := 0; n < expireBatch && len(e.commands)-e.neverDropped > cfg.DedupeCount && e.expireIndex < len(e.entries); n++ {
+		x := &e.entries[e.expireIndex]
 		if id := x.record.Command; id != "" {
 			t, what := cfg.Drop(age, x.stamp.Age, wall, x.wall, id)
 			switch what {
@@ -369,13 +369,13 @@ func (e *entity) forgetKeys(cfg *journal.Config, wall time.Time) {
 				return
 			case journal.Forever:
 				e.neverDropped++
-			case journal.Forget:
+			case journal.Expire:
 				delete(e.commands, id)
 				if t.After(e.dropped) {
 					e.dropped = t
 				}
 			}
 		}
-		e.forgetIndex++
+		e.expireIndex++
 	}
 }

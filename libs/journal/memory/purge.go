@@ -28,8 +28,8 @@ func (t *tx) purge(op *journal.Purge) {
 	}
 	switch {
 	case n == len(e.entries):
-		if p.Newest.After(t.forgotten[op.Shard]) {
-			t.forgotten[op.Shard] = p.Newest
+		if p.Newest.After(t.expired[op.Shard]) {
+			t.expired[op.Shard] = p.Newest
 		}
 		delete(t.entities, op.Entity)
 		return
@@ -42,5 +42,5 @@ func (t *tx) purge(op *journal.Purge) {
 	}
 	e.dropped, e.looked = p.Newest, stamp
 	e.entries = slices.Clone(e.entries[n:])
-	e.forgetIndex = max(0, e.forgetIndex-n)
+	e.expireIndex = max(0, e.expireIndex-n)
 }

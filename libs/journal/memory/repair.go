@@ -78,7 +78,7 @@ func (t *repairTx) Decide(ops []journal.Op) ([]journal.Result, error) {
 func (t *repairTx) Apply(id sharding.Entity, p *journal.RepairPlan) error {
 	e := t.entities[id]
 	e.entries = slices.Clone(e.entries) // a clone of the ledger may share it
-	for _, seq := range p.Forget {
+	for _, seq := range p.Expire {
 		if x := e.at(seq); x != nil && e.commands[x.record.Command] == seq {
 			delete(e.commands, x.record.Command)
 		}

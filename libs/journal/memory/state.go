@@ -25,7 +25,7 @@ func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Index))
 		b = binary.AppendUvarint(b, uint64(l.fences[s].Epoch))
 		b = binary.AppendUvarint(b, uint64(l.fences[s].Owner))
-		b = appendTime(b, l.forgotten[s], now)
+		b = appendTime(b, l.expired[s], now)
 	}
 	b = append(b, 0xff)
 	for _, id := range l.ids() {
@@ -42,7 +42,7 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, e.swept)
 	b = append(b, byte(e.snapshot.Encoding))
 	b = sharding.AppendString(b, string(e.snapshot.Payload))
-	b = binary.AppendUvarint(b, uint64(e.forgetIndex))
+	b = binary.AppendUvarint(b, uint64(e.expireIndex))
 	b = binary.AppendUvarint(b, uint64(e.neverDropped))
 	last := e.stamp()
 	b = binary.AppendUvarint(b, last.Writer)

@@ -47,7 +47,7 @@ func (e *entity) trimEvents(cut uint64) {
 // apply does to the records what was decided. Clones share the entries, so it makes new ones.
 func (e *entity) apply(acts map[uint64]journal.TrimAct) {
 	left := make([]entry, 0, len(e.entries))
-	index := e.forgetIndex
+	index := e.expireIndex
 	for i := range e.entries {
 		x := e.entries[i]
 		switch acts[x.record.Seq] {
@@ -56,7 +56,7 @@ func (e *entity) apply(acts map[uint64]journal.TrimAct) {
 				delete(e.commands, x.record.Command)
 			}
 			if i < index {
-				e.forgetIndex--
+				e.expireIndex--
 			}
 			continue
 		case journal.StripRecord:

@@ -28,7 +28,7 @@ func (t *tx) Head(id sharding.Entity, records []sharding.Record) (journal.Head, 
 	return h, nil
 }
 
-func (t *tx) Forgotten(shard sharding.ShardID) (time.Time, error) { return t.forgotten[shard], nil }
+func (t *tx) NewestExpired(shard sharding.ShardID) (time.Time, error) { return t.expired[shard], nil }
 
 func (t *tx) Wake(id sharding.Entity, kind sharding.WakeKind, name string) (sharding.WakeRef, bool, error) {
 	if e := t.entities[id]; e != nil {
@@ -55,7 +55,7 @@ func (t *tx) Write(op *journal.Op) error {
 		// Decide has checked that the record is stored, so the entity exists.
 		e := t.entities[op.Snapshot.Entity]
 		e.snapshot = op.Snapshot.Snapshot
-		e.forgetKeys(&t.cfg, t.now.Wall)
+		e.expireKeys(&t.cfg, t.now.Wall)
 		e.trimEvents(op.Snapshot.Cut)
 	case op.Drop != nil:
 		t.entities[op.Drop.Entity].snapshot = journal.Snapshot{}
@@ -71,7 +71,7 @@ func (t *tx) append(a *sharding.Append) {
 		if len(a.Records) == 0 {
 			return // it has no wake-up, and no sends
 		}
-		e = &entity{commands: map[sharding.CommandID]uint64{}, dropped: t.forgotten[a.Shard]}
+		e = &entity{commands: map[sharding.CommandID]uint64{}, dropped: t.expired[a.Shard]}
 		t.entities[a.Entity] = e
 	}
 	e.changeWakes(a, t.cfg.LookAt(t.now.Wall))
@@ -90,7 +90,7 @@ func (t *tx) append(a *sharding.Append) {
 	}
 	if len(a.Records) > 0 {
 		e.looked = journal.Stamp{}
-		e.forgetKeys(&t.cfg, t.now.Wall)
+		e.expireKeys(&t.cfg, t.now.Wall)
 	}
 	t.log = append(t.log, Committed{Epoch: a.Epoch, Append: *a})
 }

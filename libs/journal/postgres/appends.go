@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// trimEvery is the number of records after which commit_batch forgets keys of an entity.
+// trimEvery is the number of records after which commit_batch expires keys of an entity.
 const trimEvery = 1024
 
 // appends holds the arguments of roost.append_records: the appends of a batch which it takes. None may be nil, which
@@ -150,7 +150,7 @@ func entityOf(op *journal.Op) sharding.Entity {
 
 // onlyRecords reports whether an append is one that append_records takes, provided that its batch has
 // nothing else about its entity, and that it has one record if that is the first one of the entity: it adds records without
-// wake-ups, sends and deletes, and none after which keys are forgotten.
+// wake-ups, sends and deletes, and none after which keys are expired.
 func onlyRecords(a *sharding.Append) bool {
 	if len(a.Records) == 0 || len(a.Fired)+len(a.Delivered) > 0 || a.Shard.Type != a.Entity.Type {
 		return false

@@ -71,9 +71,9 @@ func TestWhatAppendTakes(t *testing.T) {
 		"a send":                      {ops(change(2, func(a *sharding.Append) { a.Records[0].Sends = make([]sharding.Send, 1) })), nil},
 		"a wake-up has fired":         {ops(change(2, func(a *sharding.Append) { a.Fired = make([]sharding.Fired, 1) })), nil},
 		"a send has ended":            {ops(change(2, func(a *sharding.Append) { a.Delivered = make([]sharding.Delivered, 1) })), nil},
-		"before keys are forgotten":   {ops(add(1, alice, trimEvery-1)), []int{0}},
-		"keys are forgotten":          {ops(add(1, alice, trimEvery)), nil},
-		"after keys were forgotten":   {ops(add(1, alice, trimEvery+1)), []int{0}},
+		"before keys are expired":     {ops(add(1, alice, trimEvery-1)), []int{0}},
+		"keys are expired":            {ops(add(1, alice, trimEvery)), nil},
+		"after keys were expired":     {ops(add(1, alice, trimEvery+1)), []int{0}},
 		"the last number of a bigint": {ops(add(1, alice, math.MaxInt64)), []int{0}},
 		"no number of a bigint":       {ops(add(1, alice, math.MaxInt64+2)), nil},
 		"numbers that start over again": {ops(change(math.MaxUint64, func(a *sharding.Append) {
@@ -96,7 +96,7 @@ func TestAppendRefuses(t *testing.T) {
 	_, url := newDatabase(t, postgrestest.Start(t))
 	b := openAt(t, url, journal.DefaultConfig())
 	conn := connect(t, url)
-	forgotten := time.Now().Truncate(time.Millisecond)
+	expired := time.Now().Truncate(time.Millisecond)
 	two := func(seq uint64, key sharding.CommandID) journal.Op {
 		op := withKey(seq, key)
 		op.Append.Records = append(op.Append.Records, sharding.Record{Seq: seq + 1})
@@ -104,28 +104,28 @@ func TestAppendRefuses(t *testing.T) {
 	}
 	mustCommit(t, b, claim(1))
 	mustCommit(t, b, add(1, alice, 1))
-	mustExec(t, conn, "UPDATE roost.entity SET dropped = $1", forgotten.UnixMilli())
+	mustExec(t, conn, "UPDATE roost.entity SET dropped = $1", expired.UnixMilli())
 	for name, c := range map[string]struct {
 		op   journal.Op
 		want sharding.Verdict
 	}{
-		"a key as old as one that was forgotten": {withKey(2, keyAt(forgotten)), sharding.RefusedCommand},
-		"an older key":                           {withKey(2, keyAt(forgotten.Add(-time.Millisecond))), sharding.RefusedCommand},
-		"a key that is stored":                   {withKey(2, "c1"), sharding.RefusedCommand},
-		"a record too late":                      {add(1, alice, 3), sharding.RefusedSeq},
-		"two records too late":                   {two(3, "new"), sharding.RefusedSeq},
-		"two records, one with an old key":       {two(2, keyAt(forgotten)), sharding.RefusedCommand},
-		"another epoch":                          {add(2, alice, 2), sharding.RefusedEpoch},
+		"a key as old as one that was expired": {withKey(2, keyAt(expired)), sharding.RefusedCommand},
+		"an older key":                         {withKey(2, keyAt(expired.Add(-time.Millisecond))), sharding.RefusedCommand},
+		"a key that is stored":                 {withKey(2, "c1"), sharding.RefusedCommand},
+		"a record too late":                    {add(1, alice, 3), sharding.RefusedSeq},
+		"two records too late":                 {two(3, "new"), sharding.RefusedSeq},
+		"two records, one with an old key":     {two(2, keyAt(expired)), sharding.RefusedCommand},
+		"another epoch":                        {add(2, alice, 2), sharding.RefusedEpoch},
 	} {
 		if r, err := b.Commit(t.Context(), []journal.Op{c.op}); err != nil || r[0].Verdict != c.want {
 			t.Errorf("%s: %v, %v, want %v", name, r, err, c.want)
 		}
 	}
-	mustCommit(t, b, withKey(2, keyAt(forgotten.Add(time.Millisecond))))
+	mustCommit(t, b, withKey(2, keyAt(expired.Add(time.Millisecond))))
 	mustCommit(t, b, withKey(3, "without a time"))
 
-	// The same for first records: only data of removed entities was forgotten.
-	mustExec(t, conn, "UPDATE roost.fence SET forgotten = $1", forgotten.UnixMilli())
+	// The same for first records: only data of removed entities was expired.
+	mustExec(t, conn, "UPDATE roost.fence SET forgotten = $1", expired.UnixMilli())
 	first := func(name sharding.EntityID, e sharding.Epoch, key sharding.CommandID) journal.Op {
 		op := withKey(1, key)
 		op.Append.Entity.ID, op.Append.Epoch = name, e
@@ -135,9 +135,9 @@ func TestAppendRefuses(t *testing.T) {
 		op   journal.Op
 		want sharding.Verdict
 	}{
-		"first record: a key as old as one that was forgotten": {first("bob", 1, keyAt(forgotten)), sharding.RefusedCommand},
-		"first record: an entity that exists":                  {first(alice.ID, 1, "new"), sharding.RefusedSeq},
-		"first record: another epoch":                          {first("bob", 2, ""), sharding.RefusedEpoch},
+		"first record: a key as old as one that was expired": {first("bob", 1, keyAt(expired)), sharding.RefusedCommand},
+		"first record: an entity that exists":                {first(alice.ID, 1, "new"), sharding.RefusedSeq},
+		"first record: another epoch":                        {first("bob", 2, ""), sharding.RefusedEpoch},
 	} {
 		// The batch also has one that must be stored, but not by append_records.
 		beside := first(sharding.EntityID("with "+name), c.op.Append.Epoch, "")
@@ -149,7 +149,7 @@ func TestAppendRefuses(t *testing.T) {
 			t.Errorf("%s, with another one: %v, %v, want %v", name, r, err, c.want)
 		}
 	}
-	mustCommit(t, b, first("bob", 1, keyAt(forgotten.Add(time.Millisecond))))
+	mustCommit(t, b, first("bob", 1, keyAt(expired.Add(time.Millisecond))))
 	mustCommit(t, b, first("carol", 1, "without a time"))
 }
 

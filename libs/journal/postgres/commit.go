@@ -82,7 +82,7 @@ func (d *Driver) commitAppends(ctx context.Context, conn *pgx.Conn, x *appends, 
 }
 
 // unexpected reports whether append_records has failed because something is to be refused, or may be: a command
-// that its record has in common with another one is perhaps forgotten.
+// that its record has in common with another one has perhaps expired.
 func unexpected(err error) bool {
 	s := state(err)
 	return s == stateUnexpected || s == stateUnique

@@ -33,7 +33,7 @@
 //
 // # Silence
 //
-// A connection may die silently: its machine lost power, a firewall forgot it. Every
+// A connection may die silently: its machine lost power, a firewall dropped it. Every
 // request has a deadline (Config.CommitTimeout, Config.LoadTimeout); when it passes, the
 // connection is closed at once, together with the pool's idle ones. A connection that was
 // idle for a second is pinged before it is used; the ping takes at most a tenth of the
@@ -57,7 +57,7 @@
 // processes that stored one of them end, see marks. Use synchronous replication. The role roost_service prevents events
 // from being changed or deleted, but it does not distinguish services: a malicious service can claim shards that it
 // does not own, or hold a lock by calling a function inside its own transaction. The files of tables do not shrink:
-// autovacuum makes the space of removed rows usable again. Forgetting a command id frees no space, because the id stays
+// autovacuum makes the space of removed rows usable again. Expiring a command id frees no space, because the id stays
 // in its record. The schema's name is fixed: one journal per database. A connection pooler must keep a session per
 // connection, because settings and prepared statements are used; one that does not is refused, if that is noticed when
 // a connection is made.

@@ -273,7 +273,7 @@ func TestEntityIsLocked(t *testing.T) {
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 3 {
 		t.Fatalf("afterwards: %+v, %v", l, err)
 	}
-	// So is one whose key the other one has forgotten, although the row has the expected number.
+	// So is one whose key has expired for the other one, although the row has the expected number.
 	now := time.Now()
 	if err := behindSQL(withKey(4, keyAt(now)), "UPDATE roost.entity SET dropped = $1 WHERE name = 'alice'", now.UnixMilli()); err != nil {
 		t.Fatal(err)

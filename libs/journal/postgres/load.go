@@ -57,7 +57,7 @@ type stored struct {
 	life, cut         uint64
 	snapshotBody      []byte
 	dropped           time.Time
-	forgotten         time.Time     // of the shard
+	expired           time.Time     // of the shard
 	opened            journal.Facts // generation and lowest reader
 	records, commands []body
 	pending           int // sends
@@ -115,7 +115,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form, reply: reply})
 		case 3:
 			if dropped != nil {
-				s.forgotten = time.UnixMilli(*dropped).UTC()
+				s.expired = time.UnixMilli(*dropped).UTC()
 			}
 			s.opened = journal.Facts{Generation: sharding.Generation(seq), MinReader: int(snapshot)}
 		case 4:
@@ -133,7 +133,7 @@ func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
 	marks := journal.TrimMarks{Life: s.life, Cut: s.cut}
 	out.Cut = marks.Trimmed()
 	if s.last == 0 {
-		s.dropped = s.forgotten
+		s.dropped = s.expired
 	}
 	var err error
 	if req.LookupOnly {

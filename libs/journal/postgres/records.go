@@ -34,7 +34,7 @@ func newRecordArgs(ops []journal.Op, places []int) recordArgs {
 	}
 }
 
-// add adds the records of an append. It returns how many of their keys may be forgotten some day, and
+// add adds the records of an append. It returns how many of their keys may expire some day, and
 // the oldest time in the keys in Unix milliseconds, nil if there is none.
 func (x *recordArgs) add(a *sharding.Append, entity int32, wall time.Time, cfg *journal.Config) (keys int32, oldest *int64) {
 	for n := range a.Records {

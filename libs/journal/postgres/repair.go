@@ -170,14 +170,14 @@ func (t *repairTx) Apply(entity sharding.Entity, p *journal.RepairPlan) error {
 		return err
 	}
 	var b pgx.Batch
-	if len(p.Forget) > 0 {
-		forget := make([]int64, len(p.Forget))
-		for i, seq := range p.Forget {
-			forget[i] = int64(seq)
+	if len(p.Expire) > 0 {
+		expire := make([]int64, len(p.Expire))
+		for i, seq := range p.Expire {
+			expire[i] = int64(seq)
 		}
 		b.Queue(`UPDATE roost.entity x SET keys = x.keys - (SELECT count(*) FROM roost.record r
-			WHERE r.entity = x.id AND r.seq = ANY ($2::bigint[]) AND r.command IS NOT NULL AND r.at IS NOT NULL AND r.seq > x.trimmed) WHERE x.id = $1`, id, forget)
-		b.Queue("UPDATE roost.record SET command = NULL, time = NULL, at = NULL WHERE entity = $1 AND seq = ANY ($2::bigint[])", id, forget)
+			WHERE r.entity = x.id AND r.seq = ANY ($2::bigint[]) AND r.command IS NOT NULL AND r.at IS NOT NULL AND r.seq > x.trimmed) WHERE x.id = $1`, id, expire)
+		b.Queue("UPDATE roost.record SET command = NULL, time = NULL, at = NULL WHERE entity = $1 AND seq = ANY ($2::bigint[])", id, expire)
 	}
 	if !p.Dropped.IsZero() {
 		b.Queue("UPDATE roost.entity SET dropped = greatest(dropped, $2) WHERE id = $1", id, p.Dropped.UnixMilli())

@@ -113,10 +113,10 @@ func TestPlansOutlastGrowth(t *testing.T) {
 		commit(journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: who, Snapshot: journal.Snapshot{Seq: seq}, Cut: seq - 1}})
 		seq++
 		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: who, Records: []sharding.Record{{Seq: seq, Command: sharding.CommandID(fmt.Sprint("k", seq))}}}})
-		// What comes seldom: a claim, a delete, a snapshot that is dropped, a command that was forgotten.
+		// What comes seldom: a claim, a delete, a snapshot that is dropped, a command that was expired.
 		commit(journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T", Index: 1}, Epoch: sharding.Epoch(seq), Owner: 1}})
 		uses++
-		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: deleted, Records: []sharding.Record{{Seq: uses, Command: "forgotten", Delete: true}}}})
+		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: deleted, Records: []sharding.Record{{Seq: uses, Command: "expired", Delete: true}}}})
 		mustExec(t, conn, "UPDATE roost.entity SET trimmed = last WHERE type = 'T' AND name = 'deleted'")
 		commit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: dropped, Records: []sharding.Record{{Seq: uses}}}})
 		commit(journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: dropped, Snapshot: journal.Snapshot{Seq: uses}}})

@@ -44,9 +44,9 @@ CREATE TABLE roost.entity (
 	name     bytea NOT NULL,
 	last     bigint NOT NULL,           -- sequence number of the last record
 	snapshot bigint NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
-	keys     bigint NOT NULL DEFAULT 0, -- how many remembered keys may be forgotten some day
-	trimmed  bigint NOT NULL DEFAULT 0, -- those of records up to this one are forgotten
-	dropped  bigint,                    -- newest time of a forgotten key, Unix ms
+	keys     bigint NOT NULL DEFAULT 0, -- how many remembered keys may expire some day
+	trimmed  bigint NOT NULL DEFAULT 0, -- those of records up to this one have expired
+	dropped  bigint,                    -- newest time of an expired key, Unix ms
 	life     bigint NOT NULL DEFAULT 0, -- sequence number of the newest record that deletes it; 0: none
 	age      bigint NOT NULL DEFAULT 0, -- the entity's own time when it was written last, ms,
 	writer   bigint NOT NULL DEFAULT 0, -- by whom, the bits of an unsigned number; 0: nobody,
@@ -59,12 +59,12 @@ CREATE TABLE roost.entity (
 
 -- One row per record, which holds the id of its command: dedupe finds the record by it.
 -- A key counts as remembered if its record is above entity.trimmed, or if it is never
--- forgotten. Forgetting moves that mark and rewrites no record. Only a command that
--- comes again after it was forgotten takes its id away from the old record.
+-- expired. Expiring keys moves that mark and rewrites no record. Only a command that
+-- comes again after it expired takes its id away from the old record.
 CREATE TABLE roost.record (
 	entity  bigint NOT NULL,
 	seq     bigint NOT NULL,
-	at      bigint, -- the entity's age when it was stored; null: its key is never forgotten
+	at      bigint, -- the entity's age when it was stored; null: its key never expires
 	time    bigint, -- the time inside the key, Unix ms; null: it has none
 	command bytea,  -- null: there is none
 	body    bytea NOT NULL, -- checksummed
@@ -223,7 +223,7 @@ BEGIN
 END $$;
 
 -- purge removes records of an entity up to the one that has ended a life, oldest first, as long
--- as their sends have ended and their keys are old enough to be forgotten, at most batch of
+-- as their sends have ended and their keys are old enough to expire, at most batch of
 -- them, and the entity itself if it has no newer record. It is journal.Purging. The caller has
 -- locked the entity's row and its fence's.
 CREATE FUNCTION roost.purge(of_entity bigint, of_life bigint, of_type text, of_shard bigint, of_age bigint, key_old bigint, keep_for bigint, batch int)
@@ -318,10 +318,10 @@ END $$;
 --     drop of a snapshot, 6 append that only says which sends have ended, 7 purge of the life
 --     that o_seq has ended, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
 --     the first sequence number of an append (-1: it cannot follow anything; 0 without
---     records) and that of a snapshot. o_keys is how many of its keys may be forgotten some day.
+--     records) and that of a snapshot. o_keys is how many of its keys may expire some day.
 --     o_repeats: it holds a command twice. o_time is the
 --     oldest time in its keys. o_cut is the Cut of a snapshot. o_life is the newest of its records that deletes the entity; 0: none.
--- r_: the records of all appends; r_forever: its command is never forgotten; r_sends: how
+-- r_: the records of all appends; r_forever: its command never expires; r_sends: how
 --     many sends it has.
 -- f_: what has fired; kind 0 stands for what cannot be: no such wake-up stands.
 -- w_: what appends do to rows of wake-ups, one for each row; w_does: 1 remove it, 2 change
@@ -331,7 +331,7 @@ END $$;
 --     the rows before. d_as: in which state; d_once: none of them may be done already.
 -- of_generation: that of the journal which the caller has opened.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
--- key_old, keep_for, keep: what may be forgotten, see trim. purge_most: see purge.
+-- key_old, keep_for, keep: what may expire, see trim. purge_most: see purge.
 --
 -- It has four parts, which the comments in it number. They are one function because they share some thirty arrays, which
 -- a call would copy.
@@ -382,7 +382,7 @@ DECLARE
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
 	fallen    boolean[] := doubled; -- a wake-up that has fired does not stand, or a send is done
 	has_sends boolean := 0 < ANY (r_sends);
-	forgotten bigint[] := '{}'; -- records whose command was stored and is forgotten
+	forgotten bigint[] := '{}'; -- records whose command was stored and expired
 	fresh     int := 0;
 	written   int;
 	r         record;
@@ -789,7 +789,7 @@ BEGIN
 			SELECT f.id, 1, CASE WHEN f.forever THEN NULL ELSE 0 END, f.time, f.command, f.body, f.reply FROM fresh f;
 		GET DIAGNOSTICS rows = ROW_COUNT;
 		IF rows <> cardinality(n_name) THEN
-			RAISE EXCEPTION 'a command may have been forgotten' USING ERRCODE = 'RO002';
+			RAISE EXCEPTION 'a command may have expired' USING ERRCODE = 'RO002';
 		END IF;
 	END IF;
 	RETURN of_generation;

@@ -40,7 +40,7 @@ func (d *Driver) checkCache() error {
 		return err
 	}
 	// Invariant: on SQLite, the fences and heads that a writer remembers are those in the file.
-	// Guarded by: `sqlite.Driver.checkCache`: it forgets all of it when another connection has committed, or a
+	// Guarded by: `sqlite.Driver.checkCache`: it drops all of it when another connection has committed, or a
 	// transaction of its own has failed.
 	// Mutants: cache-version
 	//mutant:true cache-version d.cache.version == version
@@ -87,5 +87,5 @@ func (c *cache) setHead(entity sharding.Entity, h cachedHead) {
 	c.heads[entity] = h
 }
 
-// forgetHead is called after an operation that changes more than which record is the newest one.
-func (c *cache) forgetHead(entity sharding.Entity) { delete(c.heads, entity) }
+// dropHead is called after an operation that changes more than which record is the newest one.
+func (c *cache) dropHead(entity sharding.Entity) { delete(c.heads, entity) }

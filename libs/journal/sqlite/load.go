@@ -14,7 +14,7 @@ import (
 type readStmts struct {
 	opened, entity, last, snapshot, records, stored *sql.Stmt
 	list, listType                                  *sql.Stmt
-	wakes, sends, dead, pending, body, forgotten    *sql.Stmt
+	wakes, sends, dead, pending, body, expired      *sql.Stmt
 	ofEntity, history, snapshotSize                 *sql.Stmt
 }
 
@@ -34,7 +34,7 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.dead, deadSQL},
 		{&s.pending, "SELECT ifnull(sum(pending), 0) FROM send WHERE entity = ?"},
 		{&s.body, bodySQL},
-		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
+		{&s.expired, "SELECT expired FROM fence WHERE type = ? AND shard = ?"},
 		{&s.history, "SELECT seq, body FROM record WHERE entity = ? AND seq < ? ORDER BY seq DESC"},
 		{&s.snapshotSize, "SELECT length(body) FROM snapshot WHERE entity = ?"},
 		{&s.ofEntity, `SELECT (SELECT count(*) FROM wake WHERE entity = ?1 AND kind = ?2),
@@ -136,8 +136,8 @@ func (r *Reader) absent(ctx context.Context, t *sql.Tx, req journal.LoadRequest)
 	if len(req.Lookup) == 0 {
 		return nil, nil
 	}
-	var forgotten int64
-	err := t.StmtContext(ctx, r.stmts.forgotten).QueryRowContext(ctx, string(req.Shard.Type), req.Shard.Index).Scan(&forgotten)
+	var expired int64
+	err := t.StmtContext(ctx, r.stmts.expired).QueryRowContext(ctx, string(req.Shard.Type), req.Shard.Index).Scan(&expired)
 	if err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
@@ -146,7 +146,7 @@ func (r *Reader) absent(ctx context.Context, t *sql.Tx, req journal.LoadRequest)
 	}
 	var found map[sharding.CommandID]sharding.Stored
 	for _, c := range req.Lookup {
-		if !journal.Expired(fromMillis(forgotten), c) {
+		if !journal.Expired(fromMillis(expired), c) {
 			continue
 		}
 		if found == nil {

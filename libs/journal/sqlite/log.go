@@ -37,7 +37,7 @@ func spoiled(page []byte) bool {
 }
 
 func closeLog(tls *libc.TLS, file uintptr) int32 {
-	forget(file)
+	dropFile(file)
 	return shim.log.close(tls, file)
 }
 

@@ -251,11 +251,11 @@ func reserves(tls *libc.TLS, file uintptr) bool {
 }
 
 func closeFile(tls *libc.TLS, file uintptr) int32 {
-	forget(file)
+	dropFile(file)
 	return shim.main.close(tls, file)
 }
 
-func forget(file uintptr) {
+func dropFile(file uintptr) {
 	shim.mu.Lock()
 	delete(shim.files, file)
 	shim.mu.Unlock()

@@ -119,6 +119,6 @@ func (t *tx) removeEntity(id int64, op *journal.Purge, p journal.Purging) error 
 	if p.Newest.IsZero() {
 		return nil
 	}
-	err := t.s.setForgotten.Exec(p.Newest.UnixMilli(), string(op.Shard.Type), op.Shard.Index)
+	err := t.s.setExpired.Exec(p.Newest.UnixMilli(), string(op.Shard.Type), op.Shard.Index)
 	return err
 }

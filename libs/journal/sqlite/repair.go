@@ -168,7 +168,7 @@ func (t *repairTx) Apply(entity sharding.Entity, p *journal.RepairPlan) error {
 			_, err = t.driver.conn.ExecContext(t.ctx, query, args...)
 		}
 	}
-	for _, seq := range p.Forget {
+	for _, seq := range p.Expire {
 		exec("DELETE FROM command WHERE entity = ? AND seq = ?", id, int64(seq))
 	}
 	if !p.Dropped.IsZero() {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// forgetEvery is after how many records of an entity its old dedupe entries are
-	// forgotten; every snapshot has them forgotten as well.
-	forgetEvery = 1024
-	// forgetBatch bounds how many entries are dropped at a time: more than were added since
+	// expireEvery is after how many records of an entity its old dedupe entries are
+	// expired; every snapshot expires them as well.
+	expireEvery = 1024
+	// expireBatch bounds how many entries are dropped at a time: more than were added since
 	// the one before.
-	forgetBatch = 2 * forgetEvery
+	expireBatch = 2 * expireEvery
 )
 
 // addEntitySQL gives an entity a number that no other one has or had: a process that remembers a
@@ -42,14 +42,14 @@ type writeStmts struct {
 	opened                                          *stmt
 	fence, setFence                                 *stmt
 	entity, addEntity, named, removeEntity          *stmt
-	forgotten, setForgotten, setPurged              *stmt
+	expired, setExpired, setPurged                  *stmt
 	remains, removeRecord, setLooked, clearLooked   *stmt
 	marks, setMarks, trimmable, setBody, waking     *stmt
 	isRemembered                                    *stmt
 	head, find, body                                *stmt
 	addRecord, addCommand, snapshot, setSnapshotSeq *stmt
 	dropSnapshot, setLife                           *stmt
-	forgetHead, forgetRows, dropCommand, setKept    *stmt
+	expireHead, expireRows, dropCommand, setKept    *stmt
 	countCommands                                   *stmt
 	wake, setWake, nextWake, removeWake             *stmt
 	removeWakes, removeOthers, endLife              *stmt
@@ -81,8 +81,8 @@ func (s *writeStmts) statements() []writeStatement {
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
 			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
 			WHERE e.id = ?1 AND e.type = ?3 AND e.name = ?4`},
-		{&s.forgotten, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
-		{&s.setForgotten, "UPDATE fence SET forgotten = max(forgotten, ?) WHERE type = ? AND shard = ?"},
+		{&s.expired, "SELECT expired FROM fence WHERE type = ? AND shard = ?"},
+		{&s.setExpired, "UPDATE fence SET expired = max(expired, ?) WHERE type = ? AND shard = ?"},
 		{&s.remains, `SELECT r.seq, r.age, r.body, EXISTS (SELECT 1 FROM send s WHERE s.entity = r.entity AND s.seq = r.seq)
 			FROM record r WHERE r.entity = ? AND r.seq <= ? ORDER BY r.seq LIMIT ?`},
 		{&s.removeRecord, "DELETE FROM record WHERE entity = ? AND seq = ?"},
@@ -98,8 +98,8 @@ func (s *writeStmts) statements() []writeStatement {
 		{&s.setSnapshotSeq, "UPDATE entity SET snapshot = ? WHERE id = ?"},
 		{&s.setLife, "UPDATE entity SET life = ?, snapshot = 0 WHERE id = ?"},
 		{&s.dropSnapshot, "DELETE FROM snapshot WHERE entity = ?"},
-		{&s.forgetHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
-		{&s.forgetRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
+		{&s.expireHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
+		{&s.expireRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
 		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ? AND seq > ?"},
 		{&s.wake, "SELECT seq, number FROM wake WHERE entity = ? AND kind = ? AND name = ?"},
@@ -262,10 +262,10 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 	return id, maybe, nil
 }
 
-// Forgotten implements [journal.Tx].
-func (t *tx) Forgotten(shard sharding.ShardID) (time.Time, error) {
+// NewestExpired implements [journal.Tx].
+func (t *tx) NewestExpired(shard sharding.ShardID) (time.Time, error) {
 	var ms int64
-	err := t.s.forgotten.QueryRow(string(shard.Type), shard.Index).Scan(&ms)
+	err := t.s.expired.QueryRow(string(shard.Type), shard.Index).Scan(&ms)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

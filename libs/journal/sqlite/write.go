@@ -18,13 +18,13 @@ func (t *tx) Write(op *journal.Op) error {
 	case op.Append != nil:
 		return t.append(op.Append)
 	case op.Snapshot != nil:
-		defer t.driver.cache.forgetHead(op.Snapshot.Entity)
+		defer t.driver.cache.dropHead(op.Snapshot.Entity)
 		return t.writeSnapshot(op.Snapshot)
 	case op.Drop != nil:
-		defer t.driver.cache.forgetHead(op.Drop.Entity)
+		defer t.driver.cache.dropHead(op.Drop.Entity)
 		return t.dropSnapshot(op.Drop)
 	case op.Purge != nil:
-		defer t.driver.cache.forgetHead(op.Purge.Entity)
+		defer t.driver.cache.dropHead(op.Purge.Entity)
 		return t.purge(op.Purge)
 	}
 	return nil
@@ -39,11 +39,11 @@ func (t *tx) append(a *sharding.Append) error {
 		return nil // there is no wake-up, and there are no sends
 	}
 	if id == 0 {
-		forgotten, err := t.Forgotten(a.Shard)
+		expired, err := t.NewestExpired(a.Shard)
 		if err != nil {
 			return err
 		}
-		if err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID), toMillis(forgotten)); err != nil {
+		if err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID), toMillis(expired)); err != nil {
 			return err
 		}
 		id = t.driver.handle.lastID()
@@ -55,7 +55,7 @@ func (t *tx) append(a *sharding.Append) error {
 	if err := t.deliver(id, a); err != nil {
 		return err
 	}
-	forget, stamp := false, t.stamp.Next(t.now)
+	expire, stamp := false, t.stamp.Next(t.now)
 	if t.looked && len(a.Records) > 0 {
 		if err := t.s.clearLooked.Exec(id); err != nil {
 			return err
@@ -88,14 +88,14 @@ func (t *tx) append(a *sharding.Append) error {
 				return err
 			}
 		}
-		forget = forget || r.Seq%forgetEvery == 0
+		expire = expire || r.Seq%expireEvery == 0
 	}
-	t.appended(a, stamp, forget)
-	if !forget {
+	t.appended(a, stamp, expire)
+	if !expire {
 		return nil
 	}
 	t.stamp = stamp
-	return t.forgetKeys(id, a.Entity, a.Records[len(a.Records)-1].Seq)
+	return t.expireKeys(id, a.Entity, a.Records[len(a.Records)-1].Seq)
 }
 
 // appended notes in the cache which record of an entity is the newest one. If more of its row changes, the
@@ -134,7 +134,7 @@ func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
 	if err := t.s.setSnapshotSeq.Exec(int64(s.Snapshot.Seq), id); err != nil {
 		return err
 	}
-	if err := t.forgetKeys(id, s.Entity, s.Snapshot.Seq); err != nil || s.Cut == 0 {
+	if err := t.expireKeys(id, s.Entity, s.Snapshot.Seq); err != nil || s.Cut == 0 {
 		return err
 	}
 	return t.trimEvents(id, s)
@@ -152,12 +152,12 @@ func (t *tx) dropSnapshot(d *journal.DropSnapshot) error {
 	return err
 }
 
-// forgetKeys drops dedupe entries of the entity's records, oldest first, as long as
+// expireKeys drops dedupe entries of the entity's records, oldest first, as long as
 // they are old enough and not among its newest. last is a sequence number not
 // above the entity's last one.
-func (t *tx) forgetKeys(id int64, entity sharding.Entity, last uint64) error {
+func (t *tx) expireKeys(id int64, entity sharding.Entity, last uint64) error {
 	var kept, dropped int64
-	if err := t.s.forgetHead.QueryRow(id).Scan(&kept, &dropped); err != nil {
+	if err := t.s.expireHead.QueryRow(id).Scan(&kept, &dropped); err != nil {
 		return err
 	}
 	// There are no more entries than records, so mostly nothing is left to do here.
@@ -206,7 +206,7 @@ type oldEntry struct {
 
 // oldest reads records after kept up to the first one that is not old enough.
 func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, error) {
-	rows, err := t.s.forgetRows.Query(id, kept, forgetBatch)
+	rows, err := t.s.expireRows.Query(id, kept, expireBatch)
 	if err != nil {
 		return nil, err
 	}

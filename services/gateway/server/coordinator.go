@@ -35,7 +35,7 @@ func (s *Server) discovered(a discovery.Answer) {
 
 // ticked is called by the loop with every tick.
 func (s *Server) ticked() {
-	s.shedder.forget(time.Now())
+	s.shedder.drop(time.Now())
 	if n := s.turnedAway.Swap(0); n > 0 {
 		s.router.Step(router.TurnedAway{Commands: int(n)})
 	}

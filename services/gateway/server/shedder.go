@@ -52,12 +52,12 @@ func (s *Server) observeFinish(c *call, f *router.Finish) {
 	d.some.Store(!d.core.Empty())
 }
 
-func (d *shedder) forget(now time.Time) {
+func (d *shedder) drop(now time.Time) {
 	if !d.some.Load() {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.core.Forget(now)
+	d.core.Drop(now)
 	d.some.Store(!d.core.Empty())
 }

@@ -25,6 +25,6 @@
 //
 // The latencies are measured at a client that waits for each answer: while the cluster stalls, this client
 // sends less. Stalls are therefore reported separately, as the longest time in which an airport with
-// waiting commands had no success. -data can be used again within a day: after that, an entity forgets keys
+// waiting commands had no success. -data can be used again within a day: after that, keys expire
 // that are older than 24 hours and not among its newest 100,000.
 package main

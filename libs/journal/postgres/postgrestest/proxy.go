@@ -12,7 +12,7 @@ import (
 )
 
 // Proxy stands between clients and a server, on TCP. It can fall silent, as a
-// firewall does that forgets connections, or a network that loses its way.
+// firewall does that drops connections, or a network that loses its way.
 type Proxy struct {
 	tb     testing.TB
 	listen net.Listener
@@ -95,7 +95,7 @@ func (p *Proxy) accept() {
 }
 
 // copy forwards until an end closes or the connection is silent; then what comes
-// is taken, so that its sender's kernel sees it arrive, and forgotten.
+// is taken, so that its sender's kernel sees it arrive, and dropped.
 func (c *proxied) copy(to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
