@@ -45,7 +45,7 @@ func TestRollingOut(t *testing.T) {
 					command = strings.Replace(command, "bin/shop ", "bin/shop -gateway "+d.API+" ", 1)
 				}
 				got := shell(t, dir, command)
-				if exact := !strings.Contains(step.prints, "region-"); exact && trimmed(got) != step.prints || normal(got) != normal(step.prints) {
+				if exact := !strings.Contains(step.prints, "region-"); exact && stripped(got) != step.prints || normal(got) != normal(step.prints) {
 					t.Errorf("%s prints\n%s\nand the page says\n%s", step.command, got, step.prints)
 				}
 			}
@@ -63,9 +63,9 @@ var (
 	plurals   = strings.NewReplacer("shards", "shard") // how many a region has differs too
 )
 
-// trimmed is a text without empty lines and the spaces around lines, as consoleSteps
+// stripped is a text without empty lines and the spaces around lines, as consoleSteps
 // returns it.
-func trimmed(text string) string {
+func stripped(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -77,6 +77,6 @@ func trimmed(text string) string {
 
 // normal is a text without what differs from run to run.
 func normal(text string) string {
-	text = addresses.ReplaceAllString(plurals.Replace(strings.ReplaceAll(trimmed(text), ", active", "")), "ADDRESS")
+	text = addresses.ReplaceAllString(plurals.Replace(strings.ReplaceAll(stripped(text), ", active", "")), "ADDRESS")
 	return strings.TrimSpace(spaces.ReplaceAllString(numbers.ReplaceAllString(text, "N"), " "))
 }

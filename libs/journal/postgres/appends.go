@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// trimEvery is the number of records after which commit_batch expires keys of an entity.
-const trimEvery = 1024
+// expireEvery is the number of records after which commit_batch expires keys of an entity.
+const expireEvery = 1024
 
 // appends holds the arguments of roost.append_records: the appends of a batch which it takes. None may be nil, which
 // would be null.
@@ -157,7 +157,7 @@ func onlyRecords(a *sharding.Append) bool {
 	}
 	first := a.Records[0].Seq
 	last := first + uint64(len(a.Records)) - 1
-	if first == 0 || last > math.MaxInt64 || (first-1)/trimEvery != last/trimEvery {
+	if first == 0 || last > math.MaxInt64 || (first-1)/expireEvery != last/expireEvery {
 		return false
 	}
 	for i := range a.Records {

@@ -71,9 +71,9 @@ func TestWhatAppendTakes(t *testing.T) {
 		"a send":                      {ops(change(2, func(a *sharding.Append) { a.Records[0].Sends = make([]sharding.Send, 1) })), nil},
 		"a wake-up has fired":         {ops(change(2, func(a *sharding.Append) { a.Fired = make([]sharding.Fired, 1) })), nil},
 		"a send has ended":            {ops(change(2, func(a *sharding.Append) { a.Delivered = make([]sharding.Delivered, 1) })), nil},
-		"before keys are expired":     {ops(add(1, alice, trimEvery-1)), []int{0}},
-		"keys are expired":            {ops(add(1, alice, trimEvery)), nil},
-		"after keys were expired":     {ops(add(1, alice, trimEvery+1)), []int{0}},
+		"before keys are expired":     {ops(add(1, alice, expireEvery-1)), []int{0}},
+		"keys are expired":            {ops(add(1, alice, expireEvery)), nil},
+		"after keys were expired":     {ops(add(1, alice, expireEvery+1)), []int{0}},
 		"the last number of a bigint": {ops(add(1, alice, math.MaxInt64)), []int{0}},
 		"no number of a bigint":       {ops(add(1, alice, math.MaxInt64+2)), nil},
 		"numbers that start over again": {ops(change(math.MaxUint64, func(a *sharding.Append) {

@@ -184,11 +184,11 @@ BEGIN
 	END IF;
 END $$;
 
--- trim forgets keys of an entity, oldest first, as long as they are old enough (stored
+-- expire drops the keys of an entity, oldest first, as long as they are old enough (stored
 -- when the entity's age was old or less, and their own time before key_old) and not
 -- among the newest keep. It looks at a bounded number of records: more than are added
 -- until the next time.
-CREATE FUNCTION roost.trim(of_entity bigint, old bigint, key_old bigint, keep bigint)
+CREATE FUNCTION roost.expire(of_entity bigint, old bigint, key_old bigint, keep bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	batch   CONSTANT int := 2048;
@@ -331,7 +331,7 @@ END $$;
 --     the rows before. d_as: in which state; d_once: none of them may be done already.
 -- of_generation: that of the journal which the caller has opened.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
--- key_old, keep_for, keep: what may expire, see trim. purge_most: see purge.
+-- key_old, keep_for, keep: what may expire, see expire. purge_most: see purge.
 --
 -- It has four parts, which the comments in it number. They are one function because they share some thirty arrays, which
 -- a call would copy.
@@ -680,7 +680,7 @@ BEGIN
 			ON CONFLICT (entity) DO UPDATE SET body = excluded.body;
 		FOR i IN 1 .. entities LOOP
 			IF h_trim[i] THEN
-				PERFORM roost.trim(h_id[i], h_age[i] - keep_for, key_old, keep);
+				PERFORM roost.expire(h_id[i], h_age[i] - keep_for, key_old, keep);
 			END IF;
 		END LOOP;
 	END IF;
@@ -817,4 +817,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.durable, roost.number_entities, roost.trim, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch, roost.append_records, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.durable, roost.number_entities, roost.expire, roost.purge, roost.deliver, roost.trim_records, roost.commit_batch, roost.append_records, roost.declare_facts FROM PUBLIC;
