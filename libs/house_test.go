@@ -85,8 +85,8 @@ func TestHouse(t *testing.T) {
 			// The law of the journal, and the memory that the simulation runs on.
 			"journal", "journal/memory", "journal/spread/note.go",
 		},
-		Impure: []string{"instance/explain.go", "diagnosis/describe.go", "diagnosis/explain.go", "diagnosis/observer.go", "journal/memory/driver.go"},
-		// What a driver of a journal must do is at the interface.
+		Impure: []string{"instance/explain.go", "diagnosis/describe.go", "diagnosis/explain.go", "diagnosis/observer.go", "journal/memory/backend.go"},
+		// What a backend of a journal must do is at the interface.
 		Undriven: []string{"journal", "journal/memory", "journal/spread/note.go", "sharding", "instance", "vclock", "latency", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation", "heavyhitters", "due", "priority", "entitylist", "backoff", "pace", "storeclock", "errornumber", "foreign", "diagnosis", "factstream", "setting"},
 	})
 }

@@ -58,14 +58,14 @@ type Report struct {
 
 // Facts repairs the coordinators' facts. If nothing is damaged, it does so only with Options.All. The error wraps
 // ErrActive or factstream.ErrRefused if the repair is refused.
-func Facts(ctx context.Context, d journal.Driver, o Options) (Report, error) {
+func Facts(ctx context.Context, d journal.Backend, o Options) (Report, error) {
 	f := &repairing{d: d, o: o, patience: Watch}
 	return f.run(ctx)
 }
 
 type repairing struct {
 	patience time.Duration // how long the journal heartbeat is watched
-	d        journal.Driver
+	d        journal.Backend
 	o        Options
 	epoch    sharding.Epoch // at which the stream is claimed
 	highest  sharding.Epoch // of all fences

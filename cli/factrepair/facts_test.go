@@ -25,16 +25,16 @@ import (
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
-// store is a journal, and how it is damaged behind the driver's back.
+// store is a journal, and how it is damaged behind the backend's back.
 type store struct {
-	journal.Driver
+	journal.Backend
 	damage func(of sharding.Entity, seq uint64)
 	remove func(of sharding.Entity, seq uint64) // nil: it cannot
 }
 
 func onMemory(*testing.T) store {
 	d := memory.New(journal.DefaultConfig())
-	return store{Driver: d, damage: func(of sharding.Entity, seq uint64) { d.Inspect(func(l *memory.Ledger) { l.Damage(of, seq) }) }}
+	return store{Backend: d, damage: func(of sharding.Entity, seq uint64) { d.Inspect(func(l *memory.Ledger) { l.Damage(of, seq) }) }}
 }
 
 func onSQLite(t *testing.T) store {
@@ -74,7 +74,7 @@ func onPostgres(t *testing.T) store {
 		" WHERE entity = (SELECT id FROM roost.entity WHERE type = $1 AND name = $2) AND seq = $3")
 }
 
-func inDatabase(t *testing.T, d journal.Driver, db *sql.DB, damage, remove, which string) store {
+func inDatabase(t *testing.T, d journal.Backend, db *sql.DB, damage, remove, which string) store {
 	exec := func(statement string, of sharding.Entity, seq uint64) {
 		t.Helper()
 		r, err := db.ExecContext(t.Context(), statement+which, string(of.Type), []byte(of.ID), int64(seq))
@@ -160,7 +160,7 @@ func (s store) beat(t *testing.T, term sharding.Term, n uint64) {
 
 func (s store) repair(ctx context.Context, o Options) (Report, error) {
 	o.By, o.Reason = "ops", "bad disk"
-	f := &repairing{d: s.Driver, o: o, patience: 10 * time.Millisecond}
+	f := &repairing{d: s.Backend, o: o, patience: 10 * time.Millisecond}
 	return f.run(ctx)
 }
 
@@ -287,7 +287,7 @@ func TestLostNumberOfShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	s := store{Driver: d}
+	s := store{Backend: d}
 	s.fill(t)
 	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+sqlite.VFS)
 	if err != nil {
@@ -301,7 +301,7 @@ func TestLostNumberOfShards(t *testing.T) {
 	if err != nil || len(r.Findings) != 1 || r.Findings[0].Form != "journal" {
 		t.Fatalf("the repair says %+v, %v", r, err)
 	}
-	facts, err := s.Driver.Facts(t.Context())
+	facts, err := s.Backend.Facts(t.Context())
 	if err != nil || len(facts.Types) != 1 || facts.Types[0].Shards != 4 {
 		t.Errorf("the journal says %+v, %v", facts, err)
 	}
@@ -340,7 +340,7 @@ func TestActive(t *testing.T) {
 
 // racing claims the facts in a higher term when the repair is about to do so.
 type racing struct {
-	journal.Driver
+	journal.Backend
 	before string // the kind of the operation before which it does
 	term   sharding.Term
 	t      *testing.T
@@ -349,9 +349,9 @@ type racing struct {
 func (r *racing) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if len(ops) == 1 && ops[0].Kind() == r.before {
 		r.before = ""
-		store{Driver: r.Driver}.must(r.t, journal.Op{Claim: &sharding.Claim{Shard: factsShard, Epoch: sharding.MakeEpoch(r.term, 0), Owner: 77}})
+		store{Backend: r.Backend}.must(r.t, journal.Op{Claim: &sharding.Claim{Shard: factsShard, Epoch: sharding.MakeEpoch(r.term, 0), Owner: 77}})
 	}
-	return r.Driver.Commit(ctx, ops)
+	return r.Backend.Commit(ctx, ops)
 }
 
 // TestRace: a coordinator that takes over during a repair keeps it from having an effect, at whatever moment.
@@ -365,7 +365,7 @@ func TestRace(t *testing.T) {
 			if kind != "claim" {
 				term = 5
 			}
-			_, err := Facts(t.Context(), &racing{s.Driver, kind, term, t}, Options{})
+			_, err := Facts(t.Context(), &racing{s.Backend, kind, term, t}, Options{})
 			if !errors.Is(err, ErrActive) {
 				t.Errorf("before the %s: %v", kind, err)
 			}

@@ -198,7 +198,7 @@ func (r *run) replay() error {
 }
 
 // storeEvents stores the events that are replayed.
-func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
+func storeEvents(r *run, b journal.Backend, account sharding.Entity) error {
 	shard := sharding.ShardID{Type: account.Type, Index: shardingtest.ShardOf(account.ID, entities.Shards)}
 	if _, err := b.Commit(r.ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}); err != nil {
 		return err

@@ -84,7 +84,7 @@ type planningRun struct {
 	first       int // regions that have registered at first
 	shards      []sharding.ShardID
 	admin       adminv1.Admin
-	store       lease.Driver
+	store       lease.Backend
 	asking      sync.WaitGroup
 	refused     atomic.Int64 // requests for plans
 	end         context.CancelFunc

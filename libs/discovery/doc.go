@@ -1,14 +1,14 @@
 // Package discovery answers one question: where may peers be? The answer is a list
 // of addresses to try, nothing more.
 //
-// [Driver] is the Go interface that a backend, such as etcd or DNS, implements. Its main
-// method is a single lookup ([Driver.Peers]). [Watch] adds what all Drivers need: it repeats
+// [Backend] is the Go interface that a backend, such as etcd or DNS, implements. Its main
+// method is a single lookup ([Backend.Peers]). [Watch] adds what all Backends need: it repeats
 // lookups with back-off and jitter, sorts the answer and removes duplicates, keeps the last
-// good answer while the Driver fails, notifies of changes, and knows the age of its answer.
+// good answer while the Backend fails, notifies of changes, and knows the age of its answer.
 //
-// A Driver may implement more. If it is a [Follower], the Watch waits for changes instead of
+// A Backend may implement more. If it is a [Follower], the Watch waits for changes instead of
 // looking up at intervals. If it is a [Registrar], processes register themselves, and a
-// [Registration] maintains the entry of its own process. Package open opens Drivers by URL, and
+// [Registration] maintains the entry of its own process. Package open opens Backends by URL, and
 // package discoverytest tests them.
 //
 // # What this does not do

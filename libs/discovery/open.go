@@ -23,7 +23,7 @@ const packages = "github.com/roost-cluster/roost/libs/discovery/"
 //
 // In the first two a peer may be written "role@host:port". The parameters of the others are in their packages and in
 // docs/running/discovery.md. A backend registers when its package is imported; package backends/all imports all of them.
-var Backends = backendurl.NewRegistry[Backend](ErrConfig, map[string]string{
+var Backends = backendurl.NewRegistry[Opener](ErrConfig, map[string]string{
 	"static": packages + "static", "file": packages + "file", "dns": packages + "dns",
 	"etcd": packages + "etcd", "consul": packages + "consul", "kubernetes": packages + "kubernetes",
 })
@@ -44,17 +44,17 @@ func (a *At) Validate() error {
 	return nil
 }
 
-// Backend opens the driver of a URL for the peers of one cluster. Errors wrap ErrConfig.
-type Backend func(rawURL, cluster string) (Driver, error)
+// Opener opens the backend of a URL for the peers of one cluster. Errors wrap ErrConfig.
+type Opener func(rawURL, cluster string) (Backend, error)
 
-// Open opens the driver that a URL names, for the peers of one cluster: where entries name theirs, an entry of another
+// Open opens the backend that a URL names, for the peers of one cluster: where entries name theirs, an entry of another
 // cluster is an error of the lookup. Without a cluster, entries of any cluster are accepted. Errors wrap ErrConfig. The
 // backend is not contacted before the first lookup.
-func Open(rawURL, cluster string) (Driver, error) {
-	backend, _, err := Backends.Of(rawURL)
-	var d Driver
+func Open(rawURL, cluster string) (Backend, error) {
+	open, _, err := Backends.Of(rawURL)
+	var d Backend
 	if err == nil {
-		d, err = backend(rawURL, cluster)
+		d, err = open(rawURL, cluster)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %q: %w", backendurl.Redact(rawURL), err)
@@ -62,7 +62,7 @@ func Open(rawURL, cluster string) (Driver, error) {
 	return d, nil
 }
 
-// OpenRegistration opens the driver that a URL names and prepares the entry of self in it. If processes do not enter
+// OpenRegistration opens the backend that a URL names and prepares the entry of self in it. If processes do not enter
 // themselves in that backend, the registration does nothing. A nil log is silent. Errors wrap ErrConfig.
 func OpenRegistration(rawURL, cluster string, self Peer, log *slog.Logger) (*Registration, error) {
 	d, err := Open(rawURL, cluster)
@@ -76,9 +76,9 @@ func OpenRegistration(rawURL, cluster string, self Peer, log *slog.Logger) (*Reg
 	return r, nil
 }
 
-// Text returns a Backend whose URL is a scheme and one text, without parameters.
-func Text[D Driver](open func(text string) (D, error)) Backend {
-	return func(rawURL, _ string) (Driver, error) {
+// Text returns an Opener whose URL is a scheme and one text, without parameters.
+func Text[D Backend](open func(text string) (D, error)) Opener {
+	return func(rawURL, _ string) (Backend, error) {
 		scheme, rest, _ := strings.Cut(rawURL, ":")
 		rest, _, hasParameters := strings.Cut(rest, "?")
 		if hasParameters {
@@ -88,9 +88,9 @@ func Text[D Driver](open func(text string) (D, error)) Backend {
 	}
 }
 
-// Parsed returns a Backend that reads a parsed URL.
-func Parsed[D Driver](open func(u *backendurl.URL, cluster string) (D, error)) Backend {
-	return func(rawURL, cluster string) (Driver, error) {
+// Parsed returns an Opener that reads a parsed URL.
+func Parsed[D Backend](open func(u *backendurl.URL, cluster string) (D, error)) Opener {
+	return func(rawURL, cluster string) (Backend, error) {
 		u, err := backendurl.ParseURL(rawURL)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -99,8 +99,8 @@ func Parsed[D Driver](open func(u *backendurl.URL, cluster string) (D, error)) B
 	}
 }
 
-// orError returns nil, not a Driver with a nil pointer, if there is an error.
-func orError[D Driver](d D, err error) (Driver, error) {
+// orError returns nil, not a Backend with a nil pointer, if there is an error.
+func orError[D Backend](d D, err error) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}

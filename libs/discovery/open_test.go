@@ -44,10 +44,10 @@ func TestOpen(t *testing.T) {
 
 func TestOpenOthers(t *testing.T) {
 	for url, wants := range map[string]any{
-		"dns:///_roost._tcp.example.net":                    new(dns.Driver),
-		"etcd://a:2379,b:2379/roost/prod?ttl=5s":            new(etcd.Driver),
-		"consul://127.0.0.1:8500/roost?datacenter=dc1":      new(consul.Driver),
-		"kubernetes://prod/coordinator?api=http://a.b:6443": new(kubernetes.Driver),
+		"dns:///_roost._tcp.example.net":                    new(dns.Backend),
+		"etcd://a:2379,b:2379/roost/prod?ttl=5s":            new(etcd.Backend),
+		"consul://127.0.0.1:8500/roost?datacenter=dc1":      new(consul.Backend),
+		"kubernetes://prod/coordinator?api=http://a.b:6443": new(kubernetes.Backend),
 	} {
 		b, err := discovery.Open(url, "prod")
 		if err != nil || reflect.TypeOf(b) != reflect.TypeOf(wants) {

@@ -27,10 +27,10 @@ type RegistrationStats struct {
 
 // Registration keeps this process listed: it adds the entry, renews it three times
 // within its TTL, adds it again if it is lost, and removes it at the end. With a
-// driver that is not a Registrar it does nothing.
+// backend that is not a Registrar it does nothing.
 type Registration struct {
-	driver    Driver
-	registrar Registrar // the driver; nil: nothing to do
+	backend   Backend
+	registrar Registrar // the backend; nil: nothing to do
 	self      Peer
 	cfg       Config
 	log       *slog.Logger
@@ -42,9 +42,9 @@ type Registration struct {
 	stats    RegistrationStats
 }
 
-// NewRegistration prepares the entry of self; nothing is registered yet. The driver is
+// NewRegistration prepares the entry of self; nothing is registered yet. The backend is
 // closed by [Registration.Close]. A nil log is silent. Errors wrap ErrConfig.
-func NewRegistration(d Driver, self Peer, c Config, log *slog.Logger) (*Registration, error) {
+func NewRegistration(d Backend, self Peer, c Config, log *slog.Logger) (*Registration, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -54,12 +54,12 @@ func NewRegistration(d Driver, self Peer, c Config, log *slog.Logger) (*Registra
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r := &Registration{driver: d, self: self, cfg: c, log: log, turn: make(chan struct{}, 1)}
+	r := &Registration{backend: d, self: self, cfg: c, log: log, turn: make(chan struct{}, 1)}
 	r.registrar, _ = d.(Registrar)
 	return r, nil
 }
 
-// Registers reports whether the driver is a Registrar, so that there is an entry
+// Registers reports whether the backend is a Registrar, so that there is an entry
 // to maintain.
 func (r *Registration) Registers() bool { return r.registrar != nil }
 
@@ -143,8 +143,8 @@ func (r *Registration) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the driver. The registration cannot be used any more.
-func (r *Registration) Close() error { return r.driver.Close() }
+// Close closes the backend. The registration cannot be used any more.
+func (r *Registration) Close() error { return r.backend.Close() }
 
 // Stats returns what happened so far.
 func (r *Registration) Stats() RegistrationStats {

@@ -47,7 +47,7 @@ func (r *registry) count() (n, calls int) {
 	return len(r.entered), r.calls
 }
 
-func register(t *testing.T, b Driver, log *slog.Logger) *Registration {
+func register(t *testing.T, b Backend, log *slog.Logger) *Registration {
 	t.Helper()
 	r, err := NewRegistration(b, peers("region@a:1")[0], DefaultConfig(), log)
 	if err != nil {

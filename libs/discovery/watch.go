@@ -28,7 +28,7 @@ type Config struct {
 	// random up to twofold. Default 100 ms: many changes at once cause few lookups.
 	Gap time.Duration
 	// MaxWait bounds the wait for a Follower to notice a change. Default 5 min;
-	// drivers have shorter limits.
+	// backends have shorter limits.
 	MaxWait time.Duration
 	// MaxPeers is the largest answer that is accepted. Default 1000.
 	MaxPeers int
@@ -113,13 +113,13 @@ type WatchStats struct {
 	Took     time.Duration // the latest lookup
 }
 
-// Watch keeps the answer of a Driver up to date. Its methods are safe for
+// Watch keeps the answer of a Backend up to date. Its methods are safe for
 // concurrent use.
 type Watch struct {
-	driver Driver
-	cfg    Config
-	log    *slog.Logger
-	turn   chan struct{} // holds a token during a lookup
+	backend Backend
+	cfg     Config
+	log     *slog.Logger
+	turn    chan struct{} // holds a token during a lookup
 
 	mu           sync.Mutex
 	peers        []Peer
@@ -132,14 +132,14 @@ type Watch struct {
 }
 
 // NewWatch makes a Watch. A nil log is silent. Errors wrap ErrConfig.
-func NewWatch(d Driver, c Config, log *slog.Logger) (*Watch, error) {
+func NewWatch(d Backend, c Config, log *slog.Logger) (*Watch, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Watch{driver: d, cfg: c, log: log, turn: make(chan struct{}, 1)}, nil
+	return &Watch{backend: d, cfg: c, log: log, turn: make(chan struct{}, 1)}, nil
 }
 
 // Run looks up at once and then at every interval, or when a Follower notices a
@@ -229,7 +229,7 @@ func (w *Watch) Stats() WatchStats {
 	return w.stats
 }
 
-// Lookup asks the driver now and returns the answer: after a failure the last
+// Lookup asks the backend now and returns the answer: after a failure the last
 // good one, with its age and the error. Only one lookup runs at a time.
 func (w *Watch) Lookup(ctx context.Context) Answer {
 	a, _ := w.lookup(ctx)
@@ -255,10 +255,10 @@ func (w *Watch) lookup(ctx context.Context) (Answer, Changed) {
 }
 
 func (w *Watch) ask(ctx context.Context) (peers []Peer, changed Changed, err error) {
-	if f, ok := w.driver.(Follower); ok {
+	if f, ok := w.backend.(Follower); ok {
 		peers, changed, err = f.Follow(ctx)
 	} else {
-		peers, err = w.driver.Peers(ctx)
+		peers, err = w.backend.Peers(ctx)
 	}
 	if err == nil {
 		peers, err = w.validate(peers)

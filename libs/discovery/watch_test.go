@@ -51,7 +51,7 @@ func (f *fake) set(do func()) {
 	do()
 }
 
-func watch(t *testing.T, b Driver, log *slog.Logger) *Watch {
+func watch(t *testing.T, b Backend, log *slog.Logger) *Watch {
 	t.Helper()
 	w, err := NewWatch(b, DefaultConfig(), log)
 	if err != nil {
@@ -292,7 +292,7 @@ func TestBackoffVectors(t *testing.T) {
 	}
 }
 
-// heldAnswer is a Driver whose answer lives long.
+// heldAnswer is a Backend whose answer lives long.
 type heldAnswer struct {
 	peers   []Peer
 	lookups int

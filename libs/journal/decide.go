@@ -22,7 +22,7 @@ type Head struct {
 	Duplicate bool
 }
 
-// Tx is a driver inside its transaction. Reads must see earlier writes of the same
+// Tx is a backend inside its transaction. Reads must see earlier writes of the same
 // transaction.
 type Tx interface {
 	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
@@ -42,7 +42,7 @@ type Tx interface {
 	Write(op *Op) error
 }
 
-// Decide runs a batch inside a transaction, by the same rules for every driver.
+// Decide runs a batch inside a transaction, by the same rules for every backend.
 // Each operation is checked before any of its writes, so that a refusal does not
 // affect the others. An error comes from tx; the transaction must then be rolled
 // back.
@@ -99,7 +99,7 @@ func Decide(ops []Op, tx Tx) ([]Result, error) {
 
 // writes say what a batch has done to an entity so far. At most one append of an entity may be
 // in a batch; and nothing else about an entity that it purges may follow, or precede as an
-// append: a driver may remove first, or last.
+// append: a backend may remove first, or last.
 type writes uint8
 
 const (

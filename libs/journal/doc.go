@@ -1,9 +1,9 @@
 // Package journal has the vocabulary and the rules of the journal, which stores the events of entities durably,
 // and enforces by a fence who may append. It is the one place where ownership is enforced; everywhere else it is
-// advisory. Nothing here runs: package commit gathers operations into batches, and a [Driver] stores them.
+// advisory. Nothing here runs: package commit gathers operations into batches, and a [Backend] stores them.
 //
 // An entity's journal is a sequence of records without gaps. A shard has a fence: the epoch at
-// which the shard was claimed, and the region that claimed it. A [Driver] decides a batch of
+// which the shard was claimed, and the region that claimed it. A [Backend] decides a batch of
 // operations ([Op]) in one transaction, by [Decide]:
 //
 //   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the

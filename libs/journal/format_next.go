@@ -3,5 +3,5 @@
 package journal
 
 // Format is the format of a release that does not exist. Its programs are built for tests of
-// upgrades: see next.go of the drivers.
+// upgrades: see next.go of the backends.
 const Format = 2

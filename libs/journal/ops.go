@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Errors that callers distinguish. A driver's Commit wraps ErrNotCommitted, ErrFull, ErrBroken
+// Errors that callers distinguish. A backend's Commit wraps ErrNotCommitted, ErrFull, ErrBroken
 // or ErrCorrupt if it knows the outcome of the batch; any other error means that the outcome is
 // unknown.
 var (

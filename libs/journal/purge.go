@@ -6,7 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Purging decides, record by record, what a [Purge] removes of a life that has ended. A driver
+// Purging decides, record by record, what a [Purge] removes of a life that has ended. A backend
 // asks it about the records up to the one that has ended the life, in their order, and stops
 // at the first one that stays.
 type Purging struct {

@@ -97,7 +97,7 @@ func (r *Repair) Check() error {
 	return nil
 }
 
-// RepairTx is a driver inside the transaction of a repair. No other process can change the data that it has read until
+// RepairTx is a backend inside the transaction of a repair. No other process can change the data that it has read until
 // the transaction ends.
 type RepairTx interface {
 	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
@@ -106,7 +106,7 @@ type RepairTx interface {
 	Raw(entity sharding.Entity) (RawEntity, error)
 	// Last reads the number of the last record of an entity, 0 if there is none.
 	Last(entity sharding.Entity) (uint64, error)
-	// Decide decides operations and performs them, like [Driver].Commit.
+	// Decide decides operations and performs them, like [Backend].Commit.
 	Decide(ops []Op) ([]Result, error)
 	// Apply carries out the plan, except Deletes.
 	Apply(entity sharding.Entity, p *RepairPlan) error
@@ -118,7 +118,7 @@ type RawReader interface {
 	Raw(ctx context.Context, entity sharding.Entity) (RawEntity, error)
 }
 
-// Repairer is a driver that can repair an entity. It is for operators: services do not need it, and in PostgreSQL only
+// Repairer is a backend that can repair an entity. It is for operators: services do not need it, and in PostgreSQL only
 // the owner of the schema has the rights.
 //
 // Repair runs [DecideRepair] in one transaction. If it returns no error, the repair is on disk. It returns the same
@@ -128,7 +128,7 @@ type Repairer interface {
 	Repair(ctx context.Context, r *Repair) (RepairPlan, error)
 }
 
-// DecideRepair claims the shard, writes the audit line and repairs the entity, by the same rules for every driver. If it
+// DecideRepair claims the shard, writes the audit line and repairs the entity, by the same rules for every backend. If it
 // returns an error, the transaction must be rolled back.
 func DecideRepair(r *Repair, now time.Time, tx RepairTx) (RepairPlan, error) {
 	if err := r.Check(); err != nil {

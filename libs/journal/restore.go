@@ -36,7 +36,7 @@ func (f Facts) Restore(drawn sharding.Generation, highest sharding.Epoch) (Facts
 	// process that still has the old journal open.
 	// Guarded by: `journal.Facts.Restore`: the journal gets another generation, the fence of every shard is above all
 	// epochs that are known and has no owner, and the next term is at least 2²⁰ above the highest term that is known.
-	// `sqlite.Driver.stillThere`: a process that was paused in a transaction does not report it as stored.
+	// `sqlite.Backend.stillThere`: a process that was paused in a transaction does not report it as stored.
 	// Mutants: restore-generation, restore-term
 	f.Generation = drawn //mutant:skip restore-generation
 	term += RestoreTerms //mutant:skip restore-term

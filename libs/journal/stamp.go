@@ -10,7 +10,7 @@ type Age int64
 // Moment is the time at which a process commits.
 type Moment struct {
 	Wall time.Time // by a clock that may be set
-	// Writer identifies the process (or rather its driver), and is never 0. Elapsed is its
+	// Writer identifies the process (or rather its backend), and is never 0. Elapsed is its
 	// running time, by a clock that cannot be set.
 	Writer  uint64
 	Elapsed time.Duration
@@ -35,8 +35,8 @@ type Stamp struct {
 // A commit whose connection was lost may take effect after later ones of the same process. Then
 // the time that had passed before it must not count a second time.
 //
-// A driver that stores the stamp with the entity, and not with the record, may
-// count snapshots like records. Ages then differ between drivers if there are
+// A backend that stores the stamp with the entity, and not with the record, may
+// count snapshots like records. Ages then differ between backends if there are
 // snapshots between records, but the rule holds.
 func (s Stamp) Next(m Moment) Stamp {
 	n := Stamp{Age: s.Age, Writer: m.Writer, Elapsed: m.Elapsed.Milliseconds()}

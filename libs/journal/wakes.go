@@ -70,7 +70,7 @@ type Page[R any] struct {
 	// More are the shards that may have more rows: the page is full.
 	More []sharding.ShardID
 	// Damaged are shards whose rows cannot be read. Only a Journal (package commit)
-	// sets it; a driver returns an error.
+	// sets it; a backend returns an error.
 	Damaged []Damaged
 }
 

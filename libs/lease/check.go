@@ -19,7 +19,7 @@ const (
 // Check is the self-test of a store: it reads a record, replaces it, and reads
 // it again, as an acquisition would. Use a name of its own; nodes may use the
 // same.
-func Check(ctx context.Context, s Driver, name string) error {
+func Check(ctx context.Context, s Backend, name string) error {
 	for range checkTries {
 		old, err := s.Get(ctx, name)
 		if err != nil {

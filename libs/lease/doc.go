@@ -4,13 +4,13 @@
 //
 // # Parts
 //
-// A backend is a store that keeps the lease as one [Record]. [Driver] is the Go interface
+// A backend is a store that keeps the lease as one [Record]. [Backend] is the Go interface
 // that a backend implements: Get and Swap on the Record, nothing else.
 //
 // [Holder] decides when to renew, when a lease is lost and when another candidate may take
 // over. It is a state machine without clock or network, the same for every store
 // and in simulation. [Keeper] is its loop, which gives the Holder a clock and a
-// Driver. Package open opens Drivers by URL, and package leasetest tests them.
+// Backend. Package open opens Backends by URL, and package leasetest tests them.
 //
 // # How it stays exclusive
 //
@@ -66,8 +66,8 @@
 // # Duties of the driver
 //
 // The driver of a core is the code that gives it a clock and performs its outputs. These
-// are the duties of the driver of a [Holder]. It must not be confused with the Go interface
-// [Driver]; the duties of a backend are listed there.
+// are the duties of the driver of a [Holder]. It is something else than a
+// [Backend]; the duties of a backend are listed there.
 //
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.

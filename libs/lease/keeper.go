@@ -19,9 +19,9 @@ const maxOps = 8
 // minWait bounds the rate of a Holder's ticks, even if it should be due all the time.
 const minWait = 5 * time.Millisecond
 
-// Keeper gives a Holder a clock and a Driver: one loop, started by Run.
+// Keeper gives a Holder a clock and a Backend: one loop, started by Run.
 type Keeper struct {
-	store  Driver
+	store  Backend
 	name   string
 	cfg    Config
 	holder *Holder
@@ -42,7 +42,7 @@ type Keeper struct {
 
 // NewKeeper makes a Keeper for the lease of that name. A zero Config.Seed is
 // drawn at random, a nil log is silent. Errors wrap ErrConfig.
-func NewKeeper(store Driver, name string, c Config, log *slog.Logger) (*Keeper, error) {
+func NewKeeper(store Backend, name string, c Config, log *slog.Logger) (*Keeper, error) {
 	if err := sharding.CheckType("lease name", name); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // moody is a store in memory that can be slow, hang or fail.
 type moody struct {
-	memory.Driver
+	memory.Backend
 	mu    sync.Mutex
 	delay time.Duration
 	hang  chan struct{} // requests wait for it to be closed, whatever ctx says
@@ -64,14 +64,14 @@ func (m *moody) Get(ctx context.Context, name string) (lease.Record, error) {
 	if err := m.enter(ctx); err != nil {
 		return lease.Record{}, err
 	}
-	return m.Driver.Get(ctx, name)
+	return m.Backend.Get(ctx, name)
 }
 
 func (m *moody) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if err := m.enter(ctx); err != nil {
 		return false, err
 	}
-	return m.Driver.Swap(ctx, name, old, next)
+	return m.Backend.Swap(ctx, name, old, next)
 }
 
 // runner runs a Keeper and keeps its events.
@@ -84,7 +84,7 @@ type runner struct {
 	slow time.Duration // notify takes as long
 }
 
-func launch(t *testing.T, s lease.Driver, uid sharding.NodeUID, rank int, log *slog.Logger) *runner {
+func launch(t *testing.T, s lease.Backend, uid sharding.NodeUID, rank int, log *slog.Logger) *runner {
 	t.Helper()
 	c := lease.DefaultConfig()
 	c.Self = sharding.NodeID{Addr: "10.0.0.1:7000", UID: uid}
@@ -310,7 +310,7 @@ func TestNewKeeperRefuses(t *testing.T) {
 
 // readOnly is a store that forgets how to write.
 type readOnly struct {
-	memory.Driver
+	memory.Backend
 	mu   sync.Mutex
 	deny bool
 }
@@ -328,7 +328,7 @@ func (r *readOnly) Swap(ctx context.Context, name string, old, next lease.Record
 	if deny {
 		return false, errors.New("read-only")
 	}
-	return r.Driver.Swap(ctx, name, old, next)
+	return r.Backend.Swap(ctx, name, old, next)
 }
 
 // A standby only reads, so nothing but its self-test finds that it could not
@@ -417,7 +417,7 @@ func TestUsable(t *testing.T) {
 
 // The self-tests of many nodes under one name do not hinder each other.
 func TestCheckByMany(t *testing.T) {
-	var s memory.Driver
+	var s memory.Backend
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {

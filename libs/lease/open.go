@@ -19,29 +19,29 @@ const packages = "github.com/roost-cluster/roost/libs/lease/"
 //	consul://host:8500/path          keys of Consul, below a path
 //	kubernetes://namespace           Lease objects; in a pod just kubernetes:
 //
-// For the parameters see the drivers' packages. Servers are connected to at the first request. A backend registers when its
+// For the parameters see the backends' packages. Servers are connected to at the first request. A backend registers when its
 // package is imported; package backends/all imports all of them.
-var Backends = backendurl.NewRegistry[Backend](ErrConfig, map[string]string{
+var Backends = backendurl.NewRegistry[Opener](ErrConfig, map[string]string{
 	"memory": packages + "memory", "sqlite": packages + "sqlstore", "postgres": packages + "sqlstore", "postgresql": packages + "sqlstore",
 	"etcd": packages + "etcd", "consul": packages + "consul", "kubernetes": packages + "kubernetes",
 })
 
-// Backend opens the driver of a URL. The error for an invalid URL wraps ErrConfig, that for a store that does not open
+// Opener opens the backend of a URL. The error for an invalid URL wraps ErrConfig, that for a store that does not open
 // ErrStore.
-type Backend func(ctx context.Context, rawURL string) (Driver, error)
+type Opener func(ctx context.Context, rawURL string) (Backend, error)
 
-// Open opens the driver that a URL names. Its errors come from a [Backend].
-func Open(ctx context.Context, rawURL string) (Driver, error) {
-	backend, _, err := Backends.Of(rawURL)
+// Open opens the backend that a URL names. Its errors come from a [Opener].
+func Open(ctx context.Context, rawURL string) (Backend, error) {
+	open, _, err := Backends.Of(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("open %q: %w", backendurl.Redact(rawURL), err)
 	}
-	return backend(ctx, rawURL)
+	return open(ctx, rawURL)
 }
 
-// Server returns the Backend of a server, which reads a parsed URL.
-func Server[D Driver](open func(*backendurl.URL) (D, error)) Backend {
-	return func(_ context.Context, rawURL string) (Driver, error) {
+// Server returns the Opener of a server, which reads a parsed URL.
+func Server[D Backend](open func(*backendurl.URL) (D, error)) Opener {
+	return func(_ context.Context, rawURL string) (Backend, error) {
 		scheme, rest, _ := strings.Cut(rawURL, ":")
 		u, err := backendurl.ParseURL(scheme + "://" + strings.TrimPrefix(rest, "//"))
 		if err != nil {

@@ -127,7 +127,7 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, word)
 }
 
-// inLine returns the text of an error in one line: errors of drivers have several.
+// inLine returns the text of an error in one line: errors of backends have several.
 func inLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // phase is the node's position in its life cycle, and what a start waits for; it is the

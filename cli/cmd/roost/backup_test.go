@@ -97,7 +97,7 @@ func TestBackupDatabases(t *testing.T) {
 	in := "sqlite:" + t.TempDir() + "/"
 	file := strings.TrimPrefix(in, "sqlite:") + "two.backup"
 	at := journalopen.At{URL: in + "a.db", Databases: []string{"2=" + in + "b.db"}}
-	d, err := journalopen.Driver(t.Context(), at, journal.DefaultConfig())
+	d, err := journalopen.Backend(t.Context(), at, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

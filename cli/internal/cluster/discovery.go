@@ -69,8 +69,8 @@ func (a *group) discoveryCommand() *cobra.Command {
 	return cmd
 }
 
-// open opens the driver; it also returns the URL without secrets.
-func (u discoveryURL) open(ctx context.Context, args []string) (discovery.Driver, string, error) {
+// open opens the backend; it also returns the URL without secrets.
+func (u discoveryURL) open(ctx context.Context, args []string) (discovery.Backend, string, error) {
 	url := os.Getenv("ROOST_DISCOVERY_URL")
 	if len(args) > 0 {
 		url = args[0]
@@ -86,7 +86,7 @@ func (u discoveryURL) open(ctx context.Context, args []string) (discovery.Driver
 	return d, backendurl.Redact(url), nil
 }
 
-func (u discoveryURL) watch(d discovery.Driver) (*discovery.Watch, error) {
+func (u discoveryURL) watch(d discovery.Backend) (*discovery.Watch, error) {
 	c := discovery.DefaultConfig()
 	c.Timeout = u.timeout
 	w, err := discovery.NewWatch(d, c, nil)

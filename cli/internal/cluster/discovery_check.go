@@ -45,7 +45,7 @@ func (a *group) testDiscovery(ctx context.Context, u discoveryURL, args []string
 	}
 	defer func() { _ = d.Close() }()
 	scheme, _, _ := strings.Cut(url, ":")
-	t := discoveryTest{driver: d, scheme: scheme, timeout: u.timeout}
+	t := discoveryTest{backend: d, scheme: scheme, timeout: u.timeout}
 	checks := t.run(ctx, write)
 	if err := ctx.Err(); err != nil {
 		return app.ErrInterrupted
@@ -82,7 +82,7 @@ func (a *group) printChecks(checks []check) error {
 }
 
 type discoveryTest struct {
-	driver  discovery.Driver
+	backend discovery.Backend
 	scheme  string
 	timeout time.Duration
 }
@@ -106,7 +106,7 @@ func (t discoveryTest) answers(ctx context.Context) (check, []discovery.Peer) {
 	const name = "answer"
 	c := discovery.DefaultConfig()
 	c.Timeout = t.timeout
-	w, err := discovery.NewWatch(t.driver, c, nil)
+	w, err := discovery.NewWatch(t.backend, c, nil)
 	if err != nil {
 		return check{name, "fail", err.Error(), "choose another --timeout"}, nil
 	}
@@ -175,7 +175,7 @@ func (t discoveryTest) roles(peers []discovery.Peer) check {
 // changes checks whether waiting for changes is refused.
 func (t discoveryTest) changes(ctx context.Context) check {
 	const name = "changes"
-	f, ok := t.driver.(discovery.Follower)
+	f, ok := t.backend.(discovery.Follower)
 	if !ok {
 		return passed(name, "looked for every %s", discovery.DefaultConfig().Interval)
 	}
@@ -196,7 +196,7 @@ func (t discoveryTest) changes(ctx context.Context) check {
 // write registers a peer and removes it again.
 func (t discoveryTest) write(ctx context.Context) check {
 	const name = "write"
-	r, ok := t.driver.(discovery.Registrar)
+	r, ok := t.backend.(discovery.Registrar)
 	if !ok {
 		return passed(name, "no process enters itself there")
 	}

@@ -101,7 +101,7 @@ func (a *group) showLease(ctx context.Context, url, name string, test bool) erro
 }
 
 // openLease opens an existing store.
-func openLease(ctx context.Context, url string) (lease.Driver, error) {
+func openLease(ctx context.Context, url string) (lease.Backend, error) {
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		if _, err := os.Stat(strings.TrimPrefix(path, "//")); err != nil {
 			return nil, fmt.Errorf("there is no lease file: %w", err)
@@ -118,7 +118,7 @@ func openLease(ctx context.Context, url string) (lease.Driver, error) {
 }
 
 // watchLease reads a record, and checks whether its holder renews it.
-func watchLease(ctx context.Context, s lease.Driver, name string) (leaseState, error) {
+func watchLease(ctx context.Context, s lease.Backend, name string) (leaseState, error) {
 	first, err := readLease(ctx, s, name)
 	got := leaseState{
 		Name: name, State: "none", Holder: first.Holder.Addr, Term: uint32(first.Term), Version: first.Version,
@@ -151,7 +151,7 @@ func watchLease(ctx context.Context, s lease.Driver, name string) (leaseState, e
 	return got, nil
 }
 
-func readLease(ctx context.Context, s lease.Driver, name string) (lease.Record, error) {
+func readLease(ctx context.Context, s lease.Backend, name string) (lease.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	return s.Get(ctx, name)

@@ -92,7 +92,7 @@ type repairedFacts struct {
 }
 
 func (a *group) repairFacts(ctx context.Context, at journalopen.At, o factrepair.Options) error {
-	d, err := journalopen.Driver(ctx, at, journal.DefaultConfig())
+	d, err := journalopen.Backend(ctx, at, journal.DefaultConfig())
 	if err != nil {
 		return journalError(err)
 	}

@@ -143,7 +143,7 @@ func backsUpSeveral(t *testing.T, at open.At) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open.Driver(ctx, at, cfg); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "run the restore again") {
+	if _, err := open.Backend(ctx, at, cfg); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "run the restore again") {
 		t.Errorf("half of a restore: %v", err)
 	}
 	all, err := open.Restore(ctx, at, from(file), cfg, told)

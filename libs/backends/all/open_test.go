@@ -69,7 +69,7 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%q: %v, want an error with %q", url, err, part)
 		}
 		if b != nil {
-			t.Errorf("%q: a driver and an error", url)
+			t.Errorf("%q: a backend and an error", url)
 		}
 	}
 	if _, err := open.Open(t.Context(), "memory:", journal.Config{}); err == nil || !strings.Contains(err.Error(), "BatchOps") {

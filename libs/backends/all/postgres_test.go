@@ -55,7 +55,7 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%s: %v", u, err)
 		}
 		if b != nil {
-			t.Errorf("%s: a driver and an error", u)
+			t.Errorf("%s: a backend and an error", u)
 		}
 	}
 }

@@ -47,8 +47,8 @@ const (
 	answerWithin = discovery.Recheck/16 + 3*time.Second
 )
 
-// Driver queries an agent for the instances of one service.
-type Driver struct {
+// Backend queries an agent for the instances of one service.
+type Backend struct {
 	client     *api.Client
 	transport  *http.Transport
 	at         string // for error messages
@@ -59,10 +59,10 @@ type Driver struct {
 	token      string // path of the token file
 }
 
-// Open returns a Driver for the cluster with that name, or for any if it is empty. It
+// Open returns a Backend for the cluster with that name, or for any if it is empty. It
 // sends no request yet. Errors wrap discovery.ErrConfig.
-func Open(u *backendurl.URL, cluster string) (*Driver, error) {
-	d := &Driver{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
+func Open(u *backendurl.URL, cluster string) (*Backend, error) {
+	d := &Backend{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
 	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
 	d.cluster = u.Text("cluster", cluster)
 	d.datacenter = u.Text("datacenter", "")
@@ -93,20 +93,20 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 }
 
 // Close closes the idle connections.
-func (d *Driver) Close() error {
+func (d *Backend) Close() error {
 	d.transport.CloseIdleConnections()
 	return nil
 }
 
 // Peers returns the instances.
-func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
 // Follow returns the instances, and a function that waits for a change with a blocking
 // query.
-func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	found, index, err := d.query(ctx, 0)
 	if err != nil {
 		return nil, nil, err
@@ -126,7 +126,7 @@ func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Change
 }
 
 // query returns the instances; if after is not 0, it waits until the index is higher.
-func (d *Driver) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
+func (d *Backend) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
 	token, err := backendurl.Secret(d.token)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: token_file: %w", d.at, err)
@@ -144,7 +144,7 @@ func (d *Driver) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, 
 	return found, max(meta.LastIndex, 1), nil
 }
 
-func (d *Driver) read(e *api.ServiceEntry) (discovery.Peer, error) {
+func (d *Backend) read(e *api.ServiceEntry) (discovery.Peer, error) {
 	if e.Service == nil || e.Node == nil {
 		return discovery.Peer{}, errors.New("an instance without service or node")
 	}
@@ -165,10 +165,10 @@ func (d *Driver) read(e *api.ServiceEntry) (discovery.Peer, error) {
 }
 
 // TTL returns how long an entry is listed without renewal.
-func (d *Driver) TTL() time.Duration { return d.ttl }
+func (d *Backend) TTL() time.Duration { return d.ttl }
 
 // instance returns the id of a peer's entry; it can be part of a URL path.
-func (d *Driver) instance(p discovery.Peer) string {
+func (d *Backend) instance(p discovery.Peer) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(":[]%@", r) {
 			return '-'
@@ -178,7 +178,7 @@ func (d *Driver) instance(p discovery.Peer) string {
 }
 
 // Enter renews the entry of self, or registers it if the agent does not know it.
-func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
+func (d *Backend) Enter(ctx context.Context, self discovery.Peer) error {
 	id := d.instance(self)
 	token, err := backendurl.Secret(d.token)
 	if err != nil {
@@ -211,7 +211,7 @@ func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 }
 
 // Remove removes the entry of self.
-func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
+func (d *Backend) Remove(ctx context.Context, self discovery.Peer) error {
 	id := d.instance(self)
 	token, err := backendurl.Secret(d.token)
 	if err != nil {
@@ -230,7 +230,7 @@ func absent(err error) bool {
 	return errors.As(err, &status) && status.Code == http.StatusNotFound
 }
 
-func (d *Driver) wrap(err error) error {
+func (d *Backend) wrap(err error) error {
 	var status api.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized) {
 		err = fmt.Errorf("%w: token_file %q: %w", discovery.ErrDenied, d.token, err)
@@ -238,7 +238,7 @@ func (d *Driver) wrap(err error) error {
 	return fmt.Errorf("%s: %w", d.at, err)
 }
 
-func (d *Driver) wrapAt(id string, err error) error {
+func (d *Backend) wrapAt(id string, err error) error {
 	if err == nil {
 		return nil
 	}

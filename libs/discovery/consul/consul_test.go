@@ -20,7 +20,7 @@ import (
 	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
-func open(t *testing.T, url string) *consul.Driver {
+func open(t *testing.T, url string) *consul.Backend {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
@@ -115,9 +115,9 @@ func TestConformance(t *testing.T) {
 			a.lose(t)
 			a.set(t, peers)
 			return discoverytest.Harness{
-				Driver:    open(t, url),
+				Backend:   open(t, url),
 				Lag:       true,
-				Second:    func(t *testing.T) discovery.Driver { return open(t, url) },
+				Second:    func(t *testing.T) discovery.Backend { return open(t, url) },
 				Change:    a.set,
 				Break:     func(t *testing.T) { a.put(t, "x", "two words", 1, nil) },
 				Garbage:   func(t *testing.T) string { return a.put(t, "x", "a/b", 1, nil) },
@@ -188,9 +188,9 @@ func TestConformanceOfTokens(t *testing.T) {
 			a.lose(t)
 			a.set(t, peers)
 			return discoverytest.Harness{
-				Driver: open(t, url),
-				Lag:    true,
-				Second: func(t *testing.T) discovery.Driver { return open(t, url) },
+				Backend: open(t, url),
+				Lag:     true,
+				Second:  func(t *testing.T) discovery.Backend { return open(t, url) },
 				Deny: func(t *testing.T) string {
 					write(t, "00000000-1111-2222-3333-444444444444")
 					return "service roost"

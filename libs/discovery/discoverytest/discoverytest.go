@@ -1,6 +1,6 @@
-// Package discoverytest is the conformance suite of discovery drivers: what
-// [discovery.Driver], [discovery.Follower] and [discovery.Registrar] demand. The
-// test of each driver calls [Run], or a [Suite] if it cannot list every peer.
+// Package discoverytest is the conformance suite of discovery backends: what
+// [discovery.Backend], [discovery.Follower] and [discovery.Registrar] demand. The
+// test of each backend calls [Run], or a [Suite] if it cannot list every peer.
 //
 // # What this does not do
 //
@@ -25,10 +25,10 @@ const (
 	often  = 20 * time.Millisecond
 )
 
-// Harness is one driver that lists certain peers, and the ways to disturb it. A nil func
+// Harness is one backend that lists certain peers, and the ways to disturb it. A nil func
 // means that this cannot happen; its test is skipped.
 type Harness struct {
-	Driver discovery.Driver
+	Backend discovery.Backend
 	// Lag means that changes are seen only after a moment.
 	Lag bool
 	// Change makes it list other peers, and undoes Break, Garbage and Foreign.
@@ -42,7 +42,7 @@ type Harness struct {
 	WrongPort func(t *testing.T) string
 	// Foreign adds a peer of another cluster, and returns a word as above.
 	Foreign func(t *testing.T) string
-	// Deny refuses the driver's credentials, and returns a word as above;
+	// Deny refuses the backend's credentials, and returns a word as above;
 	// Allow accepts them again.
 	Deny  func(t *testing.T) string
 	Allow func(t *testing.T)
@@ -52,21 +52,21 @@ type Harness struct {
 	// Lose makes the server lose its entries.
 	Lose func(t *testing.T)
 	// Second opens another handle on the same place, as another process would.
-	Second func(t *testing.T) discovery.Driver
+	Second func(t *testing.T) discovery.Backend
 }
 
-// Suite runs the suite for a driver.
+// Suite runs the suite for a backend.
 type Suite struct {
-	// Name is in every error of the driver.
+	// Name is in every error of the backend.
 	Name string
-	// With makes a driver that lists the peers.
+	// With makes a backend that lists the peers.
 	With func(t *testing.T, peers []discovery.Peer) Harness
-	// Express turns any peer into one that the driver can list, and different peers
-	// into different ones. Nil: the driver can list all.
+	// Express turns any peer into one that the backend can list, and different peers
+	// into different ones. Nil: the backend can list all.
 	Express func(discovery.Peer) discovery.Peer
 }
 
-// Run runs the suite for a driver that can list all peers.
+// Run runs the suite for a backend that can list all peers.
 func Run(t *testing.T, with func(t *testing.T, peers []discovery.Peer) Harness) {
 	Suite{With: with}.Run(t)
 }
@@ -107,19 +107,19 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// with returns a harness, or skips the test if the driver lacks what it needs.
+// with returns a harness, or skips the test if the backend lacks what it needs.
 func (s Suite) with(t *testing.T, peers []discovery.Peer, possible func(Harness) bool) Harness {
 	t.Helper()
 	h := s.With(t, s.express(peers...))
 	t.Cleanup(func() {
 		for range 2 {
-			if err := h.Driver.Close(); err != nil {
+			if err := h.Backend.Close(); err != nil {
 				t.Errorf("it cannot be closed: %v", err)
 			}
 		}
 	})
 	if possible != nil && !possible(h) {
-		t.Skip("cannot happen with this driver")
+		t.Skip("cannot happen with this backend")
 	}
 	return h
 }
@@ -141,8 +141,8 @@ var some = []discovery.Peer{
 	{Addr: "roost-0.roost.svc.cluster.local:65535", Role: "region"},
 }
 
-// want checks that the driver lists exactly the peers, and waits for that if it lags.
-func (h Harness) want(t *testing.T, b discovery.Driver, peers []discovery.Peer) {
+// want checks that the backend lists exactly the peers, and waits for that if it lags.
+func (h Harness) want(t *testing.T, b discovery.Backend, peers []discovery.Peer) {
 	t.Helper()
 	peers = discovery.Normalize(slices.Clone(peers))
 	h.eventually(t, func() error {
@@ -154,7 +154,7 @@ func (h Harness) want(t *testing.T, b discovery.Driver, peers []discovery.Peer) 
 	})
 }
 
-// eventually tries at once, and repeatedly if the driver lags.
+// eventually tries at once, and repeatedly if the backend lags.
 func (h Harness) eventually(t *testing.T, try func() error) {
 	t.Helper()
 	if !h.Lag {
@@ -194,7 +194,7 @@ func short(t *testing.T) context.Context {
 func (s Suite) refused(h Harness, t *testing.T, place string) {
 	t.Helper()
 	h.eventually(t, func() error {
-		got, err := h.Driver.Peers(short(t))
+		got, err := h.Backend.Peers(short(t))
 		if err == nil {
 			return fmt.Errorf("it lists %v", got)
 		}

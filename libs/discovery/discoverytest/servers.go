@@ -12,7 +12,7 @@ import (
 
 func stops(h Harness) bool { return h.Down != nil }
 
-// down opens a driver whose server is not running yet.
+// down opens a backend whose server is not running yet.
 func down(t *testing.T, s Suite) {
 	h := s.with(t, some, stops)
 	h.Down(t)
@@ -27,29 +27,29 @@ func down(t *testing.T, s Suite) {
 
 func restarted(t *testing.T, s Suite) {
 	h := s.with(t, some, stops)
-	h.want(t, h.Driver, s.express(some...))
+	h.want(t, h.Backend, s.express(some...))
 	for range 2 {
 		h.Down(t)
-		if got, err := h.Driver.Peers(short(t)); err == nil {
+		if got, err := h.Backend.Peers(short(t)); err == nil {
 			t.Fatalf("without a server it lists %v", got)
 		}
 		h.Up(t)
 		h.Lag = true
-		h.want(t, h.Driver, s.express(some...))
+		h.want(t, h.Backend, s.express(some...))
 	}
 }
 
 // hangs: a server accepts connections and never answers.
 func hangs(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Pause != nil })
-	h.want(t, h.Driver, s.express(some...))
+	h.want(t, h.Backend, s.express(some...))
 	h.Pause(t)
-	if got, err := h.Driver.Peers(short(t)); err == nil {
+	if got, err := h.Backend.Peers(short(t)); err == nil {
 		t.Errorf("a server that hangs lists %v", got)
 	}
 	h.Up(t)
 	h.Lag = true
-	h.want(t, h.Driver, s.express(some...))
+	h.want(t, h.Backend, s.express(some...))
 }
 
 // me and other register themselves.
@@ -61,7 +61,7 @@ var (
 func (s Suite) registrar(t *testing.T, possible func(Harness) bool) (Harness, discovery.Registrar) {
 	t.Helper()
 	h := s.with(t, nil, possible)
-	r, ok := h.Driver.(discovery.Registrar)
+	r, ok := h.Backend.(discovery.Registrar)
 	if !ok {
 		t.Skip("no process enters itself there")
 	}
@@ -82,11 +82,11 @@ func registration(t *testing.T, s Suite) {
 		t.Errorf("removing an entry that does not exist: %v", err)
 	}
 	enter(t, r, me)
-	h.want(t, h.Driver, []discovery.Peer{me}) // itself only
+	h.want(t, h.Backend, []discovery.Peer{me}) // itself only
 	enter(t, r, me)
 	second := h.Second(t)
 	enter(t, second.(discovery.Registrar), other)
-	for _, b := range []discovery.Driver{h.Driver, second} {
+	for _, b := range []discovery.Backend{h.Backend, second} {
 		h.want(t, b, []discovery.Peer{me, other})
 	}
 	if err := r.Remove(t.Context(), me); err != nil {
@@ -135,12 +135,12 @@ func lost(t *testing.T, s Suite) {
 	h, r := s.registrar(t, func(h Harness) bool { return h.Lose != nil })
 	for range 2 {
 		enter(t, r, me)
-		h.want(t, h.Driver, []discovery.Peer{me})
+		h.want(t, h.Backend, []discovery.Peer{me})
 		h.Lose(t)
-		h.want(t, h.Driver, nil)
+		h.want(t, h.Backend, nil)
 	}
 	retry(t, func() error { return r.Enter(t.Context(), me) })
-	h.want(t, h.Driver, []discovery.Peer{me})
+	h.want(t, h.Backend, []discovery.Peer{me})
 }
 
 func registerWhileDown(t *testing.T, s Suite) {
@@ -151,13 +151,13 @@ func registerWhileDown(t *testing.T, s Suite) {
 	}
 	h.Up(t)
 	retry(t, func() error { return r.Enter(short(t), me) })
-	h.want(t, h.Driver, []discovery.Peer{me})
+	h.want(t, h.Backend, []discovery.Peer{me})
 	h.Down(t)
 	h.Up(t)
 	retry(t, func() error { return r.Enter(short(t), me) })
-	h.want(t, h.Driver, []discovery.Peer{me})
+	h.want(t, h.Backend, []discovery.Peer{me})
 	retry(t, func() error { return r.Remove(short(t), me) })
-	h.want(t, h.Driver, nil)
+	h.want(t, h.Backend, nil)
 }
 
 func registerDenied(t *testing.T, s Suite) {
@@ -165,7 +165,7 @@ func registerDenied(t *testing.T, s Suite) {
 	place := h.Deny(t)
 	c := discovery.DefaultConfig()
 	c.MaxBackoff, c.Timeout = time.Second, 10*time.Second
-	reg, err := discovery.NewRegistration(h.Driver, me, c, nil)
+	reg, err := discovery.NewRegistration(h.Backend, me, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func registerDenied(t *testing.T, s Suite) {
 	h.Allow(t)
 	retry(t, func() error { return reg.Enter(t.Context()) })
 	retry(t, func() error {
-		got, err := h.Driver.Peers(short(t))
+		got, err := h.Backend.Peers(short(t))
 		if err == nil && !slices.Equal(got, []discovery.Peer{me}) {
 			err = fmt.Errorf("got %v", got)
 		}

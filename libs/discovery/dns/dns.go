@@ -36,7 +36,7 @@ import (
 )
 
 func init() {
-	discovery.Backends.Register(discovery.Parsed(func(u *backendurl.URL, _ string) (*Driver, error) { return Open(u) }), "dns")
+	discovery.Backends.Register(discovery.Parsed(func(u *backendurl.URL, _ string) (*Backend, error) { return Open(u) }), "dns")
 }
 
 const (
@@ -51,8 +51,8 @@ const (
 	ednsWait = time.Second
 )
 
-// Driver queries the records of one name.
-type Driver struct {
+// Backend queries the records of one name.
+type Backend struct {
 	resolvers      []string // empty: conf's
 	conf           string
 	name           string
@@ -62,9 +62,9 @@ type Driver struct {
 	minTTL, maxTTL time.Duration
 }
 
-// Open returns a Driver; it sends no request yet. Errors wrap discovery.ErrConfig.
-func Open(u *backendurl.URL) (*Driver, error) {
-	d := &Driver{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
+// Open returns a Backend; it sends no request yet. Errors wrap discovery.ErrConfig.
+func Open(u *backendurl.URL) (*Backend, error) {
+	d := &Backend{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
 	kind := "ip"
 	if strings.HasPrefix(u.Path, "_") {
 		kind = "srv"
@@ -77,7 +77,7 @@ func Open(u *backendurl.URL) (*Driver, error) {
 	if err := u.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}
-	bad := func(format string, args ...any) (*Driver, error) {
+	bad := func(format string, args ...any) (*Backend, error) {
 		return nil, fmt.Errorf("%w: dns: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
 	}
 	if _, ok := dns.IsDomainName(d.name); !ok || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
@@ -120,16 +120,16 @@ func resolver(s string) (string, error) {
 }
 
 // Close does nothing.
-func (d *Driver) Close() error { return nil }
+func (d *Backend) Close() error { return nil }
 
 // Peers queries the records now.
-func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.lookup(ctx)
 	return peers, err
 }
 
 // Follow queries the records now. The returned function waits until they expire.
-func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	began := time.Now()
 	peers, ttl, err := d.lookup(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func expiry(began time.Time, ttl time.Duration) discovery.Changed {
 }
 
 // lookup queries all record types, and returns the peers and the time to live.
-func (d *Driver) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, error) {
+func (d *Backend) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, error) {
 	resolvers, err := d.servers()
 	if err != nil {
 		return nil, 0, err
@@ -176,9 +176,9 @@ func (d *Driver) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, e
 	return peers, d.within(ttl), nil
 }
 
-func (d *Driver) within(ttl time.Duration) time.Duration { return min(max(ttl, d.minTTL), d.maxTTL) }
+func (d *Backend) within(ttl time.Duration) time.Duration { return min(max(ttl, d.minTTL), d.maxTTL) }
 
-func (d *Driver) servers() ([]string, error) {
+func (d *Backend) servers() ([]string, error) {
 	if len(d.resolvers) > 0 {
 		return d.resolvers, nil
 	}
@@ -197,7 +197,7 @@ func (d *Driver) servers() ([]string, error) {
 }
 
 // ask tries the resolvers in order until one answers; each gets its share of the time.
-func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
+func (d *Backend) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
 	var errs []error
 	for i, server := range resolvers {
 		share, cancel := ctx, context.CancelFunc(func() {})
@@ -220,7 +220,7 @@ func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.
 
 // exchange asks a resolver, and asks again without EDNS if it does not know EDNS or does not answer (RFC 6891,
 // section 6.2.2).
-func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
+func (d *Backend) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
 	wait := ednsWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/2)
@@ -259,7 +259,7 @@ func timedOut(err error) bool {
 }
 
 // query asks by UDP, and by TCP if the answer is too long for it.
-func (d *Driver) query(ctx context.Context, server string, typ uint16, edns bool) (*dns.Msg, error) {
+func (d *Backend) query(ctx context.Context, server string, typ uint16, edns bool) (*dns.Msg, error) {
 	req := new(dns.Msg)
 	req.SetQuestion(d.name, typ)
 	if edns {
@@ -272,7 +272,7 @@ func (d *Driver) query(ctx context.Context, server string, typ uint16, edns bool
 	return res, err
 }
 
-func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {
+func (d *Backend) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {
 	client := dns.Client{Net: network, UDPSize: udpSize, Timeout: time.Hour} // ctx bounds it
 	conn, err := client.DialContext(ctx, server)
 	if err != nil {
@@ -290,7 +290,7 @@ func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg)
 }
 
 // read returns the peers in an answer, and its time to live.
-func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
+func (d *Backend) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
 	holds := d.maxTTL
 	lives := func(seconds uint32) { holds = min(holds, time.Duration(seconds)*time.Second) }
 	names := aliases(res.Answer, d.name, lives)

@@ -142,7 +142,7 @@ func record(t *testing.T, format string, args ...any) dns.RR {
 	return rr
 }
 
-func open(t *testing.T, url string) *discoverydns.Driver {
+func open(t *testing.T, url string) *discoverydns.Backend {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
@@ -163,9 +163,9 @@ func (r *resolver) harness(t *testing.T, query string, records func(*testing.T, 
 	change(t, peers)
 	url := "dns://" + r.addr + "/" + query
 	return discoverytest.Harness{
-		Driver: open(t, url),
-		Change: change,
-		Break:  func(t *testing.T) { r.set(t, func() { r.rcode = dns.RcodeServerFailure }) },
+		Backend: open(t, url),
+		Change:  change,
+		Break:   func(t *testing.T) { r.set(t, func() { r.rcode = dns.RcodeServerFailure }) },
 		Garbage: func(t *testing.T) string {
 			r.set(t, func() { r.mangle = func(m *dns.Msg) { m.Question[0].Name = "other.example." } })
 			return name
@@ -183,7 +183,7 @@ func (r *resolver) harness(t *testing.T, query string, records func(*testing.T, 
 			}
 		},
 		Pause:  func(t *testing.T) { r.set(t, func() { r.silent = true }) },
-		Second: func(t *testing.T) discovery.Driver { return open(t, url) },
+		Second: func(t *testing.T) discovery.Backend { return open(t, url) },
 	}
 }
 

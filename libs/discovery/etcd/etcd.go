@@ -40,8 +40,8 @@ import (
 
 func init() { discovery.Backends.Register(discovery.Parsed(Open), "etcd") }
 
-// Driver reads and writes the entries below one path.
-type Driver struct {
+// Backend reads and writes the entries below one path.
+type Backend struct {
 	prefix   string // ends with a slash
 	cluster  string
 	ttl      time.Duration
@@ -61,10 +61,10 @@ type entry struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// Open returns a Driver for the cluster with that name, or for any if it is empty. It
+// Open returns a Backend for the cluster with that name, or for any if it is empty. It
 // connects at the first request. Errors wrap discovery.ErrConfig.
-func Open(u *backendurl.URL, cluster string) (*Driver, error) {
-	d := &Driver{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
+func Open(u *backendurl.URL, cluster string) (*Backend, error) {
+	d := &Backend{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
 	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
 	d.cluster = u.Text("cluster", cluster)
 	d.config = clientv3.Config{
@@ -87,7 +87,7 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}
-	bad := func(format string, args ...any) (*Driver, error) {
+	bad := func(format string, args ...any) (*Backend, error) {
 		return nil, fmt.Errorf("%w: etcd: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
 	}
 	if u.Hosts == "" || u.Path == "" {
@@ -110,13 +110,13 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 }
 
 // Peers returns the entries.
-func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
 // Follow returns the entries, and a function that watches for changes after them.
-func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	c, err := d.connect(ctx)
 	if err != nil {
 		return nil, nil, d.wrap(d.prefix, err)
@@ -136,7 +136,7 @@ func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Change
 	return peers, func(ctx context.Context) error { return d.watch(ctx, c, res.Header.Revision+1) }, nil
 }
 
-func (d *Driver) read(name string, value []byte) (discovery.Peer, error) {
+func (d *Backend) read(name string, value []byte) (discovery.Peer, error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil {
 		return discovery.Peer{}, fmt.Errorf("the value is not an entry: %w", err)
@@ -154,7 +154,7 @@ func (d *Driver) read(name string, value []byte) (discovery.Peer, error) {
 }
 
 // watch waits for a change at a revision or later.
-func (d *Driver) watch(ctx context.Context, c *clientv3.Client, revision int64) error {
+func (d *Backend) watch(ctx context.Context, c *clientv3.Client, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
 	defer cancel()
 	// A member without a leader would not report changes.
@@ -179,11 +179,11 @@ func (d *Driver) watch(ctx context.Context, c *clientv3.Client, revision int64) 
 }
 
 // TTL returns how long an entry stays without renewal.
-func (d *Driver) TTL() time.Duration { return d.ttl }
+func (d *Backend) TTL() time.Duration { return d.ttl }
 
 // Enter renews the lease of self. It also writes the entry if it is missing or different:
 // it may have been deleted, have expired, or be an earlier process's.
-func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
+func (d *Backend) Enter(ctx context.Context, self discovery.Peer) error {
 	key := d.prefix + self.String()
 	c, err := d.connect(ctx)
 	if err != nil {
@@ -208,7 +208,7 @@ func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 }
 
 // lease renews the lease of a key, or requests a new one.
-func (d *Driver) lease(ctx context.Context, c *clientv3.Client, key string) (clientv3.LeaseID, error) {
+func (d *Backend) lease(ctx context.Context, c *clientv3.Client, key string) (clientv3.LeaseID, error) {
 	d.mu.Lock()
 	id, ok := d.leases[key]
 	d.mu.Unlock()
@@ -231,7 +231,7 @@ func (d *Driver) lease(ctx context.Context, c *clientv3.Client, key string) (cli
 	return res.ID, nil
 }
 
-func (d *Driver) drop(key string) {
+func (d *Backend) drop(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.leases, key)
@@ -239,7 +239,7 @@ func (d *Driver) drop(key string) {
 
 // Remove revokes the lease of self, which removes its entry. An entry that a later
 // process has written has a lease of its own, and stays.
-func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
+func (d *Backend) Remove(ctx context.Context, self discovery.Peer) error {
 	key := d.prefix + self.String()
 	d.mu.Lock()
 	id, ok := d.leases[key]
@@ -259,7 +259,7 @@ func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 }
 
 // Close closes the connections.
-func (d *Driver) Close() error {
+func (d *Backend) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.client == nil {
@@ -272,7 +272,7 @@ func (d *Driver) Close() error {
 
 // connect returns the client. It creates it at the first call; a user name then needs a member that
 // answers.
-func (d *Driver) connect(ctx context.Context) (*clientv3.Client, error) {
+func (d *Backend) connect(ctx context.Context) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func (d *Driver) connect(ctx context.Context) (*clientv3.Client, error) {
 	return c, nil
 }
 
-func (d *Driver) current() *clientv3.Client {
+func (d *Backend) current() *clientv3.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.client
@@ -311,7 +311,7 @@ func (d *Driver) current() *clientv3.Client {
 
 // wrap adds the place to an error. If the user was refused, the client is dropped, so
 // that the next one reads the password again.
-func (d *Driver) wrap(key string, err error) error {
+func (d *Backend) wrap(key string, err error) error {
 	if err == nil {
 		return nil
 	}

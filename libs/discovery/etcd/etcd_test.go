@@ -23,7 +23,7 @@ import (
 
 const prefix = "/roost/test/"
 
-func open(t *testing.T, url, cluster string) *etcd.Driver {
+func open(t *testing.T, url, cluster string) *etcd.Backend {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
@@ -106,8 +106,8 @@ func TestConformance(t *testing.T) {
 			url := "etcd://" + a.server.Addr() + "/roost/test?ttl=2s"
 			do := func(f func()) func(*testing.T) { return func(*testing.T) { f() } }
 			return discoverytest.Harness{
-				Driver:    open(tt, url, "test"),
-				Second:    func(t *testing.T) discovery.Driver { return open(t, url, "test") },
+				Backend:   open(tt, url, "test"),
+				Second:    func(t *testing.T) discovery.Backend { return open(t, url, "test") },
 				Change:    a.set,
 				Break:     func(t *testing.T) { a.put(t, "x", "") },
 				Garbage:   func(t *testing.T) string { return a.put(t, "x@y", `{"addr":`) },
@@ -163,8 +163,8 @@ func TestConformanceOfCredentials(t *testing.T) {
 		With: func(t *testing.T, peers []discovery.Peer) discoverytest.Harness {
 			a.set(t, peers)
 			return discoverytest.Harness{
-				Driver: open(t, url, "test"),
-				Second: func(t *testing.T) discovery.Driver { return open(t, url, "test") },
+				Backend: open(t, url, "test"),
+				Second:  func(t *testing.T) discovery.Backend { return open(t, url, "test") },
 				Deny: func(t *testing.T) string {
 					if _, err := a.RoleRevokePermission(t.Context(), "roost", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
 						t.Fatal(err)

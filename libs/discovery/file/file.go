@@ -25,23 +25,23 @@ func init() { discovery.Backends.Register(discovery.Text(Open), "file") }
 // maxBytes is the largest file that is read: about ten thousand peers.
 const maxBytes = 1 << 20
 
-// Driver is a file with peers.
-type Driver struct{ path string }
+// Backend is a file with peers.
+type Backend struct{ path string }
 
-// Open returns a Driver for the file at path, which need not exist yet. Errors wrap
+// Open returns a Backend for the file at path, which need not exist yet. Errors wrap
 // discovery.ErrConfig.
-func Open(path string) (*Driver, error) {
+func Open(path string) (*Backend, error) {
 	if path == "" {
 		return nil, fmt.Errorf("%w: the path of the file is empty", discovery.ErrConfig)
 	}
-	return &Driver{path: path}, nil
+	return &Backend{path: path}, nil
 }
 
 // Close does nothing.
-func (d *Driver) Close() error { return nil }
+func (d *Backend) Close() error { return nil }
 
 // Peers reads the file.
-func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

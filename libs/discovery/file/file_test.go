@@ -41,8 +41,8 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		return discoverytest.Harness{
-			Driver: b,
-			Change: func(t *testing.T, peers []discovery.Peer) { write(t, path, lines(peers)) },
+			Backend: b,
+			Change:  func(t *testing.T, peers []discovery.Peer) { write(t, path, lines(peers)) },
 			Break: func(t *testing.T) {
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)

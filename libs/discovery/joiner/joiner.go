@@ -20,7 +20,7 @@ import (
 type Joiner struct {
 	cfg     Config
 	url     string // without secrets
-	driver  discovery.Driver
+	backend discovery.Backend
 	watch   *discovery.Watch
 	inbox   chan bootstrap.Input
 	members atomic.Pointer[Membership]
@@ -56,14 +56,14 @@ func New(cfg Config) (*Joiner, error) {
 	if len(cfg.Seeds) > 0 {
 		return j, nil
 	}
-	if j.driver, err = discovery.Open(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster); err != nil {
+	if j.backend, err = discovery.Open(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	c := discovery.DefaultConfig()
 	c.Interval, c.Timeout, c.Enough = cfg.Bootstrap.QueryInterval, cfg.Bootstrap.QueryTimeout, cfg.Bootstrap.Required
 	c.MaxBackoff = max(c.MaxBackoff, c.Interval)
-	if j.watch, err = discovery.NewWatch(j.driver, c, cfg.Log.With("discovery.url", j.url)); err != nil {
-		return nil, errors.Join(err, j.driver.Close())
+	if j.watch, err = discovery.NewWatch(j.backend, c, cfg.Log.With("discovery.url", j.url)); err != nil {
+		return nil, errors.Join(err, j.backend.Close())
 	}
 	return j, nil
 }
@@ -91,7 +91,7 @@ func coordinators(peers []discovery.Peer) []string {
 }
 
 // Run looks for the cluster until this node is a member, and then passes changes of
-// discovery on to the membership until ctx is done; then it closes the driver. It returns
+// discovery on to the membership until ctx is done; then it closes the backend. It returns
 // an error only when it gives up.
 func (j *Joiner) Run(ctx context.Context) (err error) {
 	m := *j.members.Load()
@@ -100,7 +100,7 @@ func (j *Joiner) Run(ctx context.Context) (err error) {
 		<-ctx.Done()
 		return nil
 	}
-	defer func() { err = errors.Join(err, j.driver.Close()) }()
+	defer func() { err = errors.Join(err, j.backend.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer j.queries.Wait()
 	defer cancel()

@@ -49,8 +49,8 @@ const (
 	maxBody = 32 << 20
 )
 
-// Driver reads the endpoints of services.
-type Driver struct {
+// Backend reads the endpoints of services.
+type Backend struct {
 	api      *kubeapi.Client
 	selector string
 	at       string // for error messages
@@ -61,10 +61,10 @@ type Driver struct {
 	family   string
 }
 
-// Open returns a Driver for the cluster with that name, or for any if it is empty. It
+// Open returns a Backend for the cluster with that name, or for any if it is empty. It
 // sends no request yet. Errors wrap discovery.ErrConfig.
-func Open(u *backendurl.URL, cluster string) (*Driver, error) {
-	d := &Driver{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
+func Open(u *backendurl.URL, cluster string) (*Backend, error) {
+	d := &Backend{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
 	d.unready = u.OneOf("ready", "only", "any") == "any"
 	d.family = u.OneOf("family", "any", "ipv4", "ipv6")
 	var err error
@@ -83,16 +83,16 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 }
 
 // Close closes the idle connections.
-func (d *Driver) Close() error { return d.api.Close() }
+func (d *Backend) Close() error { return d.api.Close() }
 
 // Peers returns the endpoints.
-func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
 // Follow returns the endpoints, and a function that watches for changes after them.
-func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	var peers []discovery.Peer
 	next, version := "", ""
 	for restarts := 0; ; {
@@ -120,7 +120,7 @@ func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Change
 	return peers, func(ctx context.Context) error { return d.watch(ctx, version) }, nil
 }
 
-func (d *Driver) page(ctx context.Context, next string) (*sliceList, error) {
+func (d *Backend) page(ctx context.Context, next string) (*sliceList, error) {
 	q := url.Values{"labelSelector": {d.selector}, "limit": {strconv.Itoa(pageSize)}}
 	if next != "" {
 		q.Set("continue", next)
@@ -148,7 +148,7 @@ func (d *Driver) page(ctx context.Context, next string) (*sliceList, error) {
 }
 
 // watch waits for an event after the version of a list.
-func (d *Driver) watch(ctx context.Context, version string) error {
+func (d *Backend) watch(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
 	defer cancel()
 	body, err := d.get(ctx, url.Values{
@@ -175,7 +175,7 @@ func (d *Driver) watch(ctx context.Context, version string) error {
 }
 
 // get sends a request to the API server; the caller must close the body.
-func (d *Driver) get(ctx context.Context, q url.Values) (io.ReadCloser, error) {
+func (d *Backend) get(ctx context.Context, q url.Values) (io.ReadCloser, error) {
 	body, err := d.api.Stream(ctx, http.MethodGet, group, "endpointslices?"+q.Encode(), nil)
 	if kubeapi.Is(err, http.StatusUnauthorized) || kubeapi.Is(err, http.StatusForbidden) {
 		err = fmt.Errorf("%w: a Role with list and watch of endpointslices is needed: %w", discovery.ErrDenied, err)

@@ -15,7 +15,7 @@ import (
 
 func sorted(m map[string]object) []string { return stdslices.Sorted(maps.Keys(m)) }
 
-func open(t *testing.T, url string) *kubernetes.Driver {
+func open(t *testing.T, url string) *kubernetes.Backend {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
@@ -40,8 +40,8 @@ func TestConformance(t *testing.T) {
 			}
 			isDown := false
 			return discoverytest.Harness{
-				Driver:    open(t, a.url("")),
-				Second:    func(t *testing.T) discovery.Driver { return open(t, a.url("")) },
+				Backend:   open(t, a.url("")),
+				Second:    func(t *testing.T) discovery.Backend { return open(t, a.url("")) },
 				Change:    set,
 				Break:     func(*testing.T) { a.do(func() { a.denied["list"] = true }) },
 				Garbage:   bad(endpointSlice("strange", "IPv4", map[string]any{}, 7000, "no address")),

@@ -42,7 +42,7 @@ type slice struct {
 }
 
 // read returns the peers in a slice.
-func (d *Driver) read(s slice) ([]discovery.Peer, error) {
+func (d *Backend) read(s slice) ([]discovery.Peer, error) {
 	if d.family != "any" && !strings.EqualFold(s.AddressType, d.family) || len(s.Endpoints) == 0 {
 		return nil, nil
 	}
@@ -74,7 +74,7 @@ func (d *Driver) read(s slice) ([]discovery.Peer, error) {
 }
 
 // choose returns the port that is configured, or the only one.
-func (d *Driver) choose(s slice) (int, error) {
+func (d *Backend) choose(s slice) (int, error) {
 	if n, err := strconv.ParseUint(d.port, 10, 16); err == nil {
 		return int(n), nil
 	}

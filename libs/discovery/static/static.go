@@ -17,13 +17,13 @@ import (
 
 func init() { discovery.Backends.Register(discovery.Text(Open), "static") }
 
-// Driver is a fixed list of peers.
-type Driver struct{ peers []discovery.Peer }
+// Backend is a fixed list of peers.
+type Backend struct{ peers []discovery.Peer }
 
-// Open returns a Driver for a comma-separated list of "host:port" or "role@host:port".
+// Open returns a Backend for a comma-separated list of "host:port" or "role@host:port".
 // The list may be empty. Errors wrap discovery.ErrConfig.
-func Open(list string) (*Driver, error) {
-	d := &Driver{}
+func Open(list string) (*Backend, error) {
+	d := &Backend{}
 	if strings.TrimSpace(list) == "" {
 		return d, nil
 	}
@@ -38,10 +38,10 @@ func Open(list string) (*Driver, error) {
 }
 
 // Close does nothing.
-func (d *Driver) Close() error { return nil }
+func (d *Backend) Close() error { return nil }
 
 // Peers returns the list.
-func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 }
 
 // Follow returns the list, and a function that waits for a change, which never comes.
-func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	peers, err := d.Peers(ctx)
 	return peers, func(ctx context.Context) error {
 		<-ctx.Done()

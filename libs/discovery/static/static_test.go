@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return discoverytest.Harness{Driver: b}
+		return discoverytest.Harness{Backend: b}
 	})
 }
 

@@ -1,4 +1,4 @@
-// Package clock reads the clock of the machine for the drivers of a journal, and draws random numbers for them.
+// Package clock reads the clock of the machine for the backends of a journal, and draws random numbers for them.
 package clock
 
 import (
@@ -18,7 +18,7 @@ func System() journal.Clock {
 	}
 }
 
-// Timekeeper returns the moments of one driver.
+// Timekeeper returns the moments of one backend.
 type Timekeeper struct {
 	writer uint64
 	clock  journal.Clock

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A driver reports that a batch depends on damaged data, but not which operation
+// A backend reports that a batch depends on damaged data, but not which operation
 // does. The journal finds out by bisection: operations that fail alone are refused,
 // all others are committed. From then on, operations on the same subject are
 // committed alone, so that the other operations of their batch are not delayed by

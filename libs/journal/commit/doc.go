@@ -1,4 +1,4 @@
-// Package commit has [Journal], the type that services use: it wraps a [journal.Driver] of any backend.
+// Package commit has [Journal], the type that services use: it wraps a [journal.Backend] of any backend.
 //
 // While one batch is being committed, a Journal gathers the operations of all entities into the next batch.
 // So a slow disk makes larger batches, not a longer queue of small ones. Each database has a pipeline of its own
@@ -9,6 +9,6 @@
 //
 // # What this does not do
 //
-// It decides nothing about an operation: [journal.Decide] does, in the transaction of the driver. It does not
+// It decides nothing about an operation: [journal.Decide] does, in the transaction of the backend. It does not
 // settle unknown outcomes; it reports them.
 package commit

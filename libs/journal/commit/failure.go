@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// Path is a way to a database. Drivers may use different connections for the paths, so each of them may fail alone.
+// Path is a way to a database. Backends may use different connections for the paths, so each of them may fail alone.
 type Path int
 
 // The paths.

@@ -25,8 +25,8 @@ func TestFailures(t *testing.T) {
 		contended := fmt.Errorf("%w: %w", journal.ErrNotCommitted, journal.ErrContended)
 		var mu sync.Mutex
 		var told []string
-		driver := &scripted{Driver: memory.New(journal.DefaultConfig())}
-		j, err := commit.Open(t.Context(), driver, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{
+		backend := &scripted{Backend: memory.New(journal.DefaultConfig())}
+		j, err := commit.Open(t.Context(), backend, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{
 			Failing: func(_ int, p commit.Path, err error) {
 				reason := "none"
 				if err != nil {
@@ -43,7 +43,7 @@ func TestFailures(t *testing.T) {
 		defer func() { _ = j.Close() }()
 		epoch := sharding.Epoch(0)
 		claim := func(script ...error) {
-			driver.say(script...) // an attempt takes a second
+			backend.say(script...) // an attempt takes a second
 			epoch++
 			j.Submit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 1}}, func(journal.Result) {})
 		}

@@ -13,7 +13,7 @@ import (
 // run commits one batch of a pipeline after the other until the journal is closed and the queue
 // is empty.
 func (j *Journal) run(pl *pipeline) {
-	locker, locks := j.driver.(journal.WriteLocker)
+	locker, locks := j.backend.(journal.WriteLocker)
 	for j.await(pl) {
 		began := time.Now()
 		j.beginCommit(pl, began)
@@ -128,9 +128,9 @@ func (j *Journal) attempt(ops []journal.Op) ([]journal.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.cfg.CommitTimeout)
 	defer cancel()
 	start := time.Now()
-	results, err := j.driver.Commit(ctx, ops)
+	results, err := j.backend.Commit(ctx, ops)
 	if err == nil && len(results) != len(ops) {
-		err = fmt.Errorf("the driver gave %d results for %d operations", len(results), len(ops))
+		err = fmt.Errorf("the backend gave %d results for %d operations", len(results), len(ops))
 	}
 	j.observeBatch(ops, start, err)
 	j.note(j.pipeline(ops[0].Type()), Commits, err)

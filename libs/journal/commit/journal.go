@@ -12,13 +12,13 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Journal is the type that services use; it wraps a [journal.Driver] of any backend. Group commit,
+// Journal is the type that services use; it wraps a [journal.Backend] of any backend. Group commit,
 // retries, limits and error handling are implemented here once. Its methods may be called from
 // any goroutine.
 type Journal struct {
-	driver journal.Driver
-	cfg    journal.Config
-	obs    Observer
+	backend journal.Backend
+	cfg     journal.Config
+	obs     Observer
 
 	mu        sync.Mutex
 	closed    bool
@@ -41,20 +41,20 @@ type pending struct {
 	done      func(journal.Result)
 }
 
-// Open checks that the driver holds the journal of this cluster, declares the
-// types, if any, and starts to commit. From then on the Journal owns the driver, and Close
-// closes it. If Open returns an error, the caller still owns the driver. Errors wrap ErrIdentity and
+// Open checks that the backend holds the journal of this cluster, declares the
+// types, if any, and starts to commit. From then on the Journal owns the backend, and Close
+// closes it. If Open returns an error, the caller still owns the backend. Errors wrap ErrIdentity and
 // ErrShardCount.
-func Open(ctx context.Context, driver journal.Driver, d journal.Declaration, cfg journal.Config, obs Observer) (*Journal, error) {
+func Open(ctx context.Context, backend journal.Backend, d journal.Declaration, cfg journal.Config, obs Observer) (*Journal, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if d.Cluster == "" {
 		return nil, fmt.Errorf("%w: the name of the cluster is missing", journal.ErrIdentity)
 	}
-	j := &Journal{driver: driver, cfg: cfg, obs: obs, broken: make(chan struct{}), stopped: make(chan struct{})}
+	j := &Journal{backend: backend, cfg: cfg, obs: obs, broken: make(chan struct{}), stopped: make(chan struct{})}
 	j.makePipelines()
-	if u, ok := driver.(journal.Upkeep); ok {
+	if u, ok := backend.(journal.Upkeep); ok {
 		u.NotifyUpkeep(j.noteUpkeep)
 	}
 	facts, err := j.Declare(ctx, d)
@@ -122,7 +122,7 @@ func (j *Journal) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	}
 	return readWith(ctx, j, pl, tokens, "load "+req.Entity.String(), func(ctx context.Context) (journal.Loaded, error) {
 		start := time.Now()
-		l, err := j.driver.Load(ctx, req)
+		l, err := j.backend.Load(ctx, req)
 		j.noteLoad(req.Entity, err)
 		if j.obs.Load != nil {
 			j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
@@ -131,7 +131,7 @@ func (j *Journal) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	})
 }
 
-// read runs one read of the driver in the pipeline of a type, with the limits and timeouts that [Journal.Load]
+// read runs one read of the backend in the pipeline of a type, with the limits and timeouts that [Journal.Load]
 // describes.
 func read[T any](ctx context.Context, j *Journal, pl *pipeline, what string, f func(context.Context) (T, error)) (T, error) {
 	return readWith(ctx, j, pl, []chan struct{}{pl.loadTokens}, what, f)
@@ -182,10 +182,10 @@ func readWith[T any](ctx context.Context, j *Journal, pl *pipeline, tokens []cha
 	return none, err
 }
 
-// List returns one page of the stored entities, see [journal.Driver]. The limits and timeouts of
+// List returns one page of the stored entities, see [journal.Backend]. The limits and timeouts of
 // [Journal.Load] apply.
 func (j *Journal) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
-	return read(ctx, j, j.pipeline(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.driver.List(ctx, req) })
+	return read(ctx, j, j.pipeline(req.Type), "list entities", func(ctx context.Context) ([]sharding.Entity, error) { return j.backend.List(ctx, req) })
 }
 
 // History returns the newest records of an entity. No command waits for it, so it takes its turn
@@ -193,7 +193,7 @@ func (j *Journal) List(ctx context.Context, req journal.ListRequest) ([]sharding
 func (j *Journal) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
 	pl := j.pipeline(req.Entity.Type)
 	return readWith(ctx, j, pl, []chan struct{}{pl.backgroundTokens, pl.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (journal.History, error) {
-		h, err := j.driver.History(ctx, req)
+		h, err := j.backend.History(ctx, req)
 		for i := range h.Records {
 			j.noteLoad(req.Entity, h.Records[i].Err)
 		}
@@ -269,12 +269,12 @@ func (j *Journal) declareUntil(ctx context.Context, until time.Time, d journal.D
 func (j *Journal) declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.CommitTimeout)
 	defer cancel()
-	return j.driver.Declare(ctx, d)
+	return j.backend.Declare(ctx, d)
 }
 
 // Facts reads the facts about the journal, without MaxEpoch.
 func (j *Journal) Facts(ctx context.Context) (journal.Facts, error) {
-	return read(ctx, j, j.pipelines[0], "read the facts", j.driver.Facts)
+	return read(ctx, j, j.pipelines[0], "read the facts", j.backend.Facts)
 }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
@@ -319,7 +319,7 @@ func (j *Journal) noteUpkeep(err error) {
 }
 
 // Warning returns a problem that an operator must solve although the journal works: one of several databases does not
-// answer, the last write found no room, or the work that the driver does between calls fails (see [journal.Upkeep]). It returns
+// answer, the last write found no room, or the work that the backend does between calls fails (see [journal.Upkeep]). It returns
 // nil if there is no problem.
 func (j *Journal) Warning() error {
 	var warnings []error
@@ -352,7 +352,7 @@ func (j *Journal) noteRoom(ops []journal.Op, results []journal.Result, err error
 	}
 }
 
-// Close commits the submitted operations, closes the driver, and refuses later
+// Close commits the submitted operations, closes the backend, and refuses later
 // operations.
 func (j *Journal) Close() error {
 	j.mu.Lock()
@@ -366,9 +366,9 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A running load or declaration holds a token until it is done with the driver. Close takes
+	// A running load or declaration holds a token until it is done with the backend. Close takes
 	// all tokens: it waits for the running ones, and no other one begins. If one of them hangs, the
-	// driver stays open until the process ends.
+	// backend stays open until the process ends.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	for _, pl := range j.pipelines {
@@ -385,7 +385,7 @@ func (j *Journal) Close() error {
 	case <-timer.C:
 		return fmt.Errorf("%w: a declaration does not end", journal.ErrUnreachable)
 	}
-	return j.driver.Close()
+	return j.backend.Close()
 }
 
 // markBroken records the first error that broke the journal.

@@ -22,10 +22,10 @@ var (
 	alice = sharding.Entity{Type: "Account", ID: "alice"}
 )
 
-// scripted is a driver whose commits take a second and fail as the script
+// scripted is a backend whose commits take a second and fail as the script
 // says.
 type scripted struct {
-	journal.Driver
+	journal.Backend
 	mu      sync.Mutex // of the fields below, while something is in progress
 	script  []error
 	guilty  map[sharding.EntityID]bool // their stored data is damaged
@@ -55,7 +55,7 @@ func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 			return nil, fmt.Errorf("page 7: %w", journal.ErrCorrupt)
 		}
 	}
-	return s.Driver.Commit(ctx, ops)
+	return s.Backend.Commit(ctx, ops)
 }
 
 // damage lists the entities with damaged data.
@@ -95,7 +95,7 @@ func (s *scripted) Load(ctx context.Context, req journal.LoadRequest) (journal.L
 	s.mu.Lock()
 	s.loading--
 	s.mu.Unlock()
-	return s.Driver.Load(ctx, req)
+	return s.Backend.Load(ctx, req)
 }
 
 func (s *scripted) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
@@ -105,15 +105,15 @@ func (s *scripted) Declare(ctx context.Context, d journal.Declaration) (journal.
 	if hang != nil {
 		<-hang
 	}
-	return s.Driver.Declare(ctx, d)
+	return s.Backend.Declare(ctx, d)
 }
 
 func (s *scripted) Close() error {
 	s.closed = true
-	return s.Driver.Close()
+	return s.Backend.Close()
 }
 
-// bench is a journal on a scripted driver, inside a bubble.
+// bench is a journal on a scripted backend, inside a bubble.
 type bench struct {
 	*testing.T
 	j       *commit.Journal
@@ -128,7 +128,7 @@ func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
 		if change != nil {
 			change(&cfg)
 		}
-		b := &bench{T: t, b: &scripted{Driver: memory.New(cfg)}}
+		b := &bench{T: t, b: &scripted{Backend: memory.New(cfg)}}
 		var err error
 		if b.j, err = commit.Open(t.Context(), b.b, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{}); err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
 		defer func() {
 			_ = b.j.Close()
 			if !b.b.closed {
-				t.Error("the driver was not closed")
+				t.Error("the backend was not closed")
 			}
 		}()
 		b.submit("claim", journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
@@ -316,7 +316,7 @@ func TestBlameEnds(t *testing.T) {
 func TestDamageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		s := &scripted{Driver: memory.New(cfg)}
+		s := &scripted{Backend: memory.New(cfg)}
 		var mu sync.Mutex
 		var seen []journal.Damaged
 		j, err := commit.Open(t.Context(), s, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{
@@ -564,7 +564,7 @@ func TestDeclareEnds(t *testing.T) {
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		b := &scripted{Driver: memory.New(cfg), script: []error{journal.ErrNotCommitted}}
+		b := &scripted{Backend: memory.New(cfg), script: []error{journal.ErrNotCommitted}}
 		var seen []string
 		j, err := commit.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{
 			Batch: func(s commit.BatchStats) { seen = append(seen, fmt.Sprint(s.Ops, " ops ", s.Took, " ", s.Err)) },
@@ -641,9 +641,9 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// upkept is a driver with upkeep.
+// upkept is a backend with upkeep.
 type upkept struct {
-	journal.Driver
+	journal.Backend
 	notify func(error)
 }
 
@@ -652,7 +652,7 @@ func (u *upkept) NotifyUpkeep(notify func(error)) { u.notify = notify }
 // TestUpkeep: a failure of upkeep is reported, and remembered until upkeep succeeds.
 func TestUpkeep(t *testing.T) {
 	cfg := journal.DefaultConfig()
-	u := &upkept{Driver: memory.New(cfg)}
+	u := &upkept{Backend: memory.New(cfg)}
 	var told []error
 	j, err := commit.Open(t.Context(), u, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{Upkeep: func(err error) { told = append(told, err) }})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// locked is a driver that waits for other handles before it writes.
+// locked is a backend that waits for other handles before it writes.
 type locked struct {
 	*scripted
 	others chan struct{} // closed when no other handle writes; nil: none does
@@ -45,7 +45,7 @@ func (l *locked) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 
 func openLocked(t *testing.T, obs commit.Observer) (b *bench, d *locked) {
 	cfg := journal.DefaultConfig()
-	d = &locked{scripted: &scripted{Driver: memory.New(cfg)}}
+	d = &locked{scripted: &scripted{Backend: memory.New(cfg)}}
 	b = &bench{T: t, b: d.scripted}
 	var err error
 	if b.j, err = commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, obs); err != nil {

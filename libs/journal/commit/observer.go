@@ -21,7 +21,7 @@ type Observer struct {
 	// Damage is called when a load, a page or a commit meets damage, at most once a minute
 	// for the same entity or fence.
 	Damage func(journal.Damaged)
-	// Upkeep is called when background work of the driver has failed, which harms nothing yet
+	// Upkeep is called when background work of the backend has failed, which harms nothing yet
 	// and is retried, and with nil when it succeeds again.
 	Upkeep func(error)
 	// Failing is called when the commits or the reads of a database begin to fail, when the reason changes, and now and

@@ -16,7 +16,7 @@ import (
 // and the others have their rows.
 func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
 	r := pageReader[journal.ShardPosition, journal.WakeRow]{journal: j, of: "wakes", what: "read wake-ups", read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
-		return j.driver.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
+		return j.backend.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
 	}}
 	return r.pipelines(ctx, req.Shards)
 }
@@ -24,7 +24,7 @@ func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.
 // Sends is Wakes for records whose sends have not all ended.
 func (j *Journal) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
 	r := pageReader[journal.SendPosition, journal.SendRow]{journal: j, of: "sends", what: "read sends", read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
-		return j.driver.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
+		return j.backend.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
 	}}
 	return r.pipelines(ctx, req.Shards)
 }

@@ -19,7 +19,7 @@ import (
 
 // torn is a journal some of whose shards have rows that cannot be read.
 type torn struct {
-	journal.Driver
+	journal.Backend
 	bad   []uint32
 	calls atomic.Int64
 	err   error // of all reads
@@ -48,7 +48,7 @@ func (d *torn) Wakes(ctx context.Context, req journal.WakesRequest) (journal.Wak
 	if err := d.check(ctx, shards); err != nil {
 		return journal.WakesPage{}, err
 	}
-	return d.Driver.Wakes(ctx, req)
+	return d.Backend.Wakes(ctx, req)
 }
 
 func (d *torn) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
@@ -59,14 +59,14 @@ func (d *torn) Sends(ctx context.Context, req journal.SendsRequest) (journal.Sen
 	if err := d.check(ctx, shards); err != nil {
 		return journal.SendsPage{}, err
 	}
-	return d.Driver.Sends(ctx, req)
+	return d.Backend.Sends(ctx, req)
 }
 
 // TestDamagedPages: shards whose rows cannot be read are named, and the others have theirs.
 func TestDamagedPages(t *testing.T) {
 	const shards = 64
 	cfg := journal.DefaultConfig()
-	d := &torn{Driver: memory.New(cfg), bad: []uint32{5, 6, 40}}
+	d := &torn{Backend: memory.New(cfg), bad: []uint32{5, 6, 40}}
 	var damaged []journal.Damaged
 	pages := 0
 	j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{
@@ -114,7 +114,7 @@ func TestDamagedPages(t *testing.T) {
 	}
 	// A record that is damaged is reported as well, and its row is there.
 	d.bad = nil
-	d.Driver.(*memory.Driver).Inspect(func(l *memory.Ledger) { l.Damage(sharding.Entity{Type: "T", ID: "7"}, 1) })
+	d.Backend.(*memory.Backend).Inspect(func(l *memory.Ledger) { l.Damage(sharding.Entity{Type: "T", ID: "7"}, 1) })
 	if w, err := j.Wakes(t.Context(), wakes); err != nil || len(w.Rows) != shards || !errors.Is(w.Rows[7].Err, journal.ErrCorrupt) {
 		t.Errorf("%d wake-ups, %v", len(w.Rows), err)
 	}
@@ -142,7 +142,7 @@ func TestTimeOfDamagedPages(t *testing.T) {
 		req.Shards = append(req.Shards, journal.ShardPosition{Shard: sharding.ShardID{Type: "T", Index: n}})
 	}
 	for _, bad := range [][]uint32{nil, {0}, {3}, {0, 1, 2}, {0, 1, 2, 3}} {
-		j, err := commit.Open(t.Context(), &torn{Driver: store, bad: bad}, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
+		j, err := commit.Open(t.Context(), &torn{Backend: store, bad: bad}, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestDeadLetterPages(t *testing.T) {
 
 // stuck is a journal whose lists end on the test's order, whatever the context does.
 type stuck struct {
-	journal.Driver
+	journal.Backend
 	until chan struct{}
 }
 
@@ -196,7 +196,7 @@ func (d *stuck) List(context.Context, journal.ListRequest) ([]sharding.Entity, e
 func TestHangingList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		d := &stuck{Driver: memory.New(cfg), until: make(chan struct{})}
+		d := &stuck{Backend: memory.New(cfg), until: make(chan struct{})}
 		j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestHangingList(t *testing.T) {
 func TestHangingPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		j, err := commit.Open(t.Context(), &torn{Driver: memory.New(cfg), hang: true}, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
+		j, err := commit.Open(t.Context(), &torn{Backend: memory.New(cfg), hang: true}, journal.Declaration{Cluster: "blue"}, cfg, commit.Observer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestHangingPage(t *testing.T) {
 
 // late answers reads of wake-ups after a delay, as of the time at which it was asked.
 type late struct {
-	journal.Driver
+	journal.Backend
 	by time.Duration
 }
 
@@ -242,7 +242,7 @@ func (d *late) Wakes(context.Context, journal.WakesRequest) (journal.WakesPage, 
 // TestLatePage: a page that was late does not set the clock of the store back.
 func TestLatePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &late{Driver: memory.New(journal.DefaultConfig())}
+		d := &late{Backend: memory.New(journal.DefaultConfig())}
 		j, err := commit.Open(t.Context(), d, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), commit.Observer{})
 		if err != nil {
 			t.Fatal(err)

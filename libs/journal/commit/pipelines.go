@@ -30,7 +30,7 @@ type pipeline struct {
 
 func (j *Journal) makePipelines() {
 	numbers := []int{1}
-	spread, several := j.driver.(journal.Pipelines)
+	spread, several := j.backend.(journal.Pipelines)
 	if several {
 		numbers = spread.Pipelines()
 	}
@@ -55,7 +55,7 @@ func (j *Journal) pipeline(t sharding.EntityType) *pipeline {
 	if len(j.pipelines) == 1 {
 		return j.pipelines[0]
 	}
-	return j.pipelines[j.driver.(journal.Pipelines).Pipeline(t)]
+	return j.pipelines[j.backend.(journal.Pipelines).Pipeline(t)]
 }
 
 // start begins to commit.

@@ -186,7 +186,7 @@ func testBigValues(e *env) {
 	e.one(byID, add(bob, record(3001, "c2999")))
 }
 
-// testWakesAndSends: a driver keeps the wake-ups and sends of a record.
+// testWakesAndSends: a backend keeps the wake-ups and sends of a record.
 func testWakesAndSends(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	r := record(1, "a")

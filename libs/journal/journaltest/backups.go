@@ -16,7 +16,7 @@ import (
 
 // Backups is a store that can be backed up and restored.
 type Backups struct {
-	Open    func() (journal.Driver, error)
+	Open    func() (journal.Backend, error)
 	Backup  func(out io.Writer, progress func(done, total int64)) (backup.Header, error)
 	Restore func(r *backup.Reader, o backup.Options) (backup.Restored, error)
 	// Lose removes the journal altogether. It is called while the journal is not open.

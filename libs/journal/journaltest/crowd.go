@@ -25,7 +25,7 @@ const (
 type Crowd struct{ last map[sharding.EntityID]uint64 }
 
 // NewCrowd writes a crowd into an empty store.
-func NewCrowd(t *testing.T, b journal.Driver) *Crowd {
+func NewCrowd(t *testing.T, b journal.Backend) *Crowd {
 	t.Helper()
 	c := &Crowd{last: map[sharding.EntityID]uint64{}}
 	commit := func(ops ...journal.Op) {

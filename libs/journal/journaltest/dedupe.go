@@ -221,7 +221,7 @@ func testSeenTime(e *env) {
 }
 
 // testTimeCountsOnce: the age of an id grows by the time that passes between two records of
-// one process. A driver may count a snapshot like a record. If the same process takes a
+// one process. A backend may count a snapshot like a record. If the same process takes a
 // snapshot between two records, the time between them counts exactly once. If another process
 // takes it, the time counts at most once.
 func testTimeCountsOnce(e *env) {
@@ -230,7 +230,7 @@ func testTimeCountsOnce(e *env) {
 	e.one(durable, add(alice, record(1, "first")))
 	e.fill("a")
 	part := e.cfg.DedupeAge * 3 / 10
-	for i, b := range []journal.Driver{first, other, first} { // the driver that takes the snapshot
+	for i, b := range []journal.Backend{first, other, first} { // the backend that takes the snapshot
 		e.pass(part / 2)
 		e.b = b
 		e.one(durable, snapshot(epoch, alice, e.load(alice).LastSeq, "s"))

@@ -162,16 +162,16 @@ func testActivations(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, record(1, "a")))
 	reader := e.openReader()
-	writes := map[string]func(journal.Driver) error{
-		"a commit": func(b journal.Driver) error {
+	writes := map[string]func(journal.Backend) error{
+		"a commit": func(b journal.Backend) error {
 			_, err := b.Commit(ctx, []journal.Op{add(alice, record(2, "b"))})
 			return err
 		},
-		"a fence read": func(b journal.Driver) error {
+		"a fence read": func(b journal.Backend) error {
 			_, err := b.Commit(ctx, []journal.Op{fence(shard, epoch)})
 			return err
 		},
-		"a declaration": func(b journal.Driver) error {
+		"a declaration": func(b journal.Backend) error {
 			_, err := b.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}})
 			return err
 		},
@@ -191,7 +191,7 @@ func testActivations(e *env) {
 		e.wantErr(err, journal.ErrIdentity, fmt.Sprint("format ", later), "run the release that activated it")
 	}
 	// For each write a handle of its own: a handle may remember that it must stop.
-	handles := map[string]journal.Driver{}
+	handles := map[string]journal.Backend{}
 	for what := range writes { // order-free: a map
 		handles[what] = e.open()
 	}

@@ -28,7 +28,7 @@ func testHistory(e *env) {
 	e.one(durable, journal.Op{Snapshot: &journal.WriteSnapshot{
 		Shard: s, Epoch: epoch, Entity: who, Snapshot: journal.Snapshot{Seq: 7, Payload: bytes.Repeat([]byte{'s'}, 500)},
 	}})
-	for what, r := range map[string]journal.Reader{"driver": e.b, "reader": e.openReader()} { // order-free: each one separately
+	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} { // order-free: each one separately
 		for _, x := range []struct {
 			before       uint64
 			limit, bytes int

@@ -65,7 +65,7 @@ func testLists(e *env) {
 	// A shard that was claimed and an entity that was only asked for are not stored.
 	e.one(durable, claim(sharding.ShardID{Type: "C"}, epoch, 1))
 	e.load(sharding.Entity{Type: "C", ID: "none"})
-	for what, r := range map[string]journal.Reader{"driver": e.b, "reader": e.openReader()} {
+	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} {
 		for _, limit := range []int{1, 3, len(want), len(want) + 1} {
 			e.equal(fmt.Sprint(what, ": all, in pages of ", limit), e.list(r, "", limit), want)
 			for _, typ := range []sharding.EntityType{"Account", "account", "Accounts", "B", "C", "0"} {
@@ -124,7 +124,7 @@ func testListsWhileOthersWrite(e *env) {
 	}
 }
 
-// testReader: a handle that reads sees what a driver has committed, and its facts, and
+// testReader: a handle that reads sees what a backend has committed, and its facts, and
 // writes nothing.
 func testReader(e *env) {
 	d := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Account", Shards: 8}}}
@@ -132,7 +132,7 @@ func testReader(e *env) {
 		e.Fatal(err)
 	}
 	r := e.openReader()
-	for what, h := range map[string]journal.Reader{"driver": e.b, "reader": r} {
+	for what, h := range map[string]journal.Reader{"backend": e.b, "reader": r} {
 		f, err := h.Facts(e.Context())
 		if err != nil {
 			e.Fatal(what, err)

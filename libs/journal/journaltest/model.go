@@ -22,10 +22,10 @@ func testAgainstLedger(e *env) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		cfg := e.cfg
-		cfg.DedupeCount = 1 << 30 // when entries are dropped is each driver's affair
+		cfg.DedupeCount = 1 << 30 // when entries are dropped is each backend's affair
 		store := e.fresh(e.T, cfg, e.clock)
 		ledger := memory.NewLedger(cfg)
-		var handles []journal.Driver
+		var handles []journal.Backend
 		for range 3 {
 			b, err := store.Open()
 			if err != nil {

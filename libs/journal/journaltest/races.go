@@ -15,7 +15,7 @@ import (
 const racers = 4
 
 // race lets every handle do f at the same time and returns what they got.
-func (e *env) race(handles []journal.Driver, f func(i int) journal.Op) []journal.Result {
+func (e *env) race(handles []journal.Backend, f func(i int) journal.Op) []journal.Result {
 	e.Helper()
 	results, errs := make([]journal.Result, len(handles)), make([]error, len(handles))
 	var start, end sync.WaitGroup
@@ -40,8 +40,8 @@ func (e *env) race(handles []journal.Driver, f func(i int) journal.Op) []journal
 	return results
 }
 
-func (e *env) handles() []journal.Driver {
-	handles := []journal.Driver{e.b}
+func (e *env) handles() []journal.Backend {
+	handles := []journal.Backend{e.b}
 	for range racers - 1 {
 		handles = append(handles, e.open())
 	}
@@ -111,7 +111,7 @@ var errLost = errors.New("connection lost at commit")
 // doubtful loses connections: a batch whose reply is lost has been committed,
 // or was not, or will be later, when its sender has long given up.
 type doubtful struct {
-	journal.Driver
+	journal.Backend
 	rng  *rand.Rand
 	late [][]journal.Op
 }
@@ -126,7 +126,7 @@ func (d *doubtful) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 	case 0: // before it was sent
 		return nil, errLost
 	case 1: // after it was committed
-		if _, err := d.Driver.Commit(ctx, ops); err != nil {
+		if _, err := d.Backend.Commit(ctx, ops); err != nil {
 			return nil, err
 		}
 		return nil, errLost
@@ -134,7 +134,7 @@ func (d *doubtful) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 		d.late = append(d.late, ops)
 		return nil, errLost
 	}
-	return d.Driver.Commit(ctx, ops)
+	return d.Backend.Commit(ctx, ops)
 }
 
 // arrive commits what was on its way, in any order.
@@ -142,7 +142,7 @@ func (d *doubtful) arrive(ctx context.Context) error {
 	i := d.rng.IntN(len(d.late))
 	ops := d.late[i]
 	d.late = append(d.late[:i:i], d.late[i+1:]...)
-	_, err := d.Driver.Commit(ctx, ops)
+	_, err := d.Backend.Commit(ctx, ops)
 	return err
 }
 
@@ -152,7 +152,7 @@ func testUnknown(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	misread := 0
 	for seed := range uint64(60) {
-		d := &doubtful{Driver: e.b, rng: rand.New(rand.NewPCG(seed, 7))}
+		d := &doubtful{Backend: e.b, rng: rand.New(rand.NewPCG(seed, 7))}
 		who := sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprint("seed", seed))}
 		l := journal.Loaded{}
 		effects := map[sharding.CommandID]bool{}
@@ -192,7 +192,7 @@ func testUnknown(e *env) {
 }
 
 // settle repeats an empty append until its outcome is known.
-func (e *env) settle(seed uint64, b journal.Driver, who sharding.Entity, seq uint64) {
+func (e *env) settle(seed uint64, b journal.Backend, who sharding.Entity, seq uint64) {
 	for {
 		r, err := b.Commit(e.Context(), []journal.Op{add(who, blank(seq))})
 		switch {

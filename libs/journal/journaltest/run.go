@@ -15,16 +15,16 @@ import (
 type Harness struct {
 	// Open opens one more handle on the store, as another process would. The suite
 	// closes it.
-	Open func() (journal.Driver, error)
+	Open func() (journal.Backend, error)
 	// OpenReader opens a handle that only reads.
 	OpenReader func() (journal.Reader, error)
-	// Damage changes a stored record behind the driver's back. It may be nil.
+	// Damage changes a stored record behind the backend's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
-	// Lose removes a stored record behind the driver's back. It may be nil.
+	// Lose removes a stored record behind the backend's back. It may be nil.
 	Lose func(entity sharding.Entity, seq uint64) error
 	// Renumber gives a stored record another sequence number, and SetSnapshot makes an entity
 	// refer to a snapshot at a sequence number, although none is stored there. Both bypass the
-	// driver, and may be nil.
+	// backend, and may be nil.
 	Renumber    func(entity sharding.Entity, seq uint64, to int64) error
 	SetSnapshot func(entity sharding.Entity, seq int64) error
 	// Replace gives the store another generation, as a restore does.
@@ -131,7 +131,7 @@ type env struct {
 	cfg     journal.Config
 	fresh   func(*testing.T, journal.Config, journal.Clock) Harness
 	store   Harness
-	b       journal.Driver // one open handle
+	b       journal.Backend // one open handle
 }
 
 func newEnv(t *testing.T, fresh func(*testing.T, journal.Config, journal.Clock) Harness) *env {
@@ -148,7 +148,7 @@ func (e *env) clock() (time.Time, time.Duration) { return e.now, e.elapsed }
 func (e *env) pass(d time.Duration) { e.now, e.elapsed = e.now.Add(d), e.elapsed+d }
 
 // open gives a handle that is closed at the end of the test.
-func (e *env) open() journal.Driver {
+func (e *env) open() journal.Backend {
 	e.Helper()
 	b, err := e.store.Open()
 	if err != nil {

@@ -31,7 +31,7 @@ func testWakePages(e *env) {
 			want[s] += len(r.Wakes)
 		}
 	}
-	for what, r := range map[string]journal.Reader{"driver": e.b, "reader": e.openReader()} {
+	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} {
 		var whole []journal.WakeRow
 		for _, limit := range []int{1000, 1, 3, 36} {
 			got := e.wakes(r, 0, limit, shards...)
@@ -95,7 +95,7 @@ func testSendPages(e *env) {
 			want[s] += 2
 		}
 	}
-	for what, r := range map[string]journal.Reader{"driver": e.b, "reader": e.openReader()} {
+	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} {
 		var whole []journal.SendRow
 		for _, limit := range []int{1000, 1, 3, 14} {
 			got := e.sends(r, limit, shards...)
@@ -171,7 +171,7 @@ func testDamagedWakes(e *env) {
 			e.Fatal(err)
 		}
 	}
-	for what, r := range map[string]journal.Reader{"driver": e.b, "reader": e.openReader()} {
+	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} {
 		for _, limit := range []int{1, 100} {
 			good, bad := 0, 0
 			check := func(of sharding.Entity, err error) {

@@ -1,5 +1,5 @@
 // Package memory is a journal in memory: [Ledger], a plain value that a
-// simulation can drive and copy, and [Driver], the same behind a mutex.
+// simulation can drive and copy, and [Backend], the same behind a mutex.
 //
 // # What this does not do
 //

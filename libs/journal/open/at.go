@@ -114,15 +114,15 @@ func numbered(others map[int]string, open func(ctx context.Context, rawURL strin
 	return all
 }
 
-// Driver opens the databases of a journal, without checking which cluster owns it. It returns the errors of
+// Backend opens the databases of a journal, without checking which cluster owns it. It returns the errors of
 // [Open], and an error that wraps journal.ErrIdentity for databases that do not belong together.
-func Driver(ctx context.Context, at At, cfg journal.Config) (journal.Driver, error) {
-	d, _, err := at.driver(ctx, cfg)
+func Backend(ctx context.Context, at At, cfg journal.Config) (journal.Backend, error) {
+	d, _, err := at.backend(ctx, cfg)
 	return d, err
 }
 
-// driver opens the databases of a journal. alone reports whether there is only one.
-func (at *At) driver(ctx context.Context, cfg journal.Config) (d journal.Driver, alone bool, err error) {
+// backend opens the databases of a journal. alone reports whether there is only one.
+func (at *At) backend(ctx context.Context, cfg journal.Config) (d journal.Backend, alone bool, err error) {
 	others, err := at.others()
 	if err != nil {
 		return nil, false, err

@@ -26,7 +26,7 @@ func (inMemory) Check(u *url.URL) error {
 	return CheckParameters(u)
 }
 
-func (inMemory) Open(_ context.Context, _ string, cfg journal.Config) (journal.Driver, error) {
+func (inMemory) Open(_ context.Context, _ string, cfg journal.Config) (journal.Backend, error) {
 	return memory.New(cfg), nil
 }
 

@@ -1,4 +1,4 @@
-// Package open opens journals by URL: [Open] the driver of one database alone, [Journal] the
+// Package open opens journals by URL: [Open] the backend of one database alone, [Journal] the
 // journal on all of its databases, [Reader] a handle that only reads. [Backends] lists the kinds of databases in
 // which a journal can be, by the schemes of their URLs:
 //
@@ -48,27 +48,27 @@ func Journal(ctx context.Context, at At, d journal.Declaration, cfg journal.Conf
 }
 
 func openOnce(ctx context.Context, at At, d journal.Declaration, cfg journal.Config, obs commit.Observer) (*commit.Journal, error) {
-	driver, alone, err := at.driver(ctx, cfg)
+	backend, alone, err := at.backend(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	j, err := commit.Open(ctx, driver, d, cfg, obs)
+	j, err := commit.Open(ctx, backend, d, cfg, obs)
 	if err != nil {
-		return nil, errors.Join(err, driver.Close())
+		return nil, errors.Join(err, backend.Close())
 	}
 	if alone {
-		if err := spread.CheckAlone(ctx, driver); err != nil {
+		if err := spread.CheckAlone(ctx, backend); err != nil {
 			return nil, errors.Join(err, j.Close())
 		}
 	}
 	return j, nil
 }
 
-// Open opens the driver of the database that a URL names, without checking which cluster's journal
+// Open opens the backend of the database that a URL names, without checking which cluster's journal
 // it is, or whether it has other databases. The error for a URL
 // that is not understood wraps journal.ErrConfig, and names the mistake and the fix; that for a store that does not
 // answer wraps journal.ErrUnreachable.
-func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error) {
+func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Backend, error) {
 	store, err := find(rawURL, cfg)
 	if err != nil {
 		return nil, err
@@ -101,19 +101,19 @@ func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun boo
 // Repair repairs an entity in a journal, as the owner of its schema and while processes use it: see
 // [journal.DecideRepair]. It returns the errors of [Open] and of [journal.Repairer].
 func Repair(ctx context.Context, at At, cfg journal.Config, r *journal.Repair) (plan journal.RepairPlan, err error) {
-	d, _, err := at.driver(ctx, cfg)
+	d, _, err := at.backend(ctx, cfg)
 	if err != nil {
 		return plan, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
+	return d.(journal.Repairer).Repair(ctx, r) // every backend is one, as the suite checks
 }
 
 // Fence claims a shard for a repair, see [journal.RepairFence]: its region can write nothing more. So the stored data
 // of its entities does not change until the coordinator assigns the shard to a region again, which it does within a
 // second. It returns the errors of [Open] and of [journal.Repairer].
 func Fence(ctx context.Context, at At, cfg journal.Config, shard sharding.ShardID) (err error) {
-	d, _, err := at.driver(ctx, cfg)
+	d, _, err := at.backend(ctx, cfg)
 	if err != nil {
 		return err
 	}

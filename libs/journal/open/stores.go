@@ -24,7 +24,7 @@ var Backends = backendurl.NewRegistry[Store](journal.ErrConfig, map[string]strin
 type Store interface {
 	// Check returns an error that wraps journal.ErrConfig, and names the mistake and the fix, unless the URL is understood.
 	Check(u *url.URL) error
-	Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error)
+	Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Backend, error)
 	Reader(ctx context.Context, rawURL string, cfg journal.Config) (journal.Reader, error)
 	// Upgrade expands the schema to [journal.Format]; Activate bars older programs. They report whether they had to.
 	Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error)

@@ -20,7 +20,7 @@ func TestBackups(t *testing.T) {
 		name, url := newDatabase(t, server)
 		cfg, ctx := journal.DefaultConfig(), context.Background()
 		return journaltest.Backups{
-			Open: func() (journal.Driver, error) { return Open(ctx, url, cfg) },
+			Open: func() (journal.Backend, error) { return Open(ctx, url, cfg) },
 			Backup: func(out io.Writer, progress func(done, total int64)) (backup.Header, error) {
 				s, err := Snapshot(ctx, url, cfg)
 				if err != nil {

@@ -74,7 +74,7 @@ func BenchmarkLoad(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	open := func() *Driver {
+	open := func() *Backend {
 		d, err := Open(context.Background(), server.URL(postgrestest.Superuser, name), journal.DefaultConfig())
 		if err != nil {
 			b.Fatal(err)
@@ -117,7 +117,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		d    *Driver
+		d    *Backend
 	}{{"old", old}, {"new", open()}} {
 		for _, at := range []int{1, 6} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, at), func(b *testing.B) {

@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Commit implements [journal.Driver], in one round trip, or in two if append_records fails or the journal is another one.
-func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+// Commit implements [journal.Backend], in one round trip, or in two if append_records fails or the journal is another one.
+func (d *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
@@ -45,16 +45,16 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 }
 
 // commitArgs are the arguments of commitSQL.
-func (d *Driver) commitArgs(ops []journal.Op, now journal.Moment) []any {
+func (d *Backend) commitArgs(ops []journal.Op, now journal.Moment) []any {
 	return append(d.opened(), newBatch(ops, now.Wall, &d.cfg).args(now, &d.cfg)...)
 }
 
 // opened are the first arguments of every statement that commits: the format that this program knows, and the
 // generation that it has opened.
-func (d *Driver) opened() []any { return []any{journal.Format, int64(d.generation)} }
+func (d *Backend) opened() []any { return []any{journal.Format, int64(d.generation)} }
 
 // commitAppends commits a batch in which append_records takes x.
-func (d *Driver) commitAppends(ctx context.Context, conn *pgx.Conn, x *appends, ops []journal.Op, now journal.Moment) ([]journal.Result, error) {
+func (d *Backend) commitAppends(ctx context.Context, conn *pgx.Conn, x *appends, ops []journal.Op, now journal.Moment) ([]journal.Result, error) {
 	results := make([]journal.Result, len(ops))
 	args := append(d.opened(), x.args(now)...)
 	if len(x.rest) == 0 {
@@ -89,7 +89,7 @@ func unexpected(err error) bool {
 }
 
 // decided reads the verdicts about a batch.
-func (d *Driver) decided(row pgx.Row, ops []journal.Op) ([]journal.Result, error) {
+func (d *Backend) decided(row pgx.Row, ops []journal.Op) ([]journal.Result, error) {
 	var verdict []int32
 	var epoch, owner []int64
 	// Scan returns after the server is ready for the next query, that is
@@ -111,7 +111,7 @@ func (d *Driver) decided(row pgx.Row, ops []journal.Op) ([]journal.Result, error
 }
 
 // write runs f, which is one statement or one transaction, on a connection that writes.
-func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
+func (d *Backend) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
@@ -144,7 +144,7 @@ func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 }
 
 // replaced returns why this handle must not be used any more, which it looks up.
-func (d *Driver) replaced(ctx context.Context, conn *pgx.Conn) error {
+func (d *Backend) replaced(ctx context.Context, conn *pgx.Conn) error {
 	facts, err := readFacts(ctx, conn, factsName)
 	if err == nil {
 		err = facts.CheckOpened(d.generation)

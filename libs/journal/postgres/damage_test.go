@@ -98,8 +98,8 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// keep is a driver that outlives its journal.
-type keep struct{ journal.Driver }
+// keep is a backend that outlives its journal.
+type keep struct{ journal.Backend }
 
 func (keep) Close() error { return nil }
 

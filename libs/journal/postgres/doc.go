@@ -6,7 +6,7 @@
 // roost.append_records takes these: it locks the fences (FOR SHARE), and then each entity is checked
 // in the update that advances it, or by the index that a new one is inserted into, and each command by
 // the index that its record is inserted into. It commits all of them or none. If one of them would be
-// refused, or may have to be, it fails, and the driver lets roost.commit_batch decide the whole batch,
+// refused, or may have to be, it fails, and the backend lets roost.commit_batch decide the whole batch,
 // in a second round trip.
 //
 // The function roost.commit_batch takes everything else. It locks the fence rows of the shards

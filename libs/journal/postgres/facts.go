@@ -22,8 +22,8 @@ const (
 	UNION ALL SELECT 2, '', epoch, 0, 0, 0 FROM roost.fence`
 )
 
-// Declare implements [journal.Driver].
-func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
+// Declare implements [journal.Backend].
+func (d *Backend) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	var facts journal.Facts
 	query := factsName
 	if decl.Cluster == "" {

@@ -37,14 +37,14 @@ func fence(e sharding.Epoch) journal.Op {
 }
 
 // mustCommit wants one operation to be durable.
-func mustCommit(t *testing.T, b *Driver, op journal.Op) {
+func mustCommit(t *testing.T, b *Backend, op journal.Op) {
 	t.Helper()
 	if r, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || r[0].Verdict != sharding.Durable {
 		t.Fatalf("%s: %v, %v", op.Kind(), r, err)
 	}
 }
 
-// connect is a connection besides the driver's.
+// connect is a connection besides the backend's.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -196,7 +196,7 @@ func TestFenceIsLocked(t *testing.T) {
 }
 
 // statement is the statement that commits one operation, if it can be by append_records.
-func statement(b *Driver, op journal.Op, byAppend bool) (sql string, args []any) {
+func statement(b *Backend, op journal.Op, byAppend bool) (sql string, args []any) {
 	ops, now := []journal.Op{op}, b.clock.Now()
 	if x := newAppends(ops, now.Wall, &b.cfg); x != nil && byAppend {
 		return appendSQL, append(b.opened(), x.args(now)...)

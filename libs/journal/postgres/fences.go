@@ -32,7 +32,7 @@ func onlyFences(ops []journal.Op) bool {
 }
 
 // readFences decides a batch that only reads fences.
-func (d *Driver) readFences(ctx context.Context, conn *pgx.Conn, ops []journal.Op) ([]journal.Result, error) {
+func (d *Backend) readFences(ctx context.Context, conn *pgx.Conn, ops []journal.Op) ([]journal.Result, error) {
 	types, shards := make([]string, len(ops)), make([]int64, len(ops))
 	for i := range ops {
 		shard := ops[i].Fence.Shard

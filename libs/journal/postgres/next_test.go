@@ -110,7 +110,7 @@ func TestUpgradeAndActivate(t *testing.T) {
 // callBefore commits a read of a fence as a program of the format before does.
 func callBefore(t *testing.T, conn *pgx.Conn, generation sharding.Generation, works bool) {
 	t.Helper()
-	d := &Driver{cfg: journal.DefaultConfig(), generation: generation, clock: clock.NewTimekeeper(clock.System())}
+	d := &Backend{cfg: journal.DefaultConfig(), generation: generation, clock: clock.NewTimekeeper(clock.System())}
 	ops := []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}}
 	args := d.commitArgs(ops, d.clock.Now())
 	args[0] = journal.Format - 1

@@ -138,29 +138,29 @@ func (r *Reader) Close() error {
 }
 
 // Load implements [journal.Reader].
-func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+func (d *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	return d.reads.Load(ctx, req)
 }
 
 // List implements [journal.Reader].
-func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
+func (d *Backend) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
 	return d.reads.List(ctx, req)
 }
 
 // Wakes implements [journal.Reader].
-func (d *Driver) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+func (d *Backend) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
 	return d.reads.Wakes(ctx, req)
 }
 
 // Sends implements [journal.Reader].
-func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+func (d *Backend) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
 	return d.reads.Sends(ctx, req)
 }
 
 // History implements [journal.Reader].
-func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
+func (d *Backend) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
 	return d.reads.History(ctx, req)
 }
 
 // Facts implements [journal.Reader].
-func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) { return d.reads.Facts(ctx) }
+func (d *Backend) Facts(ctx context.Context) (journal.Facts, error) { return d.reads.Facts(ctx) }

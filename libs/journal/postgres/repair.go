@@ -36,7 +36,7 @@ func (r *Reader) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 }
 
 // Raw implements [journal.RawReader].
-func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
+func (d *Backend) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
 	return d.reads.Raw(ctx, entity)
 }
 
@@ -98,7 +98,7 @@ func readRaw(ctx context.Context, tx pgx.Tx, entity sharding.Entity, lock string
 }
 
 // Repair implements [journal.Repairer]. It needs the role that owns the schema.
-func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
+func (d *Backend) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
 	var plan journal.RepairPlan
 	var refused error
 	err := d.write(ctx, func(conn *pgx.Conn) error {
@@ -126,7 +126,7 @@ func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairP
 // repairTx implements [journal.RepairTx].
 type repairTx struct {
 	ctx context.Context
-	d   *Driver
+	d   *Backend
 	tx  pgx.Tx
 	now journal.Moment
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/postgres/pgsession"
 )
 
-// session is the state of one connection that the driver keeps.
+// session is the state of one connection that the backend keeps.
 type session struct {
 	id string // drawn at random; the server holds it, too, see sessionSetting
 	// warning is the last notice since expect that is [pgsession.Doubtful]; nil: none.

@@ -33,7 +33,7 @@ func (store) Check(u *url.URL) error {
 	return nil
 }
 
-func (store) Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error) {
+func (store) Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Backend, error) {
 	d, err := Open(ctx, rawURL, cfg)
 	if err != nil {
 		return nil, err // and not a nil pointer

@@ -35,7 +35,7 @@ type trims struct {
 // trimEvents removes events that the snapshots of a batch have made superfluous. The snapshots
 // are durable, so it may come after them, and needs no fence: why a record is needed only ever
 // ends. What fails is done with the next snapshot.
-func (d *Driver) trimEvents(ctx context.Context, ops []journal.Op, results []journal.Result) {
+func (d *Backend) trimEvents(ctx context.Context, ops []journal.Op, results []journal.Result) {
 	var types []string
 	var names [][]byte
 	for i := range ops {
@@ -76,7 +76,7 @@ func (d *Driver) trimEvents(ctx context.Context, ops []journal.Op, results []jou
 
 // trimming is one trim of an entity.
 type trimming struct {
-	d      *Driver
+	d      *Backend
 	id     int64
 	entity sharding.Entity
 	marks  journal.TrimMarks

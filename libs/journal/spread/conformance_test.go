@@ -20,7 +20,7 @@ func store(cfg journal.Config, clock journal.Clock) journaltest.Harness {
 	b := memory.New(cfg)
 	b.SetClock(clock)
 	return journaltest.Harness{
-		Open:       func() (journal.Driver, error) { return b.NewHandle(), nil },
+		Open:       func() (journal.Backend, error) { return b.NewHandle(), nil },
 		OpenReader: func() (journal.Reader, error) { return b.NewHandle(), nil },
 		Replace: func(to sharding.Generation) error {
 			b.Inspect(func(l *memory.Ledger) { l.Replace(to) })

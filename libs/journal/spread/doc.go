@@ -1,4 +1,4 @@
-// Package spread makes one journal of several databases: it combines the drivers of other packages. All
+// Package spread makes one journal of several databases: it combines the backends of other packages. All
 // data of an entity type is in one of them.
 //
 // The databases have numbers. The first one, 1, is the database that journal.url names. It has what the cluster as a
@@ -22,7 +22,7 @@
 //
 // # Repairs
 //
-// A repair is one transaction, so its audit line is in the database of the entity. [Driver.History] reads the
+// A repair is one transaction, so its audit line is in the database of the entity. [Backend.History] reads the
 // lines of all databases.
 //
 // # What this does not do

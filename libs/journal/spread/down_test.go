@@ -20,7 +20,7 @@ var journalTime = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // gated is a database that can be cut off, or hang.
 type gated struct {
-	journal.Driver
+	journal.Backend
 	off  atomic.Bool
 	hang atomic.Pointer[chan struct{}] // commits wait for it
 }
@@ -31,21 +31,21 @@ func (g *gated) Facts(ctx context.Context) (journal.Facts, error) {
 	if g.off.Load() {
 		return journal.Facts{}, errOff
 	}
-	return g.Driver.Facts(ctx)
+	return g.Backend.Facts(ctx)
 }
 
 func (g *gated) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	if g.off.Load() {
 		return journal.Loaded{}, errOff
 	}
-	return g.Driver.Load(ctx, req)
+	return g.Backend.Load(ctx, req)
 }
 
 func (g *gated) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
 	if g.off.Load() {
 		return journal.WakesPage{}, errOff
 	}
-	return g.Driver.Wakes(ctx, req)
+	return g.Backend.Wakes(ctx, req)
 }
 
 func (g *gated) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
@@ -55,14 +55,14 @@ func (g *gated) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result,
 	if g.off.Load() {
 		return nil, fmt.Errorf("%w: %w", journal.ErrNotCommitted, errOff)
 	}
-	return g.Driver.Commit(ctx, ops)
+	return g.Backend.Commit(ctx, ops)
 }
 
 // inMemory makes a journal of two databases in memory, with the type New in the second one.
-func inMemory(t testing.TB) (d *Driver, first, second *gated) {
+func inMemory(t testing.TB) (d *Backend, first, second *gated) {
 	t.Helper()
 	cfg := journal.DefaultConfig()
-	first, second = &gated{Driver: memory.New(cfg)}, &gated{Driver: memory.New(cfg)}
+	first, second = &gated{Backend: memory.New(cfg)}, &gated{Backend: memory.New(cfg)}
 	d, err := Open(t.Context(), first, []Database{second.as(2)}, placement{"New": 2})
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestHangs(t *testing.T) {
 func TestOpensWithoutOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		first, second := &gated{Driver: memory.New(cfg)}, &gated{Driver: memory.New(cfg)}
+		first, second := &gated{Backend: memory.New(cfg)}, &gated{Backend: memory.New(cfg)}
 		second.off.Store(true)
 		if _, err := Open(t.Context(), first, []Database{second.as(2)}, nil); !errors.Is(err, journal.ErrUnreachable) {
 			t.Fatalf("a new database that does not answer: %v", err)
@@ -210,7 +210,7 @@ func TestOpensWithoutOne(t *testing.T) {
 		if r := ask(j, "New", 1<<32); r.Verdict != sharding.Durable {
 			t.Errorf("afterwards: %+v", r)
 		}
-		if f, err := second.Driver.Facts(t.Context()); err != nil || f.Cluster != "blue" {
+		if f, err := second.Backend.Facts(t.Context()); err != nil || f.Cluster != "blue" {
 			t.Errorf("the database was not told whose it is: %+v, %v", f, err)
 		}
 		if err := j.Close(); err != nil {

@@ -30,7 +30,7 @@ func used(t testing.TB, n int) *databases {
 }
 
 // put appends a record to the entity x of a type.
-func put(t testing.TB, d journal.Driver, typ sharding.EntityType, seq uint64) {
+func put(t testing.TB, d journal.Backend, typ sharding.EntityType, seq uint64) {
 	t.Helper()
 	shard := sharding.ShardID{Type: typ}
 	results, err := d.Commit(t.Context(), []journal.Op{
@@ -73,7 +73,7 @@ func TestIdentity(t *testing.T) {
 		}
 		ctx := context.Background()
 		d, err := f.open(ctx)
-		if check("a driver", err); err == nil {
+		if check("a backend", err); err == nil {
 			put(t, d, "New", 2)
 			err = errors.Join(err, d.Close())
 		}
@@ -118,7 +118,7 @@ func TestPlacedAgain(t *testing.T) {
 	if l, err := second.Load(t.Context(), journal.LoadRequest{Entity: sharding.Entity{Type: "Newer", ID: "x"}}); err != nil || l.LastSeq != 1 {
 		t.Errorf("it is not in the second database: %+v, %v", l, err)
 	}
-	for _, h := range []journal.Driver{d, coordinator, second} {
+	for _, h := range []journal.Backend{d, coordinator, second} {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +160,7 @@ func TestRepairsOfAll(t *testing.T) {
 
 // slow lets another process begin while it lists the stored data.
 type slow struct {
-	journal.Driver
+	journal.Backend
 	meanwhile func()
 }
 
@@ -169,7 +169,7 @@ func (s *slow) List(ctx context.Context, req journal.ListRequest) ([]sharding.En
 		s.meanwhile = nil
 		f()
 	}
-	return s.Driver.List(ctx, req)
+	return s.Backend.List(ctx, req)
 }
 
 // TestAdoptedTogether: two processes give an empty database its number at the same time.

@@ -40,7 +40,7 @@ func readNote(ctx context.Context, r journal.Reader) (n Note, seq uint64, err er
 
 // changeNote changes the note of a database by a function that is called again if another process was faster.
 // It reports whether there is a change. changeNote returns the note that is stored in the end.
-func changeNote(ctx context.Context, d journal.Driver, change func(Note) (Note, bool, error)) (Note, error) {
+func changeNote(ctx context.Context, d journal.Backend, change func(Note) (Note, bool, error)) (Note, error) {
 	for range raceTries {
 		n, seq, err := readNote(ctx, d)
 		if err != nil {
@@ -59,7 +59,7 @@ func changeNote(ctx context.Context, d journal.Driver, change func(Note) (Note, 
 
 // writeNote appends a note, and reports whether it did: not if another process was faster. All processes are one owner
 // of the shard of the note, so that only the number of the record decides.
-func writeNote(ctx context.Context, d journal.Driver, seq uint64, n Note) (stored bool, err error) {
+func writeNote(ctx context.Context, d journal.Backend, seq uint64, n Note) (stored bool, err error) {
 	payload, err := json.Marshal(&n)
 	if err != nil {
 		return false, err
@@ -94,7 +94,7 @@ func CheckAlone(ctx context.Context, r journal.Reader) error {
 
 // Renew stores in a database other than the first one the generation that the first one has after a restore of
 // all of them.
-func Renew(ctx context.Context, d journal.Driver, generation sharding.Generation) error {
+func Renew(ctx context.Context, d journal.Backend, generation sharding.Generation) error {
 	_, err := changeNote(ctx, d, func(n Note) (Note, bool, error) {
 		changed := n.Of != generation
 		n.Of = generation
@@ -104,6 +104,6 @@ func Renew(ctx context.Context, d journal.Driver, generation sharding.Generation
 }
 
 // Place stores in the first database the result of [Note.Place], and returns it.
-func Place(ctx context.Context, first journal.Driver, stored []journal.TypeFact, declared []sharding.TypeDesc, want map[sharding.EntityType]int) (Note, error) {
+func Place(ctx context.Context, first journal.Backend, stored []journal.TypeFact, declared []sharding.TypeDesc, want map[sharding.EntityType]int) (Note, error) {
 	return changeNote(ctx, first, func(n Note) (Note, bool, error) { return n.Place(stored, declared, want) })
 }

@@ -25,11 +25,11 @@ type member struct {
 	number int
 	// open opens the database and checks that it is the right one. It is not called for the first one.
 	open func(context.Context) (journal.Reader, error)
-	// writing holds a token while a commit or a declaration is in progress: a driver takes one at a time.
+	// writing holds a token while a commit or a declaration is in progress: a backend takes one at a time.
 	writing chan struct{}
 
 	mu      sync.Mutex
-	handle  journal.Reader // nil: it could not be opened so far. A journal.Driver, unless all only read
+	handle  journal.Reader // nil: it could not be opened so far. A journal.Backend, unless all only read
 	down    error          // why it is down; nil: it is not
 	refused error          // why it must not be used, although it answers
 	probing bool
@@ -79,7 +79,7 @@ func read[T any](ctx context.Context, s *set, m *member, f func(journal.Reader) 
 }
 
 // write runs one commit or declaration, when no other one is in progress.
-func write[T any](ctx context.Context, s *set, m *member, f func(journal.Driver) (T, error)) (T, error) {
+func write[T any](ctx context.Context, s *set, m *member, f func(journal.Backend) (T, error)) (T, error) {
 	var none T
 	select {
 	case m.writing <- struct{}{}:
@@ -87,7 +87,7 @@ func write[T any](ctx context.Context, s *set, m *member, f func(journal.Driver)
 		return none, m.name(fmt.Errorf("%w: another write is in progress: %w", journal.ErrNotCommitted, ctx.Err()))
 	}
 	defer func() { <-m.writing }()
-	return read(ctx, s, m, func(r journal.Reader) (T, error) { return f(r.(journal.Driver)) })
+	return read(ctx, s, m, func(r journal.Reader) (T, error) { return f(r.(journal.Backend)) })
 }
 
 // suspect has a probe find out whether a database answers.

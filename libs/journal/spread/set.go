@@ -15,7 +15,7 @@ import (
 // Database is one of the databases other than the first one.
 type Database struct {
 	Number int // from 2 on
-	// Open opens it: a [journal.Driver], unless it is for [OpenReader].
+	// Open opens it: a [journal.Backend], unless it is for [OpenReader].
 	Open func(context.Context) (journal.Reader, error)
 }
 

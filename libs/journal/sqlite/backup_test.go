@@ -27,7 +27,7 @@ func TestBackups(t *testing.T) {
 			}
 		})
 		return journaltest.Backups{
-			Open: func() (journal.Driver, error) { return Open(ctx, path, cfg) },
+			Open: func() (journal.Backend, error) { return Open(ctx, path, cfg) },
 			Backup: func(out io.Writer, progress func(done, total int64)) (backup.Header, error) {
 				s, err := Snapshot(ctx, path, cfg)
 				if err != nil {

@@ -66,21 +66,21 @@ func BenchmarkCommit(b *testing.B) {
 		for _, size := range []int{10, 50, 150} {
 			b.Run(fmt.Sprintf("writers=%d/batch=%d", writers, size), func(b *testing.B) {
 				path := filepath.Join(b.TempDir(), "j.db")
-				drivers := make([]*Driver, writers)
-				for i := range drivers {
+				backends := make([]*Backend, writers)
+				for i := range backends {
 					var err error
-					if drivers[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {
+					if backends[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {
 						b.Fatal(err)
 					}
-					defer drivers[i].Close()
+					defer backends[i].Close()
 				}
 				claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}
-				if _, err := drivers[0].Commit(context.Background(), claim); err != nil {
+				if _, err := backends[0].Commit(context.Background(), claim); err != nil {
 					b.Fatal(err)
 				}
 				b.ResetTimer()
 				var all sync.WaitGroup
-				for i, w := range drivers {
+				for i, w := range backends {
 					l := newLoad(fmt.Sprint("w", i))
 					all.Go(func() {
 						for n := 0; n < b.N/writers; n += size {

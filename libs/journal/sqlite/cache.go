@@ -34,13 +34,13 @@ type cachedHead struct {
 // checkCache empties the cache at the beginning of a transaction if another connection has committed since it was
 // confirmed, or a transaction of this one has failed. Then the facts of the journal may have changed, too, and it
 // returns the error of [journal.Facts.CheckOpened].
-func (d *Driver) checkCache() error {
+func (d *Backend) checkCache() error {
 	version, err := d.handle.dataVersion()
 	if err != nil {
 		return err
 	}
 	// Invariant: on SQLite, the fences and heads that a writer remembers are those in the file.
-	// Guarded by: `sqlite.Driver.checkCache`: it drops all of it when another connection has committed, or a
+	// Guarded by: `sqlite.Backend.checkCache`: it drops all of it when another connection has committed, or a
 	// transaction of its own has failed.
 	// Mutants: cache-version
 	//mutant:true cache-version d.cache.version == version
@@ -62,7 +62,7 @@ func (d *Driver) checkCache() error {
 
 // confirmCache marks the cache as equal to the journal: the transaction that has changed it was just
 // committed.
-func (d *Driver) confirmCache() {
+func (d *Backend) confirmCache() {
 	version, err := d.handle.dataVersion()
 	d.cache.valid, d.cache.version = err == nil, version
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // appendTo appends one record to each of some entities, and returns what became of them.
-func appendTo(t *testing.T, d *Driver, seq uint64, key string, ids ...sharding.EntityID) (verdicts []sharding.Verdict) {
+func appendTo(t *testing.T, d *Backend, seq uint64, key string, ids ...sharding.EntityID) (verdicts []sharding.Verdict) {
 	t.Helper()
 	var ops []journal.Op
 	for _, id := range ids {
@@ -41,7 +41,7 @@ func wantVerdicts(t *testing.T, got []sharding.Verdict, want ...sharding.Verdict
 // Another handle's commit, or a transaction of its own that failed, empties the cache.
 func TestCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	a, b := openDriver(t, path), openDriver(t, path)
+	a, b := openBackend(t, path), openBackend(t, path)
 	if _, err := a.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestCache(t *testing.T) {
 	wantVerdicts(t, appendTo(t, a, 6, "k7", "x"), sharding.Durable)
 
 	// A batch that is not committed leaves nothing behind. Its first operation is noted before the second one finds no room.
-	if err := fill([]*Driver{a}, true); err != nil {
+	if err := fill([]*Backend{a}, true); err != nil {
 		t.Fatal(err)
 	}
 	large := journal.Op{Append: &sharding.Append{Shard: benchShard, Epoch: 1, Entity: sharding.Entity{Type: "Airport", ID: "z"},
@@ -71,7 +71,7 @@ func TestCache(t *testing.T) {
 	if _, err := a.Commit(t.Context(), []journal.Op{small, large}); !errors.Is(err, journal.ErrFull) {
 		t.Fatalf("got %v, want ErrFull", err)
 	}
-	if err := fill([]*Driver{a}, false); err != nil {
+	if err := fill([]*Backend{a}, false); err != nil {
 		t.Fatal(err)
 	}
 	wantVerdicts(t, appendTo(t, a, 7, "k8", "x"), sharding.Durable)

@@ -67,7 +67,7 @@ type checkpointer struct {
 }
 
 // start initialises the checkpointer of d and runs it until stop.
-func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
+func (c *checkpointer) start(ctx context.Context, d *Backend) (err error) {
 	c.markBroken, c.threshold = d.markBroken, checkpointPages
 	// Handles of its own: two holders in one process must exclude each other too.
 	queue, err := openLock(d.path + queueSuffix)
@@ -125,7 +125,7 @@ func (c *checkpointer) statements() []statement {
 
 // countPages counts the pages written by a commit, and requests a check of the log
 // after every checkpointEvery pages.
-func (d *Driver) countPages(ops []journal.Op) {
+func (d *Backend) countPages(ops []journal.Op) {
 	for i := range ops {
 		d.pagesSinceCheck += opPages + ops[i].Size()/pageSize
 	}
@@ -396,7 +396,7 @@ func (c *checkpointer) stop() []error {
 }
 
 // markBroken makes all further commits fail with the first reason.
-func (d *Driver) markBroken(err error) error {
+func (d *Backend) markBroken(err error) error {
 	if !errors.Is(err, journal.ErrBroken) {
 		err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
 	}

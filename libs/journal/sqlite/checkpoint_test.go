@@ -134,7 +134,7 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "j.db")
 		type process struct {
-			*Driver
+			*Backend
 			mu   sync.Mutex
 			said []error
 		}
@@ -152,7 +152,7 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &process{Driver: d}
+			p := &process{Backend: d}
 			d.pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
 			d.NotifyUpkeep(func(err error) {
 				p.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// Commit implements [journal.Driver].
-func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+// Commit implements [journal.Backend].
+func (d *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	t := newTx(d)
 	var results []journal.Result
 	err := d.transact(ctx, func() (err error) {
@@ -34,8 +34,8 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	return results, nil
 }
 
-// Declare implements [journal.Driver].
-func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
+// Declare implements [journal.Backend].
+func (d *Backend) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	var facts journal.Facts
 	var refused error
 	err := d.transact(ctx, func() error {
@@ -59,7 +59,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 
 // transact runs f in a transaction and commits it. The context ends the wait for the
 // lock, never the transaction itself: interrupting that would gain nothing.
-func (d *Driver) transact(ctx context.Context, f func() error) error {
+func (d *Backend) transact(ctx context.Context, f func() error) error {
 	defer d.lock.unlock()
 	if lost := d.broken.Load(); lost != nil {
 		return *lost
@@ -105,7 +105,7 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 // stillThere looks at the path before and after a transaction, if a look is due. After it, because
 // the process may have been paused in it: if the journal was restored meanwhile, the process must
 // not report anything as stored.
-func (d *Driver) stillThere() error {
+func (d *Backend) stillThere() error {
 	if err := d.place.check(); err != nil {
 		return d.classify(err)
 	}
@@ -113,14 +113,14 @@ func (d *Driver) stillThere() error {
 }
 
 // LockWrites implements [journal.WriteLocker].
-func (d *Driver) LockWrites(ctx context.Context) error { return d.lock.lock(ctx) }
+func (d *Backend) LockWrites(ctx context.Context) error { return d.lock.lock(ctx) }
 
 // UnlockWrites implements [journal.WriteLocker].
-func (d *Driver) UnlockWrites() { d.lock.unlock() }
+func (d *Backend) UnlockWrites() { d.lock.unlock() }
 
 // beginWrite begins a write transaction. It waits for the writers before it, and then for SQLite's
 // lock. The queue is held until SQLite's lock is, so that one process at a time polls for that.
-func (d *Driver) beginWrite(ctx context.Context) error {
+func (d *Backend) beginWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func pause(ctx context.Context) error {
 // dropped is unknown. So every I/O error ends the process, and so does damage that keeps a
 // transaction from beginning or from being committed, which is damage of the first page. Damage
 // that its operations meet concerns them alone: see corrupt.
-func (d *Driver) classify(err error) error {
+func (d *Backend) classify(err error) error {
 	if errors.Is(err, journal.ErrBroken) {
 		d.broken.CompareAndSwap(nil, &err)
 		return err
@@ -188,7 +188,7 @@ func damaged(err error) bool {
 }
 
 // corrupt returns an error about damage that names the pages and the remedy.
-func (d *Driver) corrupt(err error) error { return corrupt(d.path, d.file, err) }
+func (d *Backend) corrupt(err error) error { return corrupt(d.path, d.file, err) }
 
 func corrupt(path, file string, err error) error {
 	pages := damagedPages(file)

@@ -10,7 +10,7 @@ import (
 )
 
 // write stores three records of an entity.
-func write(t *testing.T, d *Driver, shard sharding.ShardID, e sharding.Entity) {
+func write(t *testing.T, d *Backend, shard sharding.ShardID, e sharding.Entity) {
 	t.Helper()
 	ops := []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}
 	for seq := uint64(1); seq <= 3; seq++ {

@@ -2,7 +2,7 @@
 // one machine.
 //
 // The file is in WAL mode with synchronous=FULL: every commit is on the disk before it is
-// reported. Each [Driver] has one connection that writes and a few that read concurrently.
+// reported. Each [Backend] has one connection that writes and a few that read concurrently.
 //
 // # Writers
 //

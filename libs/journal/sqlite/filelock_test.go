@@ -113,7 +113,7 @@ func TestLockErrors(t *testing.T) {
 // admitted before the first one is admitted again.
 func TestWritersTakeTurns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	a, b := openDriver(t, path), openDriver(t, path)
+	a, b := openBackend(t, path), openBackend(t, path)
 	must(t, a.LockWrites(t.Context()))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -145,7 +145,7 @@ func TestWritersTakeTurns(t *testing.T) {
 // their turn, and take turns again when it continues.
 func TestTurnThatDoesNotCome(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	a := openDriver(t, path)
+	a := openBackend(t, path)
 	a.lock.patience = time.Millisecond
 	epoch := sharding.Epoch(0)
 	commit := func() {

@@ -40,7 +40,7 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 	if err := os.WriteFile(path, w.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	handles := make([]*Driver, 2)
+	handles := make([]*Backend, 2)
 	for i := range handles {
 		var err error
 		if handles[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {

@@ -203,12 +203,12 @@ func readMark(ctx context.Context, conn *sql.Conn, h *handle, g sharding.Generat
 }
 
 // checkMark compares the journal with the highest marks.
-func (d *Driver) checkMark(ctx context.Context) (mark, error) {
+func (d *Backend) checkMark(ctx context.Context) (mark, error) {
 	return d.marks.check(func() (mark, error) { return readMark(ctx, d.conn, &d.handle, d.generation) })
 }
 
 // refuseOlder refuses to open a journal that is older.
-func (d *Driver) refuseOlder(ctx context.Context) error {
+func (d *Backend) refuseOlder(ctx context.Context) error {
 	_, err := d.checkMark(ctx)
 	if errors.Is(err, journal.ErrReplaced) {
 		err = fmt.Errorf("%w: %w", journal.ErrIdentity, err)
@@ -245,7 +245,7 @@ func (r *Reader) refuseOlder(ctx context.Context, conn *sql.Conn) error {
 // raiseMark compares the journal with the highest marks, and raises the mark in the transaction that is
 // about to be committed, if that is due. wrote: the transaction has changed something. So a process that only
 // reads never syncs. After the commit, noteMark must be called with the result.
-func (d *Driver) raiseMark(wrote bool) (raised mark, err error) {
+func (d *Backend) raiseMark(wrote bool) (raised mark, err error) {
 	m, now := d.marks, time.Now()
 	raise := wrote && now.After(m.raise)
 	if !raise && now.Before(m.look) {
@@ -269,7 +269,7 @@ func (d *Driver) raiseMark(wrote bool) (raised mark, err error) {
 }
 
 // noteMark stores a mark that was committed.
-func (d *Driver) noteMark(raised mark) {
+func (d *Backend) noteMark(raised mark) {
 	if raised != (mark{}) {
 		d.marks.raise = d.marks.look
 		d.marks.change(func(highest mark) mark { return highest.raised(raised) })

@@ -136,7 +136,7 @@ func TestOlderCopy(t *testing.T) {
 // TestInterruptedRestore: when a restore has removed the log of the old journal, and the new file does not come into
 // place, the old file is refused, because it lacks what was in its log.
 func TestInterruptedRestore(t *testing.T) {
-	d := openDriver(t, filepath.Join(t.TempDir(), "j.db"))
+	d := openBackend(t, filepath.Join(t.TempDir(), "j.db"))
 	for epoch := range sharding.Epoch(2) {
 		must(t, d.checkpoints.finish())
 		d.marks.raise = time.Time{} // markEvery has passed
@@ -179,14 +179,14 @@ func TestOlderMainAfterCleanClose(t *testing.T) {
 		}
 	}
 	seq := uint64(0)
-	commit := func(d *Driver) error {
+	commit := func(d *Backend) error {
 		seq++
 		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
 		_, err := d.Commit(t.Context(), []journal.Op{{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice,
 			Records: []sharding.Record{{Seq: seq, Events: []sharding.Event{{Name: "x"}}}}}}})
 		return err
 	}
-	run := func() *Driver {
+	run := func() *Backend {
 		t.Helper()
 		d, err := Open(t.Context(), path, cfg)
 		must(t, err)
@@ -223,7 +223,7 @@ func TestOlderMainAfterCleanClose(t *testing.T) {
 func TestOlderCopyDuringABackup(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	epoch := sharding.Epoch(0)
 	commit := func() {
 		t.Helper()
@@ -267,11 +267,11 @@ func TestOlderCopyDuringABackup(t *testing.T) {
 // meet that find the older copy, and do not tell operators to repair what can be put back. Other damage stays damage.
 func TestOlderCopyLooksDamaged(t *testing.T) {
 	malformed := &sqliteError{code: lib.SQLITE_CORRUPT, text: "database disk image is malformed"}
-	meets := map[string]func(*Driver) error{
-		"a transaction": func(d *Driver) error {
+	meets := map[string]func(*Backend) error{
+		"a transaction": func(d *Backend) error {
 			return d.transact(t.Context(), func() error { return malformed })
 		},
-		"a read": func(d *Driver) error {
+		"a read": func(d *Backend) error {
 			err := d.reads.corrupt(malformed)
 			for until := time.Now().Add(10 * time.Second); d.broken.Load() == nil && time.Now().Before(until); {
 				time.Sleep(time.Millisecond)
@@ -356,7 +356,7 @@ func TestMarkCostsNoSync(t *testing.T) {
 // TestMainMarkIsSynced: the mark of the main file is not noted while it may be in memory alone: after a power cut, the
 // main file would look older than it was.
 func TestMainMarkIsSynced(t *testing.T) {
-	d := openDriver(t, filepath.Join(t.TempDir(), "j.db"))
+	d := openBackend(t, filepath.Join(t.TempDir(), "j.db"))
 	epoch := sharding.Epoch(0)
 	commit := func(raise time.Time) {
 		t.Helper()
@@ -407,9 +407,9 @@ func TestMainMarkIsSynced(t *testing.T) {
 // TestDamagedMark: a damaged first page of the main file does not look like one of an older file.
 func TestDamagedMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	epoch := sharding.Epoch(0)
-	commit := func(d *Driver) error {
+	commit := func(d *Backend) error {
 		epoch++
 		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
 		_, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})
@@ -539,9 +539,9 @@ func TestMarksOfANewJournal(t *testing.T) {
 // TestMarkOfSeveral: each process raises the mark once in markEvery, also if another one has raised it.
 func TestMarkOfSeveral(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	a, b := openDriver(t, path), openDriver(t, path)
+	a, b := openBackend(t, path), openBackend(t, path)
 	epoch := sharding.Epoch(0)
-	for want, d := range []*Driver{a, b, a, b} {
+	for want, d := range []*Backend{a, b, a, b} {
 		epoch++
 		d.marks.look, d.marks.raise = time.Time{}, time.Time{} // markEvery has passed
 		r, err := d.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}}})

@@ -20,7 +20,7 @@ func must(t *testing.T, err error) {
 // an unclaimed shard.
 func TestColumnOfAnotherType(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	a, b := openDriver(t, path), openDriver(t, path)
+	a, b := openBackend(t, path), openBackend(t, path)
 	claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 7, Owner: 1}}}
 	_, err := a.Commit(t.Context(), claim)
 	must(t, err)
@@ -57,7 +57,7 @@ func TestColumnOfAnotherType(t *testing.T) {
 
 // TestArgumentsOfAStatement: an argument too few would leave a parameter with the memory of the last execution.
 func TestArgumentsOfAStatement(t *testing.T) {
-	d := openDriver(t, filepath.Join(t.TempDir(), "j.db"))
+	d := openBackend(t, filepath.Join(t.TempDir(), "j.db"))
 	for _, args := range [][]any{{}, {int64(1)}, {int64(1), int64(2), int64(3), int64(4)}} {
 		func() {
 			defer func() {

@@ -21,7 +21,7 @@ import (
 func newBefore(t *testing.T, path string) {
 	t.Helper()
 	ctx := context.Background()
-	d, err := openTo(ctx, path, journal.DefaultConfig(), func(d *Driver, ctx context.Context) error {
+	d, err := openTo(ctx, path, journal.DefaultConfig(), func(d *Backend, ctx context.Context) error {
 		if err := d.connectWriter(ctx); err != nil {
 			return err
 		}

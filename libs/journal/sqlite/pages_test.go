@@ -52,7 +52,7 @@ func newFlipWorld(t *testing.T) *flipWorld {
 
 // classify asks SQLite what the pages are for. Those that no table or index has
 // are free.
-func (w *flipWorld) classify(t *testing.T, b *Driver) {
+func (w *flipWorld) classify(t *testing.T, b *Backend) {
 	t.Helper()
 	rows, err := b.conn.QueryContext(t.Context(), "SELECT name, pagetype, pageno, ncell FROM dbstat")
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 	if err := os.WriteFile(path, w.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	handles := make([]*Driver, 2)
+	handles := make([]*Backend, 2)
 	for i := range handles {
 		var err error
 		if handles[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {

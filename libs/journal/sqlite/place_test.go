@@ -36,25 +36,25 @@ func TestReplacedFile(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*testing.T, string)
-		call   func(*Driver, *Reader) error
+		call   func(*Backend, *Reader) error
 	}{
-		"a commit": {replaced, func(d *Driver, _ *Reader) error {
+		"a commit": {replaced, func(d *Backend, _ *Reader) error {
 			_, err := d.Commit(ctx, []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}})
 			return err
 		}},
-		"a declaration": {replaced, func(d *Driver, _ *Reader) error {
+		"a declaration": {replaced, func(d *Backend, _ *Reader) error {
 			_, err := d.Declare(ctx, journal.Declaration{})
 			return err
 		}},
-		"a load": {replaced, func(d *Driver, _ *Reader) error {
+		"a load": {replaced, func(d *Backend, _ *Reader) error {
 			_, err := d.Load(ctx, journal.LoadRequest{Entity: e})
 			return err
 		}},
-		"a load by a reader": {replaced, func(_ *Driver, r *Reader) error {
+		"a load by a reader": {replaced, func(_ *Backend, r *Reader) error {
 			_, err := r.Load(ctx, journal.LoadRequest{Entity: e})
 			return err
 		}},
-		"a commit to a file that was moved away": {moved, func(d *Driver, _ *Reader) error {
+		"a commit to a file that was moved away": {moved, func(d *Backend, _ *Reader) error {
 			_, err := d.Commit(ctx, []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}})
 			return err
 		}},
@@ -123,9 +123,9 @@ func TestRemovedLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "j.db")
-			d := openDriver(t, path)
+			d := openBackend(t, path)
 			write(t, d, shard, e)
-			rest := openDriver(t, path) // it does nothing
+			rest := openBackend(t, path) // it does nothing
 			for _, suffix := range removed {
 				must(t, os.Remove(path+suffix))
 			}
@@ -147,13 +147,13 @@ func TestRemovedLog(t *testing.T) {
 			if _, err := d.Commit(t.Context(), []journal.Op{{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}}); !errors.Is(err, journal.ErrBroken) || !strings.Contains(err.Error(), "A removed log") {
 				t.Errorf("a commit: %v", err)
 			}
-			for _, d := range []*Driver{rest, d} {
+			for _, d := range []*Backend{rest, d} {
 				if err := d.Close(); err != nil {
 					t.Error(err)
 				}
 			}
 			for _, path := range []string{path + ".killed", path} {
-				if l, err := openDriver(t, path).Load(t.Context(), journal.LoadRequest{Entity: e}); err != nil || l.LastSeq != 3 {
+				if l, err := openBackend(t, path).Load(t.Context(), journal.LoadRequest{Entity: e}); err != nil || l.LastSeq != 3 {
 					t.Errorf("%s: %+v, %v", path, l, err)
 				}
 			}
@@ -165,7 +165,7 @@ func TestRemovedLog(t *testing.T) {
 // that alone when it ends.
 func TestRemovedLogAfterAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	write(t, d, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
 	before, err := d.checkpoints.exec(d.checkpoints.state)
 	must(t, err)
@@ -184,7 +184,7 @@ func TestRemovedLogAfterAnother(t *testing.T) {
 // TestJoinMakesNoLog: connections for reads open when they are needed. None makes a new log in the place of a removed one.
 func TestJoinMakesNoLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	write(t, d, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
 	must(t, os.Remove(path+logSuffix))
 	for range 2 { // one may be open

@@ -174,7 +174,7 @@ func TestHolderOfTheWriteLock(t *testing.T) {
 	for _, state := range []string{"queue-held", "both-held", "in-transaction"} {
 		t.Run(state, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "j.db")
-			d := openDriver(t, path)
+			d := openBackend(t, path)
 			claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}
 			cmd, lines := start(t, "hold", path, state)
 			if !lines.Scan() || lines.Text() != "holds" {
@@ -203,7 +203,7 @@ func TestHolderOfTheWriteLock(t *testing.T) {
 // SQLite's lock, and releases it then. It and a writer of this release wait for each other.
 func TestWriterOfAnEarlierRelease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d, earlier := openDriver(t, path), openDriver(t, path)
+	d, earlier := openBackend(t, path), openBackend(t, path)
 	claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}
 	short := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

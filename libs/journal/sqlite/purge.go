@@ -14,7 +14,7 @@ func (t *tx) purge(op *journal.Purge) error {
 		return err
 	}
 	stamp := t.stamp.Next(t.now)
-	p := journal.Purging{Config: &t.driver.cfg, Age: stamp.Age, Wall: t.now.Wall, Newest: h.Dropped}
+	p := journal.Purging{Config: &t.backend.cfg, Age: stamp.Age, Wall: t.now.Wall, Newest: h.Dropped}
 	left, err := t.remains(id, op)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *tx) removeEntity(id int64, op *journal.Purge, p journal.Purging) error 
 		return err
 	}
 	delete(t.added, op.Entity)
-	delete(t.driver.ids, op.Entity)
+	delete(t.backend.ids, op.Entity)
 	if p.Newest.IsZero() {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 var readerShard = sharding.ShardID{Type: "Cart"}
 
 // storeCarts stores a record of each entity.
-func storeCarts(t *testing.T, d *Driver, ids ...sharding.EntityID) {
+func storeCarts(t *testing.T, d *Backend, ids ...sharding.EntityID) {
 	t.Helper()
 	ops := []journal.Op{{Claim: &sharding.Claim{Shard: readerShard, Epoch: 1, Owner: 1}}}
 	for _, id := range ids {
@@ -36,7 +36,7 @@ func storeCarts(t *testing.T, d *Driver, ids ...sharding.EntityID) {
 	}
 }
 
-func openDriver(t *testing.T, path string) *Driver {
+func openBackend(t *testing.T, path string) *Backend {
 	t.Helper()
 	d, err := Open(t.Context(), path, journal.DefaultConfig())
 	if err != nil {
@@ -63,7 +63,7 @@ func wantCarts(t *testing.T, r journal.Reader, want int) {
 // and SQLite's write lock, and the writer does not notice it.
 func TestReaderNeedsNoLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	storeCarts(t, d, "a", "b")
 	queue, err := openLock(path + queueSuffix)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestReaderNeedsNoLock(t *testing.T) {
 // copies the log nor removes it, and the next writer finds everything.
 func TestReaderOutlivesTheWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	storeCarts(t, d, "a")
 	r, err := OpenReader(t.Context(), path, journal.DefaultConfig())
 	if err != nil {
@@ -122,7 +122,7 @@ func TestReaderOutlivesTheWriters(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("the reader has changed the file: %v", err)
 	}
-	d = openDriver(t, path)
+	d = openBackend(t, path)
 	storeCarts(t, d, "b")
 	wantCarts(t, d, 2)
 }
@@ -131,7 +131,7 @@ func TestReaderOutlivesTheWriters(t *testing.T) {
 // log belong to the owner of the journal, not to the user that reads.
 func TestReaderOfAClosedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	storeCarts(t, d, "a")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestReaderRefuses(t *testing.T) {
 // TestReaderCannotWrite: not even if it tried.
 func TestReaderCannotWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	d := openDriver(t, path)
+	d := openBackend(t, path)
 	storeCarts(t, d, "a")
 	r, err := OpenReader(t.Context(), path, journal.DefaultConfig())
 	if err != nil {
@@ -213,9 +213,9 @@ func TestReaderCannotWrite(t *testing.T) {
 // TestLastCloseCopiesTheLog: what an orderly stop leaves is one file without a log.
 func TestLastCloseCopiesTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
-	a, b := openDriver(t, path), openDriver(t, path)
+	a, b := openBackend(t, path), openBackend(t, path)
 	storeCarts(t, a, "a")
-	for n, d := range []*Driver{a, b} {
+	for n, d := range []*Backend{a, b} {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -224,5 +224,5 @@ func TestLastCloseCopiesTheLog(t *testing.T) {
 			t.Errorf("after %d of 2 closes: the log is gone: %v", n+1, gone)
 		}
 	}
-	wantCarts(t, openDriver(t, path), 1)
+	wantCarts(t, openBackend(t, path), 1)
 }

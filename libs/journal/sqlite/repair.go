@@ -37,7 +37,7 @@ func (r *Reader) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 }
 
 // Raw implements [journal.RawReader].
-func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
+func (d *Backend) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
 	return d.reads.Raw(ctx, entity)
 }
 
@@ -107,7 +107,7 @@ func scan(rows *sql.Rows, err error, f func(*sql.Rows) error) error {
 }
 
 // Repair implements [journal.Repairer].
-func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
+func (d *Backend) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
 	t := &repairTx{tx: newTx(d), ctx: ctx}
 	var plan journal.RepairPlan
 	var refused error
@@ -141,7 +141,7 @@ type repairTx struct {
 
 // Raw implements [journal.RepairTx].
 func (t *repairTx) Raw(entity sharding.Entity) (journal.RawEntity, error) {
-	_, e, err := readRaw(t.ctx, t.driver.conn, entity)
+	_, e, err := readRaw(t.ctx, t.backend.conn, entity)
 	return e, err
 }
 
@@ -165,7 +165,7 @@ func (t *repairTx) Apply(entity sharding.Entity, p *journal.RepairPlan) error {
 	}
 	exec := func(query string, args ...any) {
 		if err == nil {
-			_, err = t.driver.conn.ExecContext(t.ctx, query, args...)
+			_, err = t.backend.conn.ExecContext(t.ctx, query, args...)
 		}
 	}
 	for _, seq := range p.Expire {

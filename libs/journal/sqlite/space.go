@@ -12,7 +12,7 @@ const purgePages = 64
 
 // freePages gives unused pages back to the file system, a bounded number of them, in the
 // transaction that has removed records.
-func (d *Driver) freePages(n int) error {
+func (d *Backend) freePages(n int) error {
 	n = min(n, checkpointPages)
 	d.pagesSinceCheck += n / 2 // what is moved
 	rows, err := d.conn.QueryContext(context.Background(), fmt.Sprintf("PRAGMA incremental_vacuum(%d)", n))

@@ -31,7 +31,7 @@ func TestSpaceComesBack(t *testing.T) {
 	cfg.DedupeAge = time.Minute
 	began := time.Now()
 	elapsed := time.Duration(0)
-	var d *Driver
+	var d *Backend
 	open := func() {
 		t.Helper()
 		var err error

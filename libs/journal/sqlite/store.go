@@ -49,7 +49,7 @@ func path(rawURL string) string {
 	return path
 }
 
-func (store) Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error) {
+func (store) Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Backend, error) {
 	d, err := Open(ctx, path(rawURL), cfg)
 	if err != nil {
 		return nil, err // and not a nil pointer

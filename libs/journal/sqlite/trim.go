@@ -25,7 +25,7 @@ func (t *tx) trimEvents(id int64, s *journal.WriteSnapshot) error {
 	if err := t.s.marks.QueryRow(id).Scan(&life, &cut, &stripped, &swept, &last); err != nil {
 		return err
 	}
-	x := trimming{t: t, id: id, entity: s.Entity, bytes: t.driver.cfg.PageBytes, marks: journal.TrimMarks{
+	x := trimming{t: t, id: id, entity: s.Entity, bytes: t.backend.cfg.PageBytes, marks: journal.TrimMarks{
 		Life: uint64(life), Last: uint64(last), Cut: uint64(cut), Stripped: uint64(stripped), Swept: uint64(swept)}}
 	x.marks.Raise(s.Cut)
 	if err := x.readWaking(); err != nil {

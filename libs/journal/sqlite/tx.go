@@ -154,11 +154,11 @@ func closeStatements(all []statement) []error {
 
 // tx implements [journal.Tx] for one transaction.
 type tx struct {
-	driver *Driver
-	s      *writeStmts
-	now    journal.Moment
-	stamp  journal.Stamp // of the entity whose head was read last
-	looked bool          // the stamp was set by a purge
+	backend *Backend
+	s       *writeStmts
+	now     journal.Moment
+	stamp   journal.Stamp // of the entity whose head was read last
+	looked  bool          // the stamp was set by a purge
 	// added are the numbers of entities that this transaction has made or looked up: they are
 	// cached only when it is committed.
 	added map[sharding.Entity]int64
@@ -167,23 +167,23 @@ type tx struct {
 	body, reply []byte
 }
 
-func newTx(d *Driver) *tx {
-	return &tx{driver: d, s: &d.write, now: d.clock.Now()}
+func newTx(d *Backend) *tx {
+	return &tx{backend: d, s: &d.write, now: d.clock.Now()}
 }
 
 // cacheIDs caches the numbers of new entities. It is called after the commit.
 func (t *tx) cacheIDs() {
-	if len(t.driver.ids)+len(t.added) > idCache {
-		clear(t.driver.ids)
+	if len(t.backend.ids)+len(t.added) > idCache {
+		clear(t.backend.ids)
 	}
 	for e, id := range t.added {
-		t.driver.ids[e] = id
+		t.backend.ids[e] = id
 	}
 }
 
 // Fence implements [journal.Tx].
 func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
-	f, ok := t.driver.cache.fences[shard]
+	f, ok := t.backend.cache.fences[shard]
 	if ok {
 		return f, nil
 	}
@@ -193,7 +193,7 @@ func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
 		return f, err
 	}
 	f = sharding.Fence{Epoch: sharding.Epoch(epoch), Owner: sharding.NodeUID(owner)}
-	t.driver.cache.setFence(shard, f)
+	t.backend.cache.setFence(shard, f)
 	return f, nil
 }
 
@@ -222,7 +222,7 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 // readHead reads the row of an entity and its newest record, and returns its number, 0 if there
 // is none. maybe: a command with the hash may be stored.
 func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id int64, maybe bool, err error) {
-	if c, ok := t.driver.cache.heads[entity]; ok {
+	if c, ok := t.backend.cache.heads[entity]; ok {
 		*h, t.stamp, t.looked = c.head, c.stamp, c.looked
 		t.add(entity, c.id)
 		return c.id, true, nil
@@ -230,7 +230,7 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 	t.stamp, t.looked = journal.Stamp{}, false
 	id, known := t.added[entity]
 	if !known {
-		id, known = t.driver.ids[entity]
+		id, known = t.backend.ids[entity]
 	}
 	if !known {
 		if id, err = t.find(entity); err != nil || id == 0 {
@@ -245,7 +245,7 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 	err = read()
 	//mutant:false cached-number
 	if errors.Is(err, sql.ErrNoRows) { // it was purged since the number was cached
-		delete(t.driver.ids, entity)
+		delete(t.backend.ids, entity)
 		if id, err = t.find(entity); err != nil || id == 0 {
 			return 0, false, err
 		}
@@ -258,7 +258,7 @@ func (t *tx) readHead(entity sharding.Entity, hash int64, h *journal.Head) (id i
 	t.stamp.Writer = uint64(by)
 	h.LastSeq, h.SnapshotSeq, h.Life, h.Dropped = uint64(last), uint64(snapshot), uint64(life), fromMillis(dropped)
 	h.Cut = uint64(cut)
-	t.driver.cache.setHead(entity, cachedHead{id, *h, t.stamp, t.looked})
+	t.backend.cache.setHead(entity, cachedHead{id, *h, t.stamp, t.looked})
 	return id, maybe, nil
 }
 
@@ -317,7 +317,7 @@ func (t *tx) id(e sharding.Entity) (int64, error) {
 	if id, ok := t.added[e]; ok {
 		return id, nil
 	}
-	if id, ok := t.driver.ids[e]; ok {
+	if id, ok := t.backend.ids[e]; ok {
 		var same bool
 		if err := t.s.named.QueryRow(id, string(e.Type), string(e.ID)).Scan(&same); err != nil {
 			return 0, err
@@ -326,7 +326,7 @@ func (t *tx) id(e sharding.Entity) (int64, error) {
 			t.add(e, id)
 			return id, nil
 		}
-		delete(t.driver.ids, e)
+		delete(t.backend.ids, e)
 	}
 	return t.find(e)
 }

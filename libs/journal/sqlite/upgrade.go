@@ -19,7 +19,7 @@ func Upgrade(ctx context.Context, path string, cfg journal.Config, dryRun bool) 
 	if changed = errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0; changed && dryRun {
 		return true, nil
 	}
-	d, err := openTo(ctx, path, cfg, func(d *Driver, ctx context.Context) error {
+	d, err := openTo(ctx, path, cfg, func(d *Backend, ctx context.Context) error {
 		err := d.connectWriter(ctx)
 		if err == nil {
 			changed, err = d.expand(ctx, dryRun)
@@ -37,7 +37,7 @@ func Upgrade(ctx context.Context, path string, cfg journal.Config, dryRun bool) 
 
 // expand adds to a file of an earlier format what it lacks, in one transaction. Processes of
 // the release before may have it open.
-func (d *Driver) expand(ctx context.Context, dryRun bool) (changed bool, err error) {
+func (d *Backend) expand(ctx context.Context, dryRun bool) (changed bool, err error) {
 	stored, err := checkFile(ctx, d.conn)
 	if errors.Is(err, errNoTables) {
 		if !dryRun {

@@ -26,7 +26,7 @@ func (t *tx) Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (
 
 // changeWakes changes the rows of wake-ups as an append says.
 func (t *tx) changeWakes(id int64, a *sharding.Append) error {
-	for _, c := range journal.WakeChanges(a, t.driver.cfg.LookAt(t.now.Wall)) {
+	for _, c := range journal.WakeChanges(a, t.backend.cfg.LookAt(t.now.Wall)) {
 		var err error
 		switch c.Does {
 		case journal.EndLife:

@@ -13,18 +13,18 @@ func (t *tx) Write(op *journal.Op) error {
 	switch {
 	case op.Claim != nil:
 		c := op.Claim
-		t.driver.cache.setFence(c.Shard, sharding.Fence{Epoch: c.Epoch, Owner: c.Owner})
+		t.backend.cache.setFence(c.Shard, sharding.Fence{Epoch: c.Epoch, Owner: c.Owner})
 		return t.s.setFence.Exec(string(c.Shard.Type), c.Shard.Index, int64(c.Epoch), int64(c.Owner))
 	case op.Append != nil:
 		return t.append(op.Append)
 	case op.Snapshot != nil:
-		defer t.driver.cache.dropHead(op.Snapshot.Entity)
+		defer t.backend.cache.dropHead(op.Snapshot.Entity)
 		return t.writeSnapshot(op.Snapshot)
 	case op.Drop != nil:
-		defer t.driver.cache.dropHead(op.Drop.Entity)
+		defer t.backend.cache.dropHead(op.Drop.Entity)
 		return t.dropSnapshot(op.Drop)
 	case op.Purge != nil:
-		defer t.driver.cache.dropHead(op.Purge.Entity)
+		defer t.backend.cache.dropHead(op.Purge.Entity)
 		return t.purge(op.Purge)
 	}
 	return nil
@@ -46,7 +46,7 @@ func (t *tx) append(a *sharding.Append) error {
 		if err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID), toMillis(expired)); err != nil {
 			return err
 		}
-		id = t.driver.handle.lastID()
+		id = t.backend.handle.lastID()
 		t.add(a.Entity, id)
 	}
 	if err := t.changeWakes(id, a); err != nil {
@@ -101,7 +101,7 @@ func (t *tx) append(a *sharding.Append) error {
 // appended notes in the cache which record of an entity is the newest one. If more of its row changes, the
 // entity is read again.
 func (t *tx) appended(a *sharding.Append, stamp journal.Stamp, more bool) {
-	heads := t.driver.cache.heads
+	heads := t.backend.cache.heads
 	c, ok := heads[a.Entity]
 	if !ok || len(a.Records) == 0 {
 		return
@@ -161,7 +161,7 @@ func (t *tx) expireKeys(id int64, entity sharding.Entity, last uint64) error {
 		return err
 	}
 	// There are no more entries than records, so mostly nothing is left to do here.
-	if int64(last)-kept <= int64(t.driver.cfg.DedupeCount) {
+	if int64(last)-kept <= int64(t.backend.cfg.DedupeCount) {
 		return nil
 	}
 	old, err := t.oldest(id, entity, kept)
@@ -174,7 +174,7 @@ func (t *tx) expireKeys(id int64, entity sharding.Entity, last uint64) error {
 	}
 	before := kept
 	for _, e := range old {
-		if entries <= t.driver.cfg.DedupeCount {
+		if entries <= t.backend.cfg.DedupeCount {
 			break
 		}
 		kept = int64(e.seq)
@@ -226,7 +226,7 @@ func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, e
 		o := oldEntry{seq: uint64(seq), command: e.Record.Command}
 		if o.command != "" {
 			var what journal.Dropping
-			if o.remember, what = t.driver.cfg.Drop(t.stamp.Age, age, t.now.Wall, e.At, o.command); what == journal.Keep {
+			if o.remember, what = t.backend.cfg.Drop(t.stamp.Age, age, t.now.Wall, e.At, o.command); what == journal.Keep {
 				return old, nil
 			}
 			o.forever = what == journal.Forever

@@ -38,7 +38,7 @@ const requestTimeout = 10 * time.Second
 
 // Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Driver, error) {
+func Open(u *backendurl.URL) (*casstore.Backend, error) {
 	r, err := newRegister(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: consul: %w", lease.ErrConfig, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
-func openURL(t *testing.T, url string) *casstore.Driver {
+func openURL(t *testing.T, url string) *casstore.Backend {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
@@ -51,16 +51,16 @@ func TestConformance(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 		url := urlOf(t, server)
 		return leasetest.Harness{
-			Driver: openURL(t, url),
-			Second: func(t *testing.T) lease.Driver { return openURL(t, url) },
-			Reopen: func(t *testing.T) lease.Driver { server.Restart(); return openURL(t, url) },
+			Backend: openURL(t, url),
+			Second:  func(t *testing.T) lease.Backend { return openURL(t, url) },
+			Reopen:  func(t *testing.T) lease.Backend { server.Restart(); return openURL(t, url) },
 		}
 	})
 	leasetest.RunServer(t, func(t *testing.T) leasetest.ServerHarness {
 		url := urlOf(t, server)
 		return leasetest.ServerHarness{
 			Server: server,
-			Open:   func(t *testing.T) lease.Driver { return openURL(t, url) },
+			Open:   func(t *testing.T) lease.Backend { return openURL(t, url) },
 			Delete: func(t *testing.T, name string) {
 				if _, err := client(t, server, "").KV().Delete(keyOf(url, name), nil); err != nil {
 					t.Fatal(err)
@@ -93,7 +93,7 @@ func TestForeignValue(t *testing.T) {
 func TestToken(t *testing.T) {
 	server := servertest.Consul(t, servertest.ConsulConfig{ACL: true})
 	file := filepath.Join(t.TempDir(), "token")
-	s := func() *casstore.Driver {
+	s := func() *casstore.Backend {
 		if err := os.WriteFile(file, []byte("11111111-2222-3333-4444-555555555555\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ var connecting = grpc.ConnectParams{
 
 // Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Driver, error) {
+func Open(u *backendurl.URL) (*casstore.Backend, error) {
 	r, err := newRegister(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: etcd: %w", lease.ErrConfig, err)

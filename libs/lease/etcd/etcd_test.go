@@ -19,7 +19,7 @@ import (
 	"github.com/roost-cluster/roost/libs/test/servertest"
 )
 
-func openURL(t *testing.T, url string) *casstore.Driver {
+func openURL(t *testing.T, url string) *casstore.Backend {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
@@ -43,16 +43,16 @@ func TestConformance(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 		url := urlOf(t, server)
 		return leasetest.Harness{
-			Driver: openURL(t, url),
-			Second: func(t *testing.T) lease.Driver { return openURL(t, url) },
-			Reopen: func(t *testing.T) lease.Driver { server.Restart(); return openURL(t, url) },
+			Backend: openURL(t, url),
+			Second:  func(t *testing.T) lease.Backend { return openURL(t, url) },
+			Reopen:  func(t *testing.T) lease.Backend { server.Restart(); return openURL(t, url) },
 		}
 	})
 	leasetest.RunServer(t, func(t *testing.T) leasetest.ServerHarness {
 		url := urlOf(t, server)
 		return leasetest.ServerHarness{
 			Server: server,
-			Open:   func(t *testing.T) lease.Driver { return openURL(t, url) },
+			Open:   func(t *testing.T) lease.Backend { return openURL(t, url) },
 			Delete: func(t *testing.T, name string) {
 				if _, err := client(t, server).Delete(t.Context(), keyOf(url, name)); err != nil {
 					t.Fatal(err)

@@ -41,7 +41,7 @@ const (
 
 // Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Driver, error) {
+func Open(u *backendurl.URL) (*casstore.Backend, error) {
 	c, err := kubeapi.New(u)
 	if err == nil && u.Path != "" {
 		err = fmt.Errorf("there is a path, %.40q; write for example kubernetes://prod", u.Path)

@@ -18,7 +18,7 @@ import (
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/prod/leases/"
 
-func openAt(t *testing.T, s *apiServer) *casstore.Driver {
+func openAt(t *testing.T, s *apiServer) *casstore.Backend {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("good\n"), 0o600); err != nil {
@@ -39,14 +39,14 @@ func openAt(t *testing.T, s *apiServer) *casstore.Driver {
 func TestConformance(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 		s := newAPIServer(t)
-		again := func(t *testing.T) lease.Driver { return openAt(t, s) }
-		return leasetest.Harness{Driver: openAt(t, s), Second: again, Reopen: again}
+		again := func(t *testing.T) lease.Backend { return openAt(t, s) }
+		return leasetest.Harness{Backend: openAt(t, s), Second: again, Reopen: again}
 	})
 	leasetest.RunServer(t, func(t *testing.T) leasetest.ServerHarness {
 		s := newAPIServer(t)
 		return leasetest.ServerHarness{
 			Server: s,
-			Open:   func(t *testing.T) lease.Driver { return openAt(t, s) },
+			Open:   func(t *testing.T) lease.Backend { return openAt(t, s) },
 			Delete: func(_ *testing.T, name string) { s.delete(leases + name) },
 		}
 	})

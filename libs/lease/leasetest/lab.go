@@ -15,7 +15,7 @@ const tick = 50 * time.Millisecond
 // answers within the tick.
 type lab struct {
 	t     *testing.T
-	store lease.Driver
+	store lease.Backend
 	now   time.Time
 	all   []*candidate
 	uid   sharding.NodeUID
@@ -37,7 +37,7 @@ type candidate struct {
 	mute   bool // it does not receive the answers to its swaps
 }
 
-func newLab(t *testing.T, s lease.Driver, n int) *lab {
+func newLab(t *testing.T, s lease.Backend, n int) *lab {
 	l := &lab{t: t, store: s, now: time.Unix(1_000_000, 0)}
 	for i := range n {
 		l.all = append(l.all, l.candidate(i))
@@ -165,7 +165,7 @@ func (l *lab) owner() int {
 }
 
 func oneWinner(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 4)
+	l := newLab(t, h.Backend, 4)
 	l.run(5 * time.Second)
 	if o := l.owner(); o != 0 {
 		t.Errorf("candidate %d holds, want the first in line", o)
@@ -181,7 +181,7 @@ func oneWinner(t *testing.T, h Harness) {
 }
 
 func nextInLine(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 3)
+	l := newLab(t, h.Backend, 3)
 	l.run(time.Second)
 	l.all[0].paused = true
 	l.step(l.all[1], lease.SetRank{Rank: 1})
@@ -193,7 +193,7 @@ func nextInLine(t *testing.T, h Harness) {
 }
 
 func termsRise(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 2)
+	l := newLab(t, h.Backend, 2)
 	for range 4 { // the process at the same address crashes and comes back
 		l.run(4 * time.Second)
 		l.restart(l.owner())
@@ -202,13 +202,13 @@ func termsRise(t *testing.T, h Harness) {
 	if l.top < 5 {
 		t.Errorf("the term is %d after 5 acquisitions", l.top)
 	}
-	if r := get(t, h.Driver, "lab"); r.Term != l.top {
+	if r := get(t, h.Backend, "lab"); r.Term != l.top {
 		t.Errorf("the record has term %d, the holder %d", r.Term, l.top)
 	}
 }
 
 func expiry(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 2)
+	l := newLab(t, h.Backend, 2)
 	l.run(time.Second)
 	l.all[0].cut = true
 	l.run(2 * time.Second)
@@ -227,7 +227,7 @@ func expiry(t *testing.T, h Harness) {
 }
 
 func pause(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 2)
+	l := newLab(t, h.Backend, 2)
 	l.run(time.Second)
 	l.all[0].paused = true
 	l.run(10 * time.Second)
@@ -249,7 +249,7 @@ func pause(t *testing.T, h Harness) {
 }
 
 func lostReplies(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 2)
+	l := newLab(t, h.Backend, 2)
 	l.all[0].mute = true
 	l.run(200 * time.Millisecond) // it acquires the lease and does not learn that
 	l.all[0].mute = false
@@ -269,7 +269,7 @@ func lostReplies(t *testing.T, h Harness) {
 }
 
 func release(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 2)
+	l := newLab(t, h.Backend, 2)
 	l.run(time.Second)
 	l.step(l.all[0], lease.Release{})
 	if c := l.all[0]; !c.released || c.lost != 1 {
@@ -282,7 +282,7 @@ func release(t *testing.T, h Harness) {
 }
 
 func raise(t *testing.T, h Harness) {
-	l := newLab(t, h.Driver, 2)
+	l := newLab(t, h.Backend, 2)
 	l.run(time.Second)
 	l.step(l.all[0], lease.RaiseTerm{Above: 70})
 	if l.top != 71 || l.all[0].term != 71 {

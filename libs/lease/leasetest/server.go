@@ -25,12 +25,12 @@ type Server interface {
 type ServerHarness struct {
 	Server Server
 	// Open opens the records, as each process would. Clean up with t.Cleanup.
-	Open func(t *testing.T) lease.Driver
+	Open func(t *testing.T) lease.Backend
 	// Delete removes a record directly in the server.
 	Delete func(t *testing.T, name string)
 }
 
-// RunServer is the part of the suite for drivers of servers: what
+// RunServer is the part of the suite for backends of servers: what
 // happens while they are down, paused, or have lost a record.
 func RunServer(t *testing.T, fresh func(t *testing.T) ServerHarness) {
 	for _, c := range []struct {
@@ -72,7 +72,7 @@ func again(t *testing.T, what string, ask func(context.Context) error) {
 	}
 }
 
-func getAgain(t *testing.T, s lease.Driver, name string) (r lease.Record) {
+func getAgain(t *testing.T, s lease.Backend, name string) (r lease.Record) {
 	t.Helper()
 	again(t, "get "+name, func(ctx context.Context) (err error) {
 		r, err = s.Get(ctx, name)

@@ -11,10 +11,10 @@ import (
 
 func init() {
 	lease.Backends.Register(openSQLiteURL, "sqlite")
-	lease.Backends.Register(func(_ context.Context, rawURL string) (lease.Driver, error) { return orError(OpenPostgres(rawURL)) }, "postgres", "postgresql")
+	lease.Backends.Register(func(_ context.Context, rawURL string) (lease.Backend, error) { return orError(OpenPostgres(rawURL)) }, "postgres", "postgresql")
 }
 
-func openSQLiteURL(ctx context.Context, rawURL string) (lease.Driver, error) {
+func openSQLiteURL(ctx context.Context, rawURL string) (lease.Backend, error) {
 	_, rest, _ := strings.Cut(rawURL, ":")
 	path, _, hasParameters := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 	switch {
@@ -26,8 +26,8 @@ func openSQLiteURL(ctx context.Context, rawURL string) (lease.Driver, error) {
 	return orError(OpenSQLite(ctx, path))
 }
 
-// orError returns nil, not a Driver with a nil pointer, if there is an error.
-func orError(d *Driver, err error) (lease.Driver, error) {
+// orError returns nil, not a Backend with a nil pointer, if there is an error.
+func orError(d *Backend, err error) (lease.Backend, error) {
 	if err != nil {
 		return nil, err
 	}

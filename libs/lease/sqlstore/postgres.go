@@ -56,7 +56,7 @@ var makePostgres = strings.Join(strings.Fields(`CREATE SCHEMA IF NOT EXISTS roos
 // environment variables say, such as PGPASSFILE, counts too. It connects when
 // it is first asked, and makes the table then if there is none. Errors wrap
 // lease.ErrConfig and hold no password.
-func OpenPostgres(url string) (*Driver, error) {
+func OpenPostgres(url string) (*Backend, error) {
 	c, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", lease.ErrConfig, err)
@@ -74,7 +74,7 @@ func OpenPostgres(url string) (*Driver, error) {
 		return nil, fmt.Errorf("%w: postgres: unknown parameter %s", lease.ErrConfig, strings.Join(settings, ", "))
 	}
 	c.ConnectTimeout, c.DialFunc = dialTimeout, conn.Dialer(dialTimeout, silence).DialContext
-	d := &Driver{stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}
+	d := &Backend{stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}
 	c.OnNotice = d.notice
 	d.db = stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(pgsession.Reread), stdlib.OptionAfterConnect(preparePostgres))
 	// Three: two requests that hang must not delay the next one.
@@ -84,7 +84,7 @@ func OpenPostgres(url string) (*Driver, error) {
 }
 
 // notice notes a warning of the server.
-func (d *Driver) notice(conn *pgconn.PgConn, n *pgconn.Notice) {
+func (d *Backend) notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if pgsession.Doubtful(conn, n) {
 		d.warning.Store(n)
 	}
@@ -92,7 +92,7 @@ func (d *Driver) notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 
 // warned returns an error if the server has warned since a Swap began, so that the outcome of its commit is unknown. A warning
 // about another Swap that runs concurrently counts, too.
-func (d *Driver) warned(before *pgconn.Notice) error {
+func (d *Backend) warned(before *pgconn.Notice) error {
 	if n := d.warning.Load(); n != before {
 		return pgsession.Doubt(n)
 	}

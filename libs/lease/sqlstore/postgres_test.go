@@ -21,7 +21,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
 )
 
-func openPostgres(t *testing.T, url string) *Driver {
+func openPostgres(t *testing.T, url string) *Backend {
 	t.Helper()
 	s, err := OpenPostgres(url)
 	if err != nil {
@@ -43,9 +43,9 @@ func TestPostgres(t *testing.T) {
 		leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 			d.empty(t)
 			return leasetest.Harness{
-				Driver: openPostgres(t, d.url),
-				Second: func(t *testing.T) lease.Driver { return openPostgres(t, d.url) },
-				Reopen: func(t *testing.T) lease.Driver {
+				Backend: openPostgres(t, d.url),
+				Second:  func(t *testing.T) lease.Backend { return openPostgres(t, d.url) },
+				Reopen: func(t *testing.T) lease.Backend {
 					server.Kill()
 					server.Run()
 					return openPostgres(t, d.url)
@@ -56,7 +56,7 @@ func TestPostgres(t *testing.T) {
 			d.empty(t)
 			return leasetest.ServerHarness{
 				Server: server,
-				Open:   func(t *testing.T) lease.Driver { return openPostgres(t, d.url) },
+				Open:   func(t *testing.T) lease.Backend { return openPostgres(t, d.url) },
 				Delete: func(t *testing.T, lease string) { d.exec(t, "DELETE FROM roost_lease.lease WHERE name = '"+lease+"'") },
 			}
 		})

@@ -37,7 +37,7 @@ var sqliteStatements = statementsOf("lease")
 // OpenSQLite opens the lease file at path, or creates it and its directory. A file with
 // other content is refused and not changed. Every write is on disk before it is
 // acknowledged (WAL, synchronous=FULL).
-func OpenSQLite(ctx context.Context, path string) (*Driver, error) {
+func OpenSQLite(ctx context.Context, path string) (*Backend, error) {
 	s, err := openSQLite(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open sqlite %s: %w", lease.ErrStore, path, err)
@@ -45,7 +45,7 @@ func OpenSQLite(ctx context.Context, path string) (*Driver, error) {
 	return s, nil
 }
 
-func openSQLite(ctx context.Context, path string) (*Driver, error) {
+func openSQLite(ctx context.Context, path string) (*Backend, error) {
 	if path == "" {
 		return nil, errors.New("the path is empty")
 	}
@@ -81,7 +81,7 @@ func openSQLite(ctx context.Context, path string) (*Driver, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Driver{db: db, stmts: sqliteStatements, where: "sqlite " + path}, nil
+	return &Backend{db: db, stmts: sqliteStatements, where: "sqlite " + path}, nil
 }
 
 // create creates an empty file that only its owner may read. It does not open an

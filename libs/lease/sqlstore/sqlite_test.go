@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
 )
 
-func openAt(t *testing.T, path string) *Driver {
+func openAt(t *testing.T, path string) *Backend {
 	t.Helper()
 	s, err := OpenSQLite(context.Background(), path)
 	if err != nil {
@@ -30,9 +30,9 @@ func TestConformance(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "deep", "lease?#%.db")
 		s := openAt(t, path)
 		return leasetest.Harness{
-			Driver: s,
-			Second: func(t *testing.T) lease.Driver { return openAt(t, path) },
-			Reopen: func(t *testing.T) lease.Driver {
+			Backend: s,
+			Second:  func(t *testing.T) lease.Backend { return openAt(t, path) },
+			Reopen: func(t *testing.T) lease.Backend {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}

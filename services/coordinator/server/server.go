@@ -90,7 +90,7 @@ type Server struct {
 	end context.CancelFunc
 
 	journal *commit.Journal
-	store   lease.Driver
+	store   lease.Backend
 	keeper  *lease.Keeper
 	member  *member.Member
 	agent   *agent.Agent // of member

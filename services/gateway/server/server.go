@@ -66,7 +66,7 @@ type Server struct {
 	log       *slog.Logger
 	self      sharding.NodeID
 	peers     *rpc.Peers
-	discovery discovery.Driver
+	discovery discovery.Backend
 	watcher   *discovery.Watch
 	telemetry telemetry
 	retryHint int // ms

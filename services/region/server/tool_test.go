@@ -52,7 +52,7 @@ func storeNotes(t *testing.T, url string, ids ...sharding.EntityID) {
 
 func storeNotesAt(t *testing.T, at journalopen.At, ids ...sharding.EntityID) {
 	t.Helper()
-	d, err := journalopen.Driver(t.Context(), at, journal.DefaultConfig())
+	d, err := journalopen.Backend(t.Context(), at, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ const Type sharding.EntityType = "Account"
 func Join(t *testing.T, first, second journaltest.Harness) journaltest.Harness {
 	t.Helper()
 	h := journaltest.Harness{
-		Open: func() (journal.Driver, error) { return open(first, second) },
+		Open: func() (journal.Backend, error) { return open(first, second) },
 		OpenReader: func() (journal.Reader, error) {
 			r, err := first.OpenReader()
 			if err != nil {
@@ -104,7 +104,7 @@ func prepare(first, second journaltest.Harness) error {
 	return errors.Join(err, d.Close())
 }
 
-func open(first, second journaltest.Harness) (journal.Driver, error) {
+func open(first, second journaltest.Harness) (journal.Backend, error) {
 	d, err := first.Open()
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func v1() entity.Definition { return boxes(declare[put]("put"), declare[taken]("
 
 // store is a journal in memory of the cluster "blue".
 type store struct {
-	*memory.Driver
+	*memory.Backend
 	t *testing.T
 }
 

@@ -10,6 +10,6 @@ import (
 func TestConformance(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 		s := memory.New()
-		return leasetest.Harness{Driver: s}
+		return leasetest.Harness{Backend: s}
 	})
 }

@@ -98,8 +98,8 @@ func call(function string, behind int, p parameters, generation string) string {
 	return "roost." + function + "(" + strings.Join(args, ", ") + ")"
 }
 
-// Driver is one process's handle on a journal in PostgreSQL.
-type Driver struct {
+// Backend is one process's handle on a journal in PostgreSQL.
+type Backend struct {
 	cfg        journal.Config
 	generation sharding.Generation // of the journal when it was opened
 	writes     *pgxpool.Pool       // Commit and Declare, one at a time
@@ -114,7 +114,7 @@ type Driver struct {
 // counts as well. An empty database gets the schema if the role may make it. Of
 // cfg, the dedupe limits, Loads, LoadTimeout and CommitTimeout matter. Errors wrap
 // [journal.ErrIdentity] for another format.
-func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, error) {
+func Open(ctx context.Context, connection string, cfg journal.Config) (*Backend, error) {
 	parsed, err := parse(connection)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -134,7 +134,7 @@ func journalError(work string, parsed *pgxpool.Config, err error) error {
 	return fmt.Errorf("%s journal %s at %s: %w", work, c.Database, c.Host, unreachable(pgsession.Pooled(err)))
 }
 
-func openParsed(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
+func openParsed(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
@@ -143,7 +143,7 @@ func openParsed(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config)
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, generation: facts.Generation, clock: clock.NewTimekeeper(clock.System())}
+	d := &Backend{cfg: cfg, generation: facts.Generation, clock: clock.NewTimekeeper(clock.System())}
 	// Two: the next batch must not wait for a connection that is being closed.
 	check := func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkServer(ctx, conn); err != nil {
@@ -371,10 +371,10 @@ func state(err error) string {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }
+func (d *Backend) SetClock(c journal.Clock) { d.clock.SetClock(c) }
 
-// Close implements [journal.Driver]. Closing again does nothing.
-func (d *Driver) Close() error {
+// Close implements [journal.Backend]. Closing again does nothing.
+func (d *Backend) Close() error {
 	d.closing.Do(func() {
 		d.writes.Close()
 		d.reads.pool.Close()

@@ -6,10 +6,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Driver is implemented by a backend: it is one handle on a store. A Journal (package commit) does the rest for
+// Backend is one handle on a store. A Journal (package commit) does the rest for
 // all of them. Several handles, in several processes, may share one store.
 //
-// The duties of a driver, including the duties of a [Reader]:
+// The duties of a backend, including the duties of a [Reader]:
 //
 //  1. Commit decides all ops, in their order, in one transaction, exactly as
 //     [Decide] does.
@@ -46,13 +46,13 @@ import (
 //  13. History returns records as [HistoryRequest] specifies. It reads little more than what it
 //     returns, however much is stored. A damaged record is an Err of its row.
 //
-// A driver must be safe for handles of other processes that commit, claim and declare
+// A backend must be safe for handles of other processes that commit, claim and declare
 // concurrently, and for loads that run during a commit. It need not be safe for more: per
 // handle, Commit and Declare are called by one caller at a time, and Close when nothing else is
 // in progress.
 //
 // Package journaltest checks all of this but the power cut.
-type Driver interface {
+type Backend interface {
 	Reader
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
 	Declare(ctx context.Context, d Declaration) (Facts, error)
@@ -71,7 +71,7 @@ type Reader interface {
 	Close() error
 }
 
-// WriteLocker is implemented by drivers whose handles write one after the other.
+// WriteLocker is implemented by backends whose handles write one after the other.
 type WriteLocker interface {
 	// LockWrites waits until no other handle writes, and blocks the other handles until the next Commit or
 	// Declare of this handle ends, or UnlockWrites is called. If it returns an error, no handle is blocked. It
@@ -83,25 +83,25 @@ type WriteLocker interface {
 	UnlockWrites()
 }
 
-// Upkeep is implemented by drivers that do work in the background, for example copying a log.
+// Upkeep is implemented by backends that do work in the background, for example copying a log.
 // It may fail while every call succeeds.
 type Upkeep interface {
-	// NotifyUpkeep makes the driver call notify with the error of every attempt that
+	// NotifyUpkeep makes the backend call notify with the error of every attempt that
 	// failed, and with nil when one has succeeded after that. It must not block.
 	NotifyUpkeep(notify func(error))
 }
 
-// Pipelines is implemented by drivers that combine several databases, each with the entities of some types. A
+// Pipelines is implemented by backends that combine several databases, each with the entities of some types. A
 // Journal has one pipeline for each of them: operations of different pipelines are committed and read concurrently,
 // and the limits of a [Config] hold for each pipeline. So operations that wait for one database do not delay the
-// others. All operations of a commit belong to one pipeline. The driver accepts concurrent commits of different
+// others. All operations of a commit belong to one pipeline. The backend accepts concurrent commits of different
 // pipelines, and a declaration during commits of all pipelines but the first.
 type Pipelines interface {
 	// Pipelines returns the numbers of the databases, by pipeline, and Pipeline returns the pipeline of an entity
 	// type. The first pipeline, 0, has the facts.
 	Pipelines() []int
 	Pipeline(sharding.EntityType) int
-	// NotifyDown makes the driver call notify with the number of a pipeline and an error when its database does not
+	// NotifyDown makes the backend call notify with the number of a pipeline and an error when its database does not
 	// answer, and with nil when it answers again. It must not block.
 	NotifyDown(notify func(pipeline int, err error))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Driver is a handle on a journal of several databases.
-type Driver struct {
+// Backend is a handle on a journal of several databases.
+type Backend struct {
 	*set
 	types      map[sharding.EntityType]int // where new ones are wanted
 	generation sharding.Generation         // of the first database when it was opened
@@ -27,7 +27,7 @@ type Driver struct {
 // in one yet. A new database gets its number. One that was used before need not answer: it is down until it does. If
 // Open returns no error, Close closes the first handle, too. Errors wrap [journal.ErrConfig], [journal.ErrIdentity],
 // [journal.ErrUnreachable].
-func Open(ctx context.Context, first journal.Driver, others []Database, types map[sharding.EntityType]int) (*Driver, error) {
+func Open(ctx context.Context, first journal.Backend, others []Database, types map[sharding.EntityType]int) (*Backend, error) {
 	s, err := newSet(first, others)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func Open(ctx context.Context, first journal.Driver, others []Database, types ma
 			return nil, fmt.Errorf("%w: journal.types puts %s into database %d, and journal.databases has none of that number", journal.ErrConfig, t, n)
 		}
 	}
-	d := &Driver{set: s, types: types, upkeep: map[int]error{}}
+	d := &Backend{set: s, types: types, upkeep: map[int]error{}}
 	if err := d.open(ctx, first); err != nil {
 		s.members[0].handle = nil // it stays the caller's
 		return nil, errors.Join(err, s.Close())
@@ -46,7 +46,7 @@ func Open(ctx context.Context, first journal.Driver, others []Database, types ma
 	return d, nil
 }
 
-func (d *Driver) open(ctx context.Context, first journal.Driver) error {
+func (d *Backend) open(ctx context.Context, first journal.Backend) error {
 	n, generation, err := d.readFirst(ctx)
 	if err != nil {
 		return err
@@ -89,13 +89,13 @@ func (d *Driver) open(ctx context.Context, first journal.Driver) error {
 
 // openAs opens a database as the one with a number. If it was not used before and nothing is stored in it, it gets its
 // number.
-func (d *Driver) openAs(ctx context.Context, number int, generation sharding.Generation, used bool, open func(context.Context) (journal.Reader, error)) (journal.Reader, error) {
+func (d *Backend) openAs(ctx context.Context, number int, generation sharding.Generation, used bool, open func(context.Context) (journal.Reader, error)) (journal.Reader, error) {
 	handle, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err = adopt(ctx, handle.(journal.Driver), number, generation, used); err == nil {
-		err = d.declareCluster(ctx, handle.(journal.Driver))
+	if err = adopt(ctx, handle.(journal.Backend), number, generation, used); err == nil {
+		err = d.declareCluster(ctx, handle.(journal.Backend))
 	}
 	if err != nil {
 		return nil, errors.Join(err, handle.Close())
@@ -103,7 +103,7 @@ func (d *Driver) openAs(ctx context.Context, number int, generation sharding.Gen
 	return handle, nil
 }
 
-func adopt(ctx context.Context, h journal.Driver, number int, generation sharding.Generation, used bool) error {
+func adopt(ctx context.Context, h journal.Backend, number int, generation sharding.Generation, used bool) error {
 	n, err := changeNote(ctx, h, func(n Note) (Note, bool, error) {
 		if n.Number != 0 {
 			return n, false, nil
@@ -126,7 +126,7 @@ func adopt(ctx context.Context, h journal.Driver, number int, generation shardin
 }
 
 // declareCluster declares the cluster in a database other than the first one.
-func (d *Driver) declareCluster(ctx context.Context, h journal.Driver) error {
+func (d *Backend) declareCluster(ctx context.Context, h journal.Backend) error {
 	d.mu.Lock()
 	cluster := d.cluster
 	d.mu.Unlock()
@@ -138,17 +138,17 @@ func (d *Driver) declareCluster(ctx context.Context, h journal.Driver) error {
 }
 
 // Pipelines implements [journal.Pipelines].
-func (d *Driver) Pipelines() []int { return append([]int{First}, d.numbers()...) }
+func (d *Backend) Pipelines() []int { return append([]int{First}, d.numbers()...) }
 
 // Pipeline implements [journal.Pipelines].
-func (d *Driver) Pipeline(t sharding.EntityType) int {
+func (d *Backend) Pipeline(t sharding.EntityType) int {
 	number, _ := d.note.Load().DatabaseOf(t)
 	i, _ := d.pipeline(number) // an operation on one that this process does not have fails later
 	return i
 }
 
 // NotifyDown implements [journal.Pipelines].
-func (d *Driver) NotifyDown(notify func(pipeline int, err error)) {
+func (d *Backend) NotifyDown(notify func(pipeline int, err error)) {
 	for i, m := range d.members {
 		m.mu.Lock()
 		m.notify = func(err error) { notify(i, err) }
@@ -160,7 +160,7 @@ func (d *Driver) NotifyDown(notify func(pipeline int, err error)) {
 }
 
 // NotifyUpkeep implements [journal.Upkeep].
-func (d *Driver) NotifyUpkeep(notify func(error)) {
+func (d *Backend) NotifyUpkeep(notify func(error)) {
 	for _, m := range d.members {
 		m.mu.Lock()
 		u, ok := m.handle.(journal.Upkeep)
@@ -181,10 +181,10 @@ func (d *Driver) NotifyUpkeep(notify func(error)) {
 	}
 }
 
-// Commit implements [journal.Driver], in one transaction for each database. A Journal of package commit gives it operations of
+// Commit implements [journal.Backend], in one transaction for each database. A Journal of package commit gives it operations of
 // one database only. If it gets operations of several, their results report the outcome in each database, unless the
 // process must stop.
-func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+func (d *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	parts := map[*member][]int{}
 	var only *member
 	for i := range ops {
@@ -246,20 +246,20 @@ func verdict(err error) sharding.Verdict {
 	return sharding.UnknownOutcome
 }
 
-func (d *Driver) commit(ctx context.Context, m *member, ops []journal.Op) ([]journal.Result, error) {
-	return write(ctx, d.set, m, func(h journal.Driver) ([]journal.Result, error) { return h.Commit(ctx, ops) })
+func (d *Backend) commit(ctx context.Context, m *member, ops []journal.Op) ([]journal.Result, error) {
+	return write(ctx, d.set, m, func(h journal.Backend) ([]journal.Result, error) { return h.Commit(ctx, ops) })
 }
 
-// Declare implements [journal.Driver]. The facts are in the first database; in the others, only the cluster is
+// Declare implements [journal.Backend]. The facts are in the first database; in the others, only the cluster is
 // declared.
-func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
+func (d *Backend) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	first := d.members[0]
 	if len(decl.Types) > 0 {
 		if err := d.place(ctx, decl); err != nil {
 			return journal.Facts{}, err
 		}
 	}
-	f, err := write(ctx, d.set, first, func(h journal.Driver) (journal.Facts, error) { return h.Declare(ctx, decl) })
+	f, err := write(ctx, d.set, first, func(h journal.Backend) (journal.Facts, error) { return h.Declare(ctx, decl) })
 	if err != nil {
 		return f, err
 	}
@@ -282,17 +282,17 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 
 // declareOther declares the cluster in a database other than the first one, if that database
 // answers soon.
-func (d *Driver) declareOther(ctx context.Context, m *member, cluster string) (journal.Facts, error) {
+func (d *Backend) declareOther(ctx context.Context, m *member, cluster string) (journal.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return write(ctx, d.set, m, func(h journal.Driver) (journal.Facts, error) {
+	return write(ctx, d.set, m, func(h journal.Backend) (journal.Facts, error) {
 		return h.Declare(ctx, journal.Declaration{Cluster: cluster})
 	})
 }
 
 // place notes in which databases the types of a declaration are.
-func (d *Driver) place(ctx context.Context, decl journal.Declaration) error {
-	_, err := write(ctx, d.set, d.members[0], func(h journal.Driver) (none struct{}, err error) {
+func (d *Backend) place(ctx context.Context, decl journal.Declaration) error {
+	_, err := write(ctx, d.set, d.members[0], func(h journal.Backend) (none struct{}, err error) {
 		// The note says already that there are databases, and the facts are read after that: see CheckAlone.
 		f, err := h.Facts(ctx)
 		if err == nil {
@@ -314,12 +314,12 @@ func (d *Driver) place(ctx context.Context, decl journal.Declaration) error {
 }
 
 // Repair implements [journal.Repairer], in the database of the entity.
-func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
+func (d *Backend) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
 	m, err := d.of(ctx, r.Entity.Type)
 	if err != nil {
 		return journal.RepairPlan{}, err
 	}
-	return write(ctx, d.set, m, func(h journal.Driver) (journal.RepairPlan, error) {
-		return h.(journal.Repairer).Repair(ctx, r) // every driver is one, as the suite checks
+	return write(ctx, d.set, m, func(h journal.Backend) (journal.RepairPlan, error) {
+		return h.(journal.Repairer).Repair(ctx, r) // every backend is one, as the suite checks
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Driver is a handle on a [Ledger] behind a mutex. Several journals may share
+// Backend is a handle on a [Ledger] behind a mutex. Several journals may share
 // one, and several handles a ledger.
-type Driver struct {
+type Backend struct {
 	mu         *sync.Mutex
 	ledger     *Ledger
 	generation sharding.Generation // of the ledger when the handle was made
@@ -21,21 +21,21 @@ type Driver struct {
 }
 
 // New returns an empty journal.
-func New(cfg journal.Config) *Driver {
+func New(cfg journal.Config) *Backend {
 	l := NewLedger(cfg)
 	l.Replace(clock.NewGeneration())
-	return &Driver{mu: &sync.Mutex{}, ledger: l, generation: l.Generation(), clock: clock.NewTimekeeper(clock.System())}
+	return &Backend{mu: &sync.Mutex{}, ledger: l, generation: l.Generation(), clock: clock.NewTimekeeper(clock.System())}
 }
 
 // NewHandle returns another handle on the same journal, like one in another process.
-func (d *Driver) NewHandle() *Driver {
+func (d *Backend) NewHandle() *Backend {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &Driver{mu: d.mu, ledger: d.ledger, generation: d.ledger.Generation(), clock: clock.NewTimekeeper(d.clock.Clock())}
+	return &Backend{mu: d.mu, ledger: d.ledger, generation: d.ledger.Generation(), clock: clock.NewTimekeeper(d.clock.Clock())}
 }
 
-// Commit implements [journal.Driver].
-func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+// Commit implements [journal.Backend].
+func (d *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
@@ -48,7 +48,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 }
 
 // Load implements [journal.Reader].
-func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+func (d *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.Loaded{}, err
 	}
@@ -61,7 +61,7 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 }
 
 // List implements [journal.Reader].
-func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
+func (d *Backend) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -71,16 +71,16 @@ func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.
 }
 
 // Wakes implements [journal.Reader].
-func (d *Driver) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+func (d *Backend) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
 	return readPage(ctx, d, func(now time.Time) journal.WakesPage { return d.ledger.Wakes(now, req) })
 }
 
 // Sends implements [journal.Reader].
-func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+func (d *Backend) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
 	return readPage(ctx, d, func(now time.Time) journal.SendsPage { return d.ledger.Sends(now, req) })
 }
 
-func readPage[R any](ctx context.Context, d *Driver, read func(now time.Time) journal.Page[R]) (journal.Page[R], error) {
+func readPage[R any](ctx context.Context, d *Backend, read func(now time.Time) journal.Page[R]) (journal.Page[R], error) {
 	if err := ctx.Err(); err != nil {
 		return journal.Page[R]{}, err
 	}
@@ -93,7 +93,7 @@ func readPage[R any](ctx context.Context, d *Driver, read func(now time.Time) jo
 }
 
 // History implements [journal.Reader].
-func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
+func (d *Backend) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.History{}, err
 	}
@@ -106,7 +106,7 @@ func (d *Driver) History(ctx context.Context, req journal.HistoryRequest) (journ
 }
 
 // Raw implements [journal.RawReader].
-func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
+func (d *Backend) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEntity, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.RawEntity{}, err
 	}
@@ -119,7 +119,7 @@ func (d *Driver) Raw(ctx context.Context, entity sharding.Entity) (journal.RawEn
 }
 
 // Repair implements [journal.Repairer].
-func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
+func (d *Backend) Repair(ctx context.Context, r *journal.Repair) (journal.RepairPlan, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.RepairPlan{}, fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
@@ -132,7 +132,7 @@ func (d *Driver) Repair(ctx context.Context, r *journal.Repair) (journal.RepairP
 }
 
 // Facts implements [journal.Reader].
-func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) {
+func (d *Backend) Facts(ctx context.Context) (journal.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.Facts{}, err
 	}
@@ -141,8 +141,8 @@ func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) {
 	return d.ledger.Facts()
 }
 
-// Declare implements [journal.Driver].
-func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
+// Declare implements [journal.Backend].
+func (d *Backend) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.Facts{}, err
 	}
@@ -154,16 +154,16 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	return d.ledger.Declare(decl)
 }
 
-// Close implements [journal.Driver]. The ledger stays: another journal may
+// Close implements [journal.Backend]. The ledger stays: another journal may
 // still use it.
-func (d *Driver) Close() error { return nil }
+func (d *Backend) Close() error { return nil }
 
 // Inspect calls f with the ledger, under the mutex.
-func (d *Driver) Inspect(f func(*Ledger)) {
+func (d *Backend) Inspect(f func(*Ledger)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f(d.ledger)
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }
+func (d *Backend) SetClock(c journal.Clock) { d.clock.SetClock(c) }

@@ -28,9 +28,9 @@ func TestSpread(t *testing.T) {
 
 func harness(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
 	path := filepath.Join(t.TempDir(), "some", "folder", "j.db")
-	var handles []*Driver
+	var handles []*Backend
 	return journaltest.Harness{
-		Open: func() (journal.Driver, error) {
+		Open: func() (journal.Backend, error) {
 			b, err := Open(context.Background(), path, cfg)
 			if err != nil {
 				return nil, err
@@ -67,7 +67,7 @@ func harness(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.
 func TestEmptiedDatabase(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	first, second := filepath.Join(dir, "a.db"), filepath.Join(dir, "b.db")
-	both := func() (*spread.Driver, error) {
+	both := func() (*spread.Backend, error) {
 		d, err := Open(ctx, first, journal.DefaultConfig())
 		if err != nil {
 			return nil, err
@@ -125,7 +125,7 @@ func damage(path string, entity sharding.Entity, seq uint64) error {
 }
 
 // fill sets the size of the file as its limit, or takes the limit away.
-func fill(handles []*Driver, full bool) error {
+func fill(handles []*Backend, full bool) error {
 	pragma := "PRAGMA max_page_count = 1" // not below what there is
 	if !full {
 		pragma = "PRAGMA max_page_count = 1073741823"

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 			})
 		})
 		return journaltest.Harness{
-			Open:       func() (journal.Driver, error) { return b.NewHandle(), nil },
+			Open:       func() (journal.Backend, error) { return b.NewHandle(), nil },
 			OpenReader: func() (journal.Reader, error) { return b.NewHandle(), nil },
 			Replace: func(to sharding.Generation) error {
 				b.Inspect(func(l *memory.Ledger) { l.Replace(to) })

@@ -38,8 +38,8 @@ const (
 	logPatience = 200 * time.Millisecond
 )
 
-// Driver is one process's handle on a journal file.
-type Driver struct {
+// Backend is one process's handle on a journal file.
+type Backend struct {
 	path    string
 	file    string // path without symbolic links
 	place   *place
@@ -66,8 +66,8 @@ type Driver struct {
 
 // Open opens or makes the journal file at path, its folder included. The files
 // are readable by their owner only. Of cfg, the dedupe limits and Loads matter.
-func Open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
-	d, err := openTo(ctx, path, cfg, (*Driver).connect)
+func Open(ctx context.Context, path string, cfg journal.Config) (*Backend, error) {
+	d, err := openTo(ctx, path, cfg, (*Backend).connect)
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
@@ -75,7 +75,7 @@ func Open(ctx context.Context, path string, cfg journal.Config) (*Driver, error)
 }
 
 // openTo opens the file for what connect does, while no other process writes.
-func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*Driver, context.Context) error) (*Driver, error) {
+func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*Backend, context.Context) error) (*Backend, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: clock.NewTimekeeper(clock.System())}
+	d := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: clock.NewTimekeeper(clock.System())}
 	if d.lock.queue, err = openLock(path + queueSuffix); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*
 
 // connect opens the connections. The caller holds the queue, so that no other
 // process creates the file at the same time.
-func (d *Driver) connect(ctx context.Context) error {
+func (d *Backend) connect(ctx context.Context) error {
 	if err := d.connectWriter(ctx); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (d *Driver) connect(ctx context.Context) error {
 }
 
 // connectWriter opens the connection that writes, and makes an empty file where there is none.
-func (d *Driver) connectWriter(ctx context.Context) error {
+func (d *Backend) connectWriter(ctx context.Context) error {
 	if err := RegisterVFS(); err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func fileURL(path string, q url.Values) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
-func (d *Driver) makeSchema(ctx context.Context) error {
+func (d *Backend) makeSchema(ctx context.Context) error {
 	var mode string
 	if err := d.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
@@ -285,16 +285,16 @@ func checkFile(ctx context.Context, q querier) (facts journal.Facts, err error) 
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }
+func (d *Backend) SetClock(c journal.Clock) { d.clock.SetClock(c) }
 
-// Close implements [journal.Driver]. Closing again does nothing.
-func (d *Driver) Close() error {
+// Close implements [journal.Backend]. Closing again does nothing.
+func (d *Backend) Close() error {
 	var err error
 	d.closing.Do(func() { err = d.closeAll() })
 	return err
 }
 
-func (d *Driver) closeAll() error {
+func (d *Backend) closeAll() error {
 	var errs []error
 	if d.reads != nil && d.broken.Load() == nil {
 		// The last connection to close copies the log, which would hide that the main file is older.
@@ -322,4 +322,4 @@ func (d *Driver) closeAll() error {
 }
 
 // NotifyUpkeep implements [journal.Upkeep].
-func (d *Driver) NotifyUpkeep(f func(error)) { d.checkpoints.notify.Store(&f) }
+func (d *Backend) NotifyUpkeep(f func(error)) { d.checkpoints.notify.Store(&f) }

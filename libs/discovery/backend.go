@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Driver is the interface of a backend: it knows where peers may be. [Watch] does the rest for all of them.
+// Backend knows where peers may be. [Watch] does the rest for all of them.
 //
-// The duties of a driver:
+// The duties of a backend:
 //
 //  1. Peers returns what is listed now, in any order; duplicates are allowed. The
 //     caller owns the slice.
@@ -18,20 +18,20 @@ import (
 //  4. It does not cache, retry or wait: that is left to Watch.
 //  5. Every call returns soon after ctx ends.
 //  6. Close releases resources; requests in progress may fail. Afterwards only Close may
-//     be called, and does nothing. Who has opened a driver closes it.
+//     be called, and does nothing. Who has opened a backend closes it.
 //
 // The races it has to stand: Peers is called concurrently, also with the methods of
 // Follower and Registrar.
 //
 // Package discoverytest checks all of this.
-type Driver interface {
+type Backend interface {
 	Peers(ctx context.Context) ([]Peer, error)
 	Close() error
 }
 
-// Follower is a Driver that notices changes.
+// Follower is a Backend that notices changes.
 type Follower interface {
-	Driver
+	Backend
 	// Follow is Peers, and also returns a function that waits for a change. No
 	// change is lost between the two.
 	Follow(ctx context.Context) ([]Peer, Changed, error)
@@ -47,10 +47,10 @@ type Changed func(ctx context.Context) error
 // another lookup, even without a change.
 const Recheck = 10 * time.Second
 
-// Registrar is a Driver in which processes register themselves. [Registration]
+// Registrar is a Backend in which processes register themselves. [Registration]
 // calls its methods, one at a time.
 type Registrar interface {
-	Driver
+	Backend
 	// Enter adds the entry of self, or renews it, in whatever state it is.
 	Enter(ctx context.Context, self Peer) error
 	// Remove removes the entry that this Registrar has added. It is not an error

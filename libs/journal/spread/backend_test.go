@@ -11,7 +11,7 @@ import (
 
 // databases are the databases of a journal in memory, by pipeline. Each handle on one is like one of another process.
 type databases struct {
-	all  []*memory.Driver
+	all  []*memory.Backend
 	want map[sharding.EntityType]int
 }
 
@@ -23,7 +23,7 @@ func newDatabases(n int) *databases {
 	return d
 }
 
-func newDatabase() *memory.Driver { return memory.New(journal.DefaultConfig()) }
+func newDatabase() *memory.Backend { return memory.New(journal.DefaultConfig()) }
 
 // others are the databases other than the first one, with the numbers from 2 on.
 func (d *databases) others() (others []Database) {
@@ -33,7 +33,7 @@ func (d *databases) others() (others []Database) {
 	return others
 }
 
-func (d *databases) open(ctx context.Context) (*Driver, error) {
+func (d *databases) open(ctx context.Context) (*Backend, error) {
 	first := d.all[0].NewHandle()
 	all, err := Open(ctx, first, d.others(), d.want)
 	if err != nil {

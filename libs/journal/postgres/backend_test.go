@@ -33,7 +33,7 @@ func newDatabase(t *testing.T, s *postgrestest.Server) (name, url string) {
 	return name, s.URL(postgrestest.Superuser, name)
 }
 
-func openAt(t *testing.T, url string, cfg journal.Config) *Driver {
+func openAt(t *testing.T, url string, cfg journal.Config) *Backend {
 	t.Helper()
 	b, err := Open(context.Background(), url, cfg)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestSpread(t *testing.T) {
 
 func harness(server *postgrestest.Server, name, url string, cfg journal.Config, clock journal.Clock) journaltest.Harness {
 	return journaltest.Harness{
-		Open: func() (journal.Driver, error) {
+		Open: func() (journal.Backend, error) {
 			b, err := Open(context.Background(), url, cfg)
 			if err != nil {
 				return nil, err
@@ -315,7 +315,7 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	cfg := journal.DefaultConfig()
-	cfg.DedupeCount = 1 << 30 // when entries are dropped is each driver's affair
+	cfg.DedupeCount = 1 << 30 // when entries are dropped is each backend's affair
 	seen := map[string]int{}
 	for seed := range uint64(4) {
 		_, url := newDatabase(t, server)

@@ -2,10 +2,10 @@ package lease
 
 import "context" // pure: every call of a store has an end
 
-// Driver is the interface of a backend: one [Record] per name, in a store that all candidates share.
+// Backend keeps one [Record] per name, in a store that all candidates share.
 // Everything else is decided by [Holder].
 //
-// The duties of a driver:
+// The duties of a backend:
 //
 //  1. Get returns the record; the zero Record if there is none. It sees every
 //     Swap that was acknowledged before Get was called, from any process.
@@ -25,7 +25,7 @@ import "context" // pure: every call of a store has an end
 // after others have succeeded, and must then change nothing.
 //
 // Package leasetest checks all of this but the crash.
-type Driver interface {
+type Backend interface {
 	Get(ctx context.Context, name string) (Record, error)
 	Swap(ctx context.Context, name string, old, next Record) (bool, error)
 	Close() error

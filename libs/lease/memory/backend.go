@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	lease.Backends.Register(func(_ context.Context, rawURL string) (lease.Driver, error) {
+	lease.Backends.Register(func(_ context.Context, rawURL string) (lease.Backend, error) {
 		if rawURL != "memory:" {
 			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, backendurl.Redact(rawURL))
 		}
@@ -24,17 +24,17 @@ func init() {
 	}, "memory")
 }
 
-// Driver is a [lease.Driver] in memory. The zero Driver is empty and ready.
-type Driver struct {
+// Backend is a [lease.Backend] in memory. The zero Backend is empty and ready.
+type Backend struct {
 	mu      sync.Mutex
 	records map[string]lease.Record
 }
 
-// New returns an empty Driver.
-func New() *Driver { return &Driver{} }
+// New returns an empty Backend.
+func New() *Backend { return &Backend{} }
 
 // Get reads the record.
-func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
+func (d *Backend) Get(ctx context.Context, name string) (lease.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return lease.Record{}, fmt.Errorf("%w: get %s: %w", lease.ErrStore, name, err)
 	}
@@ -44,7 +44,7 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 }
 
 // Swap replaces the record if it yields.
-func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+func (d *Backend) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("%w: swap %s: %w", lease.ErrStore, name, err)
 	}
@@ -62,4 +62,4 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 }
 
 // Close does nothing; the records stay.
-func (d *Driver) Close() error { return nil }
+func (d *Backend) Close() error { return nil }

@@ -44,8 +44,8 @@ func statementsOf(table string) statements {
 // not respond in that time is closed.
 const opTimeout = 5 * time.Second
 
-// Driver is a [lease.Driver] in a SQL database.
-type Driver struct {
+// Backend is a [lease.Backend] in a SQL database.
+type Backend struct {
 	db      *sql.DB
 	stmts   statements
 	where   string                        // for error messages
@@ -53,7 +53,7 @@ type Driver struct {
 }
 
 // Get reads the record.
-func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
+func (d *Backend) Get(ctx context.Context, name string) (lease.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	var version, term, uid, ttl, nonce, cluster int64
@@ -81,7 +81,7 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 
 // Swap replaces the record if it yields. Unsigned 64-bit numbers are stored as the signed
 // ones with the same bits.
-func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+func (d *Backend) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if old.Version > math.MaxInt64-1 {
 		return false, nil // no such version is ever stored
 	}
@@ -108,4 +108,4 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 }
 
 // Close closes the database.
-func (d *Driver) Close() error { return d.db.Close() }
+func (d *Backend) Close() error { return d.db.Close() }

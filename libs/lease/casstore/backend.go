@@ -1,6 +1,6 @@
 // Package casstore keeps lease records in servers that store bytes under a key and offer
 // compare-and-swap: etcd, Consul, Kubernetes. Such a server is a [Register]; its package
-// opens the [Driver].
+// opens the [Backend].
 //
 // A record is a line of JSON that people can read. Reading and then writing
 // takes two round trips; the write compares the revision that was read, so it is refused
@@ -40,17 +40,17 @@ type Register interface {
 	Key(name string) string
 }
 
-// Driver is a [lease.Driver] on a register.
-type Driver struct {
+// Backend is a [lease.Backend] on a register.
+type Backend struct {
 	register Register
 	close    func() error
 }
 
-// New returns a Driver; close, if not nil, is called by Close.
-func New(r Register, close func() error) *Driver { return &Driver{r, close} }
+// New returns a Backend; close, if not nil, is called by Close.
+func New(r Register, close func() error) *Backend { return &Backend{r, close} }
 
-// Get implements [lease.Driver].
-func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
+// Get implements [lease.Backend].
+func (d *Backend) Get(ctx context.Context, name string) (lease.Record, error) {
 	r, _, err := d.read(ctx, name)
 	if err != nil {
 		return lease.Record{}, fmt.Errorf("%w: get %s: %w", lease.ErrStore, d.register.Key(name), err)
@@ -58,8 +58,8 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	return r, nil
 }
 
-// Swap implements [lease.Driver].
-func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+// Swap implements [lease.Backend].
+func (d *Backend) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	ok, err := d.swap(ctx, name, old, next)
 	if err != nil {
 		return false, fmt.Errorf("%w: swap %s: %w", lease.ErrStore, d.register.Key(name), err)
@@ -67,7 +67,7 @@ func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) 
 	return ok, nil
 }
 
-func (d *Driver) swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+func (d *Backend) swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	stored, revision, err := d.read(ctx, name)
 	if err != nil || !stored.Replaceable(old, next) {
 		return false, err
@@ -80,7 +80,7 @@ func (d *Driver) swap(ctx context.Context, name string, old, next lease.Record) 
 	return d.register.Write(ctx, name, value, revision)
 }
 
-func (d *Driver) read(ctx context.Context, name string) (lease.Record, string, error) {
+func (d *Backend) read(ctx context.Context, name string) (lease.Record, string, error) {
 	value, revision, err := d.register.Read(ctx, name)
 	if err != nil || revision == "" {
 		return lease.Record{}, "", err
@@ -93,7 +93,7 @@ func (d *Driver) read(ctx context.Context, name string) (lease.Record, string, e
 }
 
 // Close closes the connections; requests in progress may fail.
-func (d *Driver) Close() error {
+func (d *Backend) Close() error {
 	if d.close == nil {
 		return nil
 	}
