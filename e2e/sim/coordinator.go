@@ -304,13 +304,13 @@ func (c *coordNode) survey(o coordinator.Survey) {
 func (c *coordNode) readInputs(found *coordinator.FormsFound) {
 	w, ledger := c.w, c.w.journal.ledger
 	for _, shard := range found.InputShards() {
-		for _, r := range ledger.Wakes(w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: shard}}, Limit: 1 << 20}).Rows {
+		for _, r := range ledger.Wakes(w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: shard}}, Limit: 1 << 20}).Entries {
 			if r.Err != nil {
 				found.UnknownShard(shard)
 			}
 			found.Reminder(r.Entity, &r.Input)
 		}
-		for _, r := range ledger.Sends(w.storeClock(), journal.SendsRequest{Shards: []journal.SendPosition{{Shard: shard}}, Limit: 1 << 20}).Rows {
+		for _, r := range ledger.Sends(w.storeClock(), journal.SendsRequest{Shards: []journal.SendPosition{{Shard: shard}}, Limit: 1 << 20}).Entries {
 			if r.Err != nil {
 				found.UnknownShard(shard)
 			}

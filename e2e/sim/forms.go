@@ -132,7 +132,7 @@ func (s *store) noteInputs(a sharding.Append, forms map[storedForm]sharding.Epoc
 		return
 	}
 	stand := map[storedForm]bool{}
-	for _, r := range s.ledger.Wakes(s.w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: a.Shard}}, Limit: 1 << 20}).Rows {
+	for _, r := range s.ledger.Wakes(s.w.storeClock(), journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: a.Shard}}, Limit: 1 << 20}).Entries {
 		if r.Entity == a.Entity && r.Err == nil {
 			stand[storedForm{inputForm(int(r.Input.Version) - 1), a.Entity}] = true
 		}

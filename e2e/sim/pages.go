@@ -12,22 +12,22 @@ import (
 // of the last shards the page may have none.
 func shorten[R any](w *World, p *journal.Page[R], shard func(*R) sharding.ShardID) {
 	d := w.dice("room of pages")
-	if w.weather.Harsh == (harshWeather{}) || len(p.Rows) < 2 || !d.chance(0.3) {
+	if w.weather.Harsh == (harshWeather{}) || len(p.Entries) < 2 || !d.chance(0.3) {
 		return
 	}
-	n := 1 + d.IntN(len(p.Rows)-1)
-	for i := range p.Rows[n:] {
-		if s := shard(&p.Rows[n+i]); !slices.Contains(p.More, s) {
+	n := 1 + d.IntN(len(p.Entries)-1)
+	for i := range p.Entries[n:] {
+		if s := shard(&p.Entries[n+i]); !slices.Contains(p.More, s) {
 			p.More = append(p.More, s)
 		}
 	}
-	p.Rows = p.Rows[:n]
-	if last := p.More[len(p.More)-1]; shard(&p.Rows[n-1]) != last {
+	p.Entries = p.Entries[:n]
+	if last := p.More[len(p.More)-1]; shard(&p.Entries[n-1]) != last {
 		w.mark("journal: a page has no room for a shard")
 	}
 }
 
-func shardOfWake(r *journal.WakeRow) sharding.ShardID { return r.Shard }
+func shardOfWake(r *journal.WakeEntry) sharding.ShardID { return r.Shard }
 
 // page is a part of the store that a flipped bit has damaged, and what needs it:
 // loads of entities, writes of entities, or the fences of shards. What needs it is

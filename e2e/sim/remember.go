@@ -94,7 +94,7 @@ func (w *World) unstarted() string {
 	}
 	req.Limit, req.Until = 1000, 1
 	s := w.journal
-	for _, r := range s.ledger.Wakes(w.clock(), req).Rows {
+	for _, r := range s.ledger.Wakes(w.clock(), req).Entries {
 		if !w.intact(r.Entity) {
 			continue
 		}

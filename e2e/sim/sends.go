@@ -156,7 +156,7 @@ func (s *shardNode) readSends(o outbox.Read) {
 	incarnation := s.p.incarnation
 	s.w.journal.read(s.p.host, func() {
 		page = s.w.journal.ledger.Sends(s.w.clock(), o.SendsRequest)
-		shorten(s.w, &page, func(r *journal.SendRow) sharding.ShardID { return r.Shard })
+		shorten(s.w, &page, func(r *journal.SendEntry) sharding.ShardID { return r.Shard })
 	}, func(ok bool) {
 		if s.p.incarnation != incarnation {
 			return
@@ -357,14 +357,14 @@ func (e ended) of(from sharding.Entity, seq uint64, place int) sharding.SendStat
 }
 
 // allSends reads all records with sends that are not done.
-func (w *World) allSends(dead bool) []journal.SendRow {
+func (w *World) allSends(dead bool) []journal.SendEntry {
 	req := journal.SendsRequest{Dead: dead, Limit: 1 << 20}
 	for _, t := range types {
 		for i := range t.Shards {
 			req.Shards = append(req.Shards, journal.SendPosition{Shard: sharding.ShardID{Type: t.Type, Index: i}})
 		}
 	}
-	return w.journal.ledger.Sends(w.clock(), req).Rows
+	return w.journal.ledger.Sends(w.clock(), req).Entries
 }
 
 func (w *World) sendStates() ended {

@@ -194,14 +194,14 @@ func (c *checker) setReminders(stands map[reminderName]*reminder, e sharding.Ent
 }
 
 // allReminders are those that stand in the journal.
-func (w *World) allReminders() []journal.WakeRow {
+func (w *World) allReminders() []journal.WakeEntry {
 	req := journal.WakesRequest{Limit: 1 << 20}
 	for _, t := range types {
 		for i := range t.Shards {
 			req.Shards = append(req.Shards, journal.ShardPosition{Shard: sharding.ShardID{Type: t.Type, Index: i}})
 		}
 	}
-	return w.journal.ledger.Wakes(w.storeClock(), req).Rows
+	return w.journal.ledger.Wakes(w.storeClock(), req).Entries
 }
 
 // repeats is how late a repeated reminder may be when the world is looked at: it is due again and again.

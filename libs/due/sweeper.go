@@ -16,7 +16,7 @@ type Limits struct {
 	// ReadShards is the number of shards that one read asks for.
 	ReadShards int
 	// RetryMin and RetryMax are the first and the longest pause after reads that fail. The pause after a
-	// shard whose rows are damaged grows up to DamagedMax.
+	// shard whose entries are damaged grows up to DamagedMax.
 	RetryMin, RetryMax, DamagedMax time.Duration
 	// Seed seeds the random part of the pauses.
 	Seed uint64
@@ -42,10 +42,10 @@ type Swept interface {
 
 // Part is one shard's part of a page.
 type Part[S Swept, R any] struct {
-	Shard S
-	Rows  []R
-	More  bool // the shard may have more rows than the page
-	// Failed is true if the shard's rows could not be read. Then the shard is read again after a pause.
+	Shard   S
+	Entries []R
+	More    bool // the shard may have more entries than the page
+	// Failed is true if the shard's entries could not be read. Then the shard is read again after a pause.
 	Failed bool
 }
 
@@ -55,16 +55,16 @@ type Want uint8
 const (
 	Take Want = iota // the shard is part of this read
 	Next             // it is part of the next one
-	Room             // it waits until rows have left the memory
+	Room             // it waits until entries have left the memory
 	Skip             // it is not to be read now: the core has set another time, or will set one
 )
 
-// Sweeper reads the rows of the open shards of a core. S is the core's shard, R a row.
+// Sweeper reads the entries of the open shards of a core. S is the core's shard, R an entry.
 type Sweeper[S Swept, R any] struct {
 	Clock storeclock.Clock // of the journal's store
 	// Jitter draws the random part of pauses.
 	Jitter backoff.Jitter
-	// Failed counts reads that failed, and Unreadable the times that the rows of a shard were damaged.
+	// Failed counts reads that failed, and Unreadable the times that the entries of a shard were damaged.
 	Failed, Unreadable uint64
 
 	limits  Limits
@@ -78,10 +78,10 @@ type Sweeper[S Swept, R any] struct {
 	pause  Pause     // after failed reads: no read begins before it is over
 	scanAt time.Time // when the next read may begin, at the earliest; zero: no shard wants one
 	from   int       // where in shards the next scan begins
-	noRoom bool      // a shard waits until rows have left the memory
+	noRoom bool      // a shard waits until entries have left the memory
 }
 
-// New returns a sweeper without shards. shardOf returns the shard of a row.
+// New returns a sweeper without shards. shardOf returns the shard of an entry.
 func New[S Swept, R any](l Limits, shardOf func(*R) sharding.ShardID) Sweeper[S, R] {
 	return Sweeper[S, R]{limits: l, Jitter: backoff.Jitter(l.Seed), shardOf: shardOf, byID: map[sharding.ShardID]S{}}
 }
@@ -127,11 +127,11 @@ func (w *Sweeper[S, R]) ReadBy(s S, at time.Time) {
 // scanBy makes sure that the shards are scanned for those to be read at a time, or earlier.
 func (w *Sweeper[S, R]) scanBy(at time.Time) { w.scanAt = Earliest(w.scanAt, at) }
 
-// roomCheck is the pause before the shards are scanned again after rows have left the memory. Thousands of
-// rows may leave it in a second, and a scan after each of them would cost too much.
+// roomCheck is the pause before the shards are scanned again after entries have left the memory. Thousands of
+// entries may leave it in a second, and a scan after each of them would cost too much.
 const roomCheck = 10 * time.Millisecond
 
-// MadeRoom is called when rows have left the memory, so that there may be room for a shard that waits.
+// MadeRoom is called when entries have left the memory, so that there may be room for a shard that waits.
 func (w *Sweeper[S, R]) MadeRoom(now time.Time) {
 	if w.noRoom {
 		w.noRoom = false
@@ -139,16 +139,16 @@ func (w *Sweeper[S, R]) MadeRoom(now time.Time) {
 	}
 }
 
-// WaitForRoom makes the next scan wait until rows have left the memory, but not longer than until a time.
+// WaitForRoom makes the next scan wait until entries have left the memory, but not longer than until a time.
 func (w *Sweeper[S, R]) WaitForRoom(until time.Time) {
 	w.noRoom = true
 	w.scanBy(until)
 }
 
-// LacksRoom reports whether a shard waits until rows have left the memory.
+// LacksRoom reports whether a shard waits until entries have left the memory.
 func (w *Sweeper[S, R]) LacksRoom() bool { return w.noRoom }
 
-// Pending returns the number of shards in the read in progress. Each may bring a page of rows.
+// Pending returns the number of shards in the read in progress. Each may bring a page of entries.
 func (w *Sweeper[S, R]) Pending() int { return len(w.read) }
 
 // Ready reports whether a read may begin.
@@ -183,8 +183,8 @@ func (w *Sweeper[S, R]) Begin(now time.Time, want func(S) Want) (number uint64, 
 		case Take:
 			x.Reading = true
 			w.read = append(w.read, s)
-			// Invariant: the rows of a shard are read and acted on, however many rows other shards have, and also if the
-			// rows of another shard cannot be read.
+			// Invariant: the entries of a shard are read and acted on, however many entries other shards have, and also if the
+			// entries of another shard cannot be read.
 			// Mutants: turns, damaged-shard
 			w.from = (i + 1) % len(w.shards) //mutant:skip turns
 		case Next:
@@ -219,14 +219,14 @@ func (w *Sweeper[S, R]) Page(now time.Time, number uint64, page *journal.Page[R]
 		w.Failed++
 		w.pause.Fail(now, &w.Jitter, w.limits.RetryMin, w.limits.RetryMax)
 	}
-	rows := page.Rows
+	entries := page.Entries
 	for _, s := range read {
 		x, n := s.swept(), 0
-		for n < len(rows) && w.shardOf(&rows[n]) == x.ID {
+		for n < len(entries) && w.shardOf(&entries[n]) == x.ID {
 			n++
 		}
-		part := Part[S, R]{Shard: s, Rows: rows[:n], More: slices.Contains(page.More, x.ID)}
-		rows = rows[n:]
+		part := Part[S, R]{Shard: s, Entries: entries[:n], More: slices.Contains(page.More, x.ID)}
+		entries = entries[n:]
 		if x.Closed {
 			continue
 		}

@@ -16,7 +16,7 @@ type shard struct {
 	read int // pages
 }
 
-type sweeper = due.Sweeper[*shard, sharding.ShardID] // a row is the name of its shard
+type sweeper = due.Sweeper[*shard, sharding.ShardID] // an entry is the name of its shard
 
 // world is a core that reads each shard again and again, every second.
 type world struct {
@@ -56,7 +56,7 @@ func (m *world) begin() (answer func()) {
 			page.Damaged = append(page.Damaged, journal.Damaged{Shard: s.ID})
 			continue
 		}
-		page.Rows, page.More = append(page.Rows, s.ID, s.ID), append(page.More, s.ID)
+		page.Entries, page.More = append(page.Entries, s.ID, s.ID), append(page.More, s.ID)
 	}
 	return func() {
 		m.Helper()
@@ -64,7 +64,7 @@ func (m *world) begin() (answer func()) {
 			if p.Shard.Reading = false; p.Failed {
 				continue
 			}
-			if len(p.Rows) != 2 || p.Rows[1] != p.Shard.ID || !p.More {
+			if len(p.Entries) != 2 || p.Entries[1] != p.Shard.ID || !p.More {
 				m.Fatalf("the part of %v is %+v", p.Shard.ID, p)
 			}
 			p.Shard.read++
@@ -123,7 +123,7 @@ func turns(t testing.TB) {
 	}
 }
 
-// TestDamagedShard: a shard whose rows cannot be read is read more and more rarely, and holds back no other.
+// TestDamagedShard: a shard whose entries cannot be read is read more and more rarely, and holds back no other.
 func TestDamagedShard(t *testing.T) { damagedShard(t) }
 
 func damagedShard(t testing.TB) {
@@ -175,7 +175,7 @@ func TestClosedWhileRead(t *testing.T) {
 	}
 }
 
-// TestRoom: a shard without room waits until rows have left the memory; one of the next read does not.
+// TestRoom: a shard without room waits until entries have left the memory; one of the next read does not.
 func TestRoom(t *testing.T) {
 	m := newWorld(t, 2)
 	m.want = func(s *shard) due.Want { return due.Room }

@@ -37,14 +37,14 @@ import (
 //     no entity is in two.
 //  11. Facts returns the stored facts without MaxEpoch, and writes nothing. It wraps
 //     ErrIdentity for another format.
-//  12. Wakes and Sends return the rows that stand at one moment not before the call, as
+//  12. Wakes and Sends return the entries that stand at one moment not before the call, as
 //     [WakesRequest] and [SendsRequest] specify. They cost as much as what they return, however
 //     much is stored. Of records they read about Config.PageBytes at most, and one in any case:
-//     a page that is full for that reason has More like any other, and the rows that it has are
-//     the first ones of their shard. A damaged record is an Err of its rows. An error that
-//     wraps ErrCorrupt means that the rows of some shard cannot be read.
+//     a page that is full for that reason has More like any other, and the entries that it has are
+//     the first ones of their shard. A damaged record is an Err of its entries. An error that
+//     wraps ErrCorrupt means that the entries of some shard cannot be read.
 //  13. History returns records as [HistoryRequest] specifies. It reads little more than what it
-//     returns, however much is stored. A damaged record is an Err of its row.
+//     returns, however much is stored. A damaged record is an Err of its entry.
 //
 // A backend must be safe for handles of other processes that commit, claim and declare
 // concurrently, and for loads that run during a commit. It need not be safe for more: per

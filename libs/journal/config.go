@@ -30,7 +30,7 @@ type Config struct {
 	// (sharding.RefusedTooLarge). Default 16 MiB: more than any snapshot should have.
 	OpBytes int `range:"1.."`
 	// PageBytes is the approximate size of the records that a page of wake-ups or sends reads,
-	// however many rows were requested. Default 8 MiB: a page of 8,000 inputs of 1 KiB.
+	// however many entries were requested. Default 8 MiB: a page of 8,000 inputs of 1 KiB.
 	PageBytes int `range:"1.."`
 	// Loads is the number of entities that are loaded at a time. Default 4: enough to keep a disk
 	// busy in addition to the writer.

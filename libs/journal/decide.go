@@ -31,7 +31,7 @@ type Tx interface {
 	// (which may be none) is stored.
 	Head(entity sharding.Entity, records []sharding.Record) (Head, error)
 	// Wake reads which setting of a wake-up stands, if there is any: the Seq and Number of its
-	// row.
+	// entry.
 	Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (ref sharding.WakeRef, found bool, err error)
 	// Sends reads the states of the sends of a record, nil if all are done, or there are none.
 	Sends(entity sharding.Entity, seq uint64) (SendStates, error)

@@ -53,7 +53,7 @@
 //
 // # Wake-ups and sends
 //
-// In addition to the records, there are two kinds of rows. An append changes them in its own
+// In addition to the records, there are two kinds of entries. An append changes them in its own
 // transaction. Nothing else changes them, except that a [Purge] changes or removes the
 // [sharding.PurgeWake] of its entity, and a [Repair] may remove them.
 //
@@ -63,17 +63,17 @@
 // has fired ([sharding.Fired]). This append is refused unless the setting stands, so the command
 // takes effect once, even if several regions believe that they own the shard.
 //
-// There is one row of *sends* for each record that sends commands to other entities. It has the
+// There is one entry of *sends* for each record that sends commands to other entities. It has the
 // state of each of these commands: pending, done, or a *dead letter*, which is not delivered any
 // more and stays until an operator deals with it. An append reports that a send is done or a dead
 // letter ([sharding.Delivered]). Reporting this a second time changes nothing. An append that
 // only reports ends of sends may be in one batch with another append of its entity; other appends
 // of one entity may not share a batch.
 //
-// The owner of a shard reads both kinds of rows in pages ([Reader]).
-// The cost of a page grows with the rows in it, and not with the size of the journal. The
-// command that a wake-up runs, or that is sent, is stored in the record, not in the row; the
-// store adds it to the page (see [WakeRow] and [SendRow]).
+// The owner of a shard reads both kinds of entries in pages ([Reader]).
+// The cost of a page grows with the entries in it, and not with the size of the journal. The
+// command that a wake-up runs, or that is sent, is stored in the record, not in the entry; the
+// store adds it to the page (see [WakeEntry] and [SendEntry]).
 //
 // # Damage
 //

@@ -8,30 +8,30 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Pages reads pages of rows: a Journal (package commit) does, and a [Reader].
+// Pages reads pages of entries: a Journal (package commit) does, and a [Reader].
 type Pages interface {
 	Wakes(ctx context.Context, req WakesRequest) (WakesPage, error)
 	Sends(ctx context.Context, req SendsRequest) (SendsPage, error)
 }
 
 const (
-	// [EachReminder] and [EachSend] read eachRows rows of each of eachShards shards at a time. These
+	// [EachReminder] and [EachSend] read eachEntries entries of each of eachShards shards at a time. These
 	// are so many that most of the time is spent in reading.
-	eachShards = 64
-	eachRows   = 1000
+	eachShards  = 64
+	eachEntries = 1000
 )
 
 // EachReminder visits the reminders that stand in shards, and reads them in pages. It calls damaged
-// for the shards whose rows cannot be read. It returns an error if it could not go on, or the error
+// for the shards whose entries cannot be read. It returns an error if it could not go on, or the error
 // of visit.
-func EachReminder(ctx context.Context, from Pages, shards []sharding.ShardID, visit func(*WakeRow) error, damaged func(sharding.ShardID, error)) error {
-	e := each[ShardPosition, WakeRow]{
+func EachReminder(ctx context.Context, from Pages, shards []sharding.ShardID, visit func(*WakeEntry) error, damaged func(sharding.ShardID, error)) error {
+	e := each[ShardPosition, WakeEntry]{
 		read: func(at []ShardPosition) (WakesPage, error) {
-			return from.Wakes(ctx, WakesRequest{Shards: at, Limit: eachRows})
+			return from.Wakes(ctx, WakesRequest{Shards: at, Limit: eachEntries})
 		},
 		shard:   func(p *ShardPosition) sharding.ShardID { return p.Shard },
-		of:      func(r *WakeRow) sharding.ShardID { return r.Shard },
-		after:   func(r *WakeRow) ShardPosition { return ShardPosition{Shard: r.Shard, After: r.Position()} },
+		of:      func(r *WakeEntry) sharding.ShardID { return r.Shard },
+		after:   func(r *WakeEntry) ShardPosition { return ShardPosition{Shard: r.Shard, After: r.Position()} },
 		visit:   visit,
 		damaged: damaged,
 	}
@@ -43,14 +43,14 @@ func EachReminder(ctx context.Context, from Pages, shards []sharding.ShardID, vi
 }
 
 // EachSend is EachReminder for records with pending sends, or with dead letters.
-func EachSend(ctx context.Context, from Pages, shards []sharding.ShardID, dead bool, visit func(*SendRow) error, damaged func(sharding.ShardID, error)) error {
-	e := each[SendPosition, SendRow]{
+func EachSend(ctx context.Context, from Pages, shards []sharding.ShardID, dead bool, visit func(*SendEntry) error, damaged func(sharding.ShardID, error)) error {
+	e := each[SendPosition, SendEntry]{
 		read: func(at []SendPosition) (SendsPage, error) {
-			return from.Sends(ctx, SendsRequest{Shards: at, Dead: dead, Limit: eachRows})
+			return from.Sends(ctx, SendsRequest{Shards: at, Dead: dead, Limit: eachEntries})
 		},
 		shard:   func(p *SendPosition) sharding.ShardID { return p.Shard },
-		of:      func(r *SendRow) sharding.ShardID { return r.Shard },
-		after:   (*SendRow).Position,
+		of:      func(r *SendEntry) sharding.ShardID { return r.Shard },
+		after:   (*SendEntry).Position,
 		visit:   visit,
 		damaged: damaged,
 	}
@@ -61,7 +61,7 @@ func EachSend(ctx context.Context, from Pages, shards []sharding.ShardID, dead b
 	return e.run(at)
 }
 
-// each visits rows R of shards at positions P.
+// each visits entries R of shards at positions P.
 type each[P, R any] struct {
 	read    func([]P) (Page[R], error)
 	shard   func(*P) sharding.ShardID
@@ -98,16 +98,16 @@ func (e *each[P, R]) run(from []P) error {
 	return nil
 }
 
-// page visits the rows of a page, and returns the positions after which there are more rows.
+// page visits the entries of a page, and returns the positions after which there are more entries.
 func (e *each[P, R]) page(at []P, page *Page[R]) (left []P, err error) {
-	rows := page.Rows
+	entries := page.Entries
 	for i := range at {
 		p := at[i]
-		for len(rows) > 0 && e.of(&rows[0]) == e.shard(&p) {
-			if err := e.visit(&rows[0]); err != nil {
+		for len(entries) > 0 && e.of(&entries[0]) == e.shard(&p) {
+			if err := e.visit(&entries[0]); err != nil {
 				return nil, err
 			}
-			p, rows = e.after(&rows[0]), rows[1:]
+			p, entries = e.after(&entries[0]), entries[1:]
 		}
 		if slices.Contains(page.More, e.shard(&p)) {
 			left = append(left, p)

@@ -14,7 +14,7 @@ import (
 // pages has so many timers in each shard of a type, and gives a few at a time.
 type pages struct {
 	rows    map[uint32]int
-	most    int // rows of all shards in a page
+	most    int // entries of all shards in a page
 	damaged uint32
 	err     error
 	reads   int
@@ -27,11 +27,11 @@ func (p *pages) Wakes(_ context.Context, req journal.WakesRequest) (page journal
 			return journal.WakesPage{}, fmt.Errorf("%w: shard %d", journal.ErrCorrupt, p.damaged)
 		}
 		for n := int(at.After.Due) + 1; n <= p.rows[at.Shard.Index]; n++ {
-			if len(page.Rows) == p.most {
+			if len(page.Entries) == p.most {
 				page.More = append(page.More, at.Shard)
 				break
 			}
-			page.Rows = append(page.Rows, journal.WakeRow{Shard: at.Shard, Entity: sharding.Entity{Type: "T", ID: "e"}, Due: int64(n)})
+			page.Entries = append(page.Entries, journal.WakeEntry{Shard: at.Shard, Entity: sharding.Entity{Type: "T", ID: "e"}, Due: int64(n)})
 		}
 	}
 	return page, p.err
@@ -42,7 +42,7 @@ func (p *pages) Sends(context.Context, journal.SendsRequest) (journal.SendsPage,
 	return journal.SendsPage{Damaged: []journal.Damaged{{Shard: sharding.ShardID{Type: "T", Index: 1}, Err: journal.ErrCorrupt}}}, p.err
 }
 
-// TestEach: every row is visited once, whatever the pages are, and damage holds up no other shard.
+// TestEach: every entry is visited once, whatever the pages are, and damage holds up no other shard.
 func TestEach(t *testing.T) {
 	var shards []sharding.ShardID
 	from := &pages{rows: map[uint32]int{}, most: 7, damaged: 70}
@@ -55,21 +55,21 @@ func TestEach(t *testing.T) {
 		}
 	}
 	seen, broken := map[string]int{}, []uint32{}
-	visit := func(r *journal.WakeRow) error { seen[fmt.Sprint(r.Shard, r.Due)]++; return nil }
+	visit := func(r *journal.WakeEntry) error { seen[fmt.Sprint(r.Shard, r.Due)]++; return nil }
 	damaged := func(s sharding.ShardID, err error) { broken = append(broken, s.Index) }
 	if err := journal.EachReminder(t.Context(), from, shards, visit, damaged); err != nil {
 		t.Fatal(err)
 	}
-	for row, n := range seen {
+	for entry, n := range seen {
 		if n != 1 {
-			t.Errorf("%s is visited %d times", row, n)
+			t.Errorf("%s is visited %d times", entry, n)
 		}
 	}
 	if len(seen) != want || !slices.Equal(broken, []uint32{70}) {
-		t.Errorf("%d rows, want %d; damaged are %v", len(seen), want, broken)
+		t.Errorf("%d entries, want %d; damaged are %v", len(seen), want, broken)
 	}
 	enough := errors.New("enough")
-	if err := journal.EachReminder(t.Context(), from, shards, func(*journal.WakeRow) error { return enough }, damaged); !errors.Is(err, enough) {
+	if err := journal.EachReminder(t.Context(), from, shards, func(*journal.WakeEntry) error { return enough }, damaged); !errors.Is(err, enough) {
 		t.Errorf("visiting continues: %v", err)
 	}
 	broken, from.reads = nil, 0

@@ -87,9 +87,9 @@ type DropSnapshot struct {
 
 // Purge removes the rest of an ended life of an entity, as far as its keys are old enough to be
 // expired, and the entity itself if it has no newer record. It is refused by epoch unless
-// Epoch is the stored epoch of the shard, and by wake-up unless the row of kind
+// Epoch is the stored epoch of the shard, and by wake-up unless the entry of kind
 // [sharding.PurgeWake] stands for that life. It removes MaxPurge records at most. If records
-// remain, their row becomes due again.
+// remain, their entry becomes due again.
 type Purge struct {
 	Shard  sharding.ShardID
 	Epoch  sharding.Epoch
@@ -221,7 +221,7 @@ type Result struct {
 	// Err is the reason in words, with RefusedFull, RefusedDamaged and
 	// UnknownOutcome.
 	Err error
-	// At is the time at which the records of an append were stored, as in [SendRow.At] later.
+	// At is the time at which the records of an append were stored, as in [SendEntry.At] later.
 	At time.Time
 }
 

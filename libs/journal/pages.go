@@ -14,13 +14,13 @@ type Damaged struct {
 	Err    error
 }
 
-// Position is the place in a shard where a page of its rows begins: a [ShardPosition] or a [SendPosition].
+// Position is the place in a shard where a page of its entries begins: a [ShardPosition] or a [SendPosition].
 type Position interface{ In() sharding.ShardID }
 
-// Row is a row of a page: a [WakeRow] or a [SendRow].
-type Row interface {
+// PageEntry is an entry of a page: a [WakeEntry] or a [SendEntry].
+type PageEntry interface {
 	In() sharding.ShardID
-	// Damage returns the entity of the row, and the reason why a part of the row cannot be read, or nil.
+	// Damage returns the entity of the entry, and the reason why a part of the entry cannot be read, or nil.
 	Damage() (sharding.Entity, error)
 }
 
@@ -30,20 +30,20 @@ func (p ShardPosition) In() sharding.ShardID { return p.Shard }
 // In returns the shard of the position.
 func (p SendPosition) In() sharding.ShardID { return p.Shard }
 
-// In returns the shard of the row.
-func (w WakeRow) In() sharding.ShardID { return w.Shard }
+// In returns the shard of the entry.
+func (w WakeEntry) In() sharding.ShardID { return w.Shard }
 
-// In returns the shard of the row.
-func (s SendRow) In() sharding.ShardID { return s.Shard }
+// In returns the shard of the entry.
+func (s SendEntry) In() sharding.ShardID { return s.Shard }
 
-// Damage implements [Row].
-func (w WakeRow) Damage() (sharding.Entity, error) { return w.Entity, w.Err }
+// Damage implements [PageEntry].
+func (w WakeEntry) Damage() (sharding.Entity, error) { return w.Entity, w.Err }
 
-// Damage implements [Row].
-func (s SendRow) Damage() (sharding.Entity, error) { return s.Entity, s.Err }
+// Damage implements [PageEntry].
+func (s SendEntry) Damage() (sharding.Entity, error) { return s.Entity, s.Err }
 
 // JoinPages makes one page of pages of different shards, in the order of the shards.
-func JoinPages[R Row](shards []sharding.ShardID, pages []Page[R]) (all Page[R]) {
+func JoinPages[R PageEntry](shards []sharding.ShardID, pages []Page[R]) (all Page[R]) {
 	for i := range pages {
 		all.Add(&pages[i])
 	}
@@ -51,7 +51,7 @@ func JoinPages[R Row](shards []sharding.ShardID, pages []Page[R]) (all Page[R]) 
 	for i, s := range shards {
 		place[s] = i
 	}
-	slices.SortStableFunc(all.Rows, func(a, b R) int { return place[a.In()] - place[b.In()] })
+	slices.SortStableFunc(all.Entries, func(a, b R) int { return place[a.In()] - place[b.In()] })
 	return all
 }
 
@@ -60,10 +60,10 @@ func (p *Page[R]) Add(other *Page[R]) {
 	if p.Now.IsZero() {
 		p.Now = other.Now
 	}
-	p.Rows, p.More, p.Damaged = append(p.Rows, other.Rows...), append(p.More, other.More...), append(p.Damaged, other.Damaged...)
+	p.Entries, p.More, p.Damaged = append(p.Entries, other.Entries...), append(p.More, other.More...), append(p.Damaged, other.Damaged...)
 }
 
-// Unreadable reports whether the rows of a shard could not be read.
+// Unreadable reports whether the entries of a shard could not be read.
 func (p *Page[R]) Unreadable(shard sharding.ShardID) bool {
 	return slices.ContainsFunc(p.Damaged, func(d Damaged) bool { return d.Shard == shard })
 }

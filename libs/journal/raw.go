@@ -11,7 +11,7 @@ import (
 
 // Limits on the data of one entity that a repair reads and holds in memory.
 const (
-	// MaxRepairRecords is the largest number of records, and of other rows, of an entity that is
+	// MaxRepairRecords is the largest number of records, and of other entries, of an entity that is
 	// examined or repaired: a few hundred MiB of memory.
 	MaxRepairRecords = 200_000
 	// MaxRepairBytes is the largest size of their stored forms.
@@ -25,13 +25,13 @@ type RawRecord struct {
 	Reply []byte // of the stored form; nil: there is none
 }
 
-// RawWake is the row of a wake-up. Its input is in the record Seq.
+// RawWake is the entry of a wake-up. Its input is in the record Seq.
 type RawWake struct {
 	sharding.WakeRef
 	Due, Period int64 // as in [sharding.Wake]
 }
 
-// RawSends is the row of a record whose sends are not all done.
+// RawSends is the entry of a record whose sends are not all done.
 type RawSends struct {
 	Seq    uint64
 	States SendStates
@@ -59,13 +59,13 @@ func (e *RawEntity) Add(r RawRecord) error {
 	return nil
 }
 
-// AddWake adds the row of a wake-up. The error wraps ErrTooLarge.
+// AddWake adds the entry of a wake-up. The error wraps ErrTooLarge.
 func (e *RawEntity) AddWake(w RawWake) error {
 	e.Wakes = append(e.Wakes, w)
 	return e.checkRows()
 }
 
-// AddSends adds the row of a record with sends. The error wraps ErrTooLarge.
+// AddSends adds the entry of a record with sends. The error wraps ErrTooLarge.
 func (e *RawEntity) AddSends(s RawSends) error {
 	e.Sends = append(e.Sends, s)
 	return e.checkRows()
@@ -216,7 +216,7 @@ func (e *RawEntity) examineWake(w *RawWake) Finding {
 	}
 	entry, err := e.read(w.Seq)
 	if err == nil {
-		row := WakeRow{Entity: e.Entity, WakeRef: w.WakeRef}
+		row := WakeEntry{Entity: e.Entity, WakeRef: w.WakeRef}
 		row.SetInput(&entry.Record)
 		err = row.Err
 	}
@@ -227,7 +227,7 @@ func (e *RawEntity) examineWake(w *RawWake) Finding {
 func (e *RawEntity) examineSends(s *RawSends) error {
 	entry, err := e.read(s.Seq)
 	if err == nil {
-		row := SendRow{Entity: e.Entity, Seq: s.Seq, States: s.States}
+		row := SendEntry{Entity: e.Entity, Seq: s.Seq, States: s.States}
 		row.SetSends(entry.At, &entry.Record)
 		err = row.Err
 	}

@@ -72,7 +72,7 @@ type Repair struct {
 // RepairPlan lists the changes of a repair.
 type RepairPlan struct {
 	Before, After []Finding // what is damaged before the repair, and what still is after it
-	// SetAside are the records that are set aside, as they were stored. Wakes and Sends are the rows that are removed.
+	// SetAside are the records that are set aside, as they were stored. Wakes and Sends are the entries that are removed.
 	SetAside []RawRecord
 	Wakes    []RawWake
 	Sends    []RawSends

@@ -9,12 +9,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// A wake-up is a row in addition to the records, and so are the sends of a record that are not
+// A wake-up is an entry in addition to the records, and so are the sends of a record that are not
 // done. Both are changed in the transaction of the append that requests it, and by nothing else
 // but a [Purge] or a [Repair].
 
-// WakesRequest asks for one page of wake-ups of each of some shards: the rows after a position
-// that are due before a time, in the order of their due times. Rows that are due at the same
+// WakesRequest asks for one page of wake-ups of each of some shards: the entries after a position
+// that are due before a time, in the order of their due times. Entries that are due at the same
 // time are in an order that the store chooses and keeps.
 //
 // A [sharding.RememberWake] has a negative due time (see [sharding.Wake]). So a request for
@@ -23,14 +23,14 @@ import (
 // due time PurgeFrom; the time of the next look at them is counted from there.
 type WakesRequest struct {
 	Shards []ShardPosition // each shard once
-	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
+	// Until is a time in Unix milliseconds: entries that are due then, or later, are left out.
 	// 0: no reminder is.
 	Until int64
-	// Limit is the largest number of rows of each shard, above 0.
+	// Limit is the largest number of entries of each shard, above 0.
 	Limit int
 }
 
-// Last returns the latest time of a row that was asked for.
+// Last returns the latest time of an entry that was asked for.
 func (r *WakesRequest) Last() int64 {
 	if r.Until == 0 {
 		return PurgeFrom - 1
@@ -39,8 +39,8 @@ func (r *WakesRequest) Last() int64 {
 }
 
 // PurgeFrom is added to the time of the next look at a deleted entity that is not fully purged,
-// to make the due time of its row (see [sharding.PurgeWake]). So these rows come after all
-// reminders, and a page has rows of one sort only.
+// to make the due time of its entry (see [sharding.PurgeWake]). So these entries come after all
+// reminders, and a page has entries of one sort only.
 const PurgeFrom = math.MaxInt64/2 + 1
 
 // ShardPosition is a position among the wake-ups of a shard.
@@ -50,7 +50,7 @@ type ShardPosition struct {
 }
 
 // WakePosition is the place of a wake-up among the wake-ups of its shard. A position that only
-// has Due is before all rows that are due then.
+// has Due is before all entries that are due then.
 type WakePosition struct {
 	Due    int64
 	Entity sharding.Entity
@@ -61,44 +61,44 @@ type WakePosition struct {
 // Page is the answer to a [WakesRequest] or a [SendsRequest], as it was at one moment after the
 // request.
 type Page[R any] struct {
-	// Now is the store's clock on the wall, so that processes can agree on which rows are due.
+	// Now is the store's clock on the wall, so that processes can agree on which entries are due.
 	// It is zero if all shards are damaged.
 	Now time.Time
-	// Rows are in the order of the request's shards, and within a shard in the order of their
+	// Entries are in the order of the request's shards, and within a shard in the order of their
 	// positions.
-	Rows []R
-	// More are the shards that may have more rows: the page is full.
+	Entries []R
+	// More are the shards that may have more entries: the page is full.
 	More []sharding.ShardID
-	// Damaged are shards whose rows cannot be read. Only a Journal (package commit)
+	// Damaged are shards whose entries cannot be read. Only a Journal (package commit)
 	// sets it; a backend returns an error.
 	Damaged []Damaged
 }
 
 // WakesPage is a page of wake-ups.
-type WakesPage = Page[WakeRow]
+type WakesPage = Page[WakeEntry]
 
 // SendsPage is a page of records with pending sends, or with dead letters.
-type SendsPage = Page[SendRow]
+type SendsPage = Page[SendEntry]
 
-// WakeRow is a wake-up as it is stored.
-type WakeRow struct {
+// WakeEntry is a wake-up as it is stored.
+type WakeEntry struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	sharding.WakeRef
 	Due, Period int64          // as in [sharding.Wake]
 	Input       sharding.Input // from the record that set it
-	// Err is the reason why the input cannot be read: it wraps ErrCorrupt. The rest of the row
+	// Err is the reason why the input cannot be read: it wraps ErrCorrupt. The rest of the entry
 	// is valid.
 	Err error
 }
 
-// Position returns the place of the row.
-func (w *WakeRow) Position() WakePosition {
+// Position returns the place of the entry.
+func (w *WakeEntry) Position() WakePosition {
 	return WakePosition{Due: w.Due, Entity: w.Entity, Kind: w.Kind, Name: w.Name}
 }
 
 // SetInput finds the input of the wake-up in the record that set it.
-func (w *WakeRow) SetInput(r *sharding.Record) {
+func (w *WakeEntry) SetInput(r *sharding.Record) {
 	if w.Kind == sharding.PurgeWake {
 		return // it has none
 	}
@@ -130,15 +130,15 @@ type SendPosition struct {
 	Seq    uint64
 }
 
-// SendRow is a record with sends that are not all done.
-type SendRow struct {
+// SendEntry is a record with sends that are not all done.
+type SendEntry struct {
 	Shard  sharding.ShardID
 	Entity sharding.Entity
 	Seq    uint64
 	At     time.Time // when the record was stored
 	States SendStates
 	Sends  []sharding.Send
-	// Epoch is the highest epoch that was claimed for the shard when the row was read. An owner
+	// Epoch is the highest epoch that was claimed for the shard when the entry was read. An owner
 	// that finds a higher one than its own has been deposed, and must not deliver the sends:
 	// otherwise the present owner, which may give them up, could not know of these attempts.
 	Epoch sharding.Epoch
@@ -147,13 +147,13 @@ type SendRow struct {
 	Err error
 }
 
-// Position returns the place of the row.
-func (s *SendRow) Position() SendPosition {
+// Position returns the place of the entry.
+func (s *SendEntry) Position() SendPosition {
 	return SendPosition{Shard: s.Shard, Entity: s.Entity, Seq: s.Seq}
 }
 
 // Pending yields the sends that are pending, by their places.
-func (s *SendRow) Pending() iter.Seq2[int, *sharding.Send] {
+func (s *SendEntry) Pending() iter.Seq2[int, *sharding.Send] {
 	return func(yield func(int, *sharding.Send) bool) {
 		for place := range s.Sends {
 			if s.States.Of(place) == sharding.SendPending && !yield(place, &s.Sends[place]) {
@@ -171,9 +171,9 @@ func SendRequest(shard sharding.ShardID, entity sharding.Entity, seq uint64, dea
 
 // FindSend returns the state of a send, and the send unless it is done, from the answer to a
 // [SendRequest].
-func FindSend(rows []SendRow, entity sharding.Entity, seq uint64, place int) (sharding.SendState, sharding.Send, error) {
-	for i := range rows {
-		r := &rows[i]
+func FindSend(entries []SendEntry, entity sharding.Entity, seq uint64, place int) (sharding.SendState, sharding.Send, error) {
+	for i := range entries {
+		r := &entries[i]
 		if r.Entity != entity || r.Seq != seq {
 			continue
 		}
@@ -187,45 +187,45 @@ func FindSend(rows []SendRow, entity sharding.Entity, seq uint64, place int) (sh
 }
 
 // SetSends takes the sends out of the record.
-func (s *SendRow) SetSends(at time.Time, r *sharding.Record) {
+func (s *SendEntry) SetSends(at time.Time, r *sharding.Record) {
 	if len(r.Sends) == 0 || len(s.States) != stateBytes(len(r.Sends)) {
-		s.Err = fmt.Errorf("%w: %s, record %d has %d sends, and its row has %d bytes about them", ErrCorrupt, s.Entity, s.Seq, len(r.Sends), len(s.States))
+		s.Err = fmt.Errorf("%w: %s, record %d has %d sends, and its entry has %d bytes about them", ErrCorrupt, s.Entity, s.Seq, len(r.Sends), len(s.States))
 		return
 	}
 	s.At, s.Sends = at, r.Sends
 }
 
-// WakeChange is the change that an append makes to the row of one wake-up.
+// WakeChange is the change that an append makes to the entry of one wake-up.
 type WakeChange struct {
 	Does WakeDoing
 	Kind sharding.WakeKind
 	Name string
-	// Of a row that is set, or has fired.
+	// Of an entry that is set, or has fired.
 	Due    int64
 	Number uint64
-	// Of a row that is set.
+	// Of an entry that is set.
 	Period int64
 	Seq    uint64
 }
 
-// WakeDoing is the kind of change of a row.
+// WakeDoing is the kind of change of an entry.
 type WakeDoing uint8
 
 const (
-	// RemoveWake: there is no row afterwards.
+	// RemoveWake: there is no entry afterwards.
 	RemoveWake WakeDoing = iota + 1
-	// NextWake: the row exists, and gets a new Due and a new Number.
+	// NextWake: the entry exists, and gets a new Due and a new Number.
 	NextWake
-	// SetWake: there is a row afterwards, which is new in all its parts.
+	// SetWake: there is an entry afterwards, which is new in all its parts.
 	SetWake
-	// EndLife: the entity has no rows afterwards but its [sharding.PurgeWake], with this Seq and
-	// the earlier of Due and its previous due time, and the rows that later changes set. So an
+	// EndLife: the entity has no entries afterwards but its [sharding.PurgeWake], with this Seq and
+	// the earlier of Due and its previous due time, and the entries that later changes set. So an
 	// entity that is deleted again and again is looked at as often as any other.
 	EndLife
 )
 
-// WakeChanges returns the changes that an accepted append makes to the rows of wake-ups, at
-// most one for each row. An EndLife is the first one. lookAt is the time of the first look at
+// WakeChanges returns the changes that an accepted append makes to the entries of wake-ups, at
+// most one for each entry. An EndLife is the first one. lookAt is the time of the first look at
 // an entity that is deleted now ([Config.LookAt]).
 func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 	if !changesWakes(a) {
@@ -273,7 +273,7 @@ func WakeChanges(a *sharding.Append, lookAt time.Time) []WakeChange {
 	return changes
 }
 
-// endLife returns the change that a delete makes to rows.
+// endLife returns the change that a delete makes to entries.
 func endLife() WakeDoing {
 	//mutant:do delete-wakes return SetWake
 	return EndLife
@@ -289,7 +289,7 @@ func changesWakes(a *sharding.Append) bool {
 	return len(a.Fired) > 0
 }
 
-// hasSends reports whether an append writes, or changes, rows of sends.
+// hasSends reports whether an append writes, or changes, entries of sends.
 func hasSends(a *sharding.Append) bool {
 	for i := range a.Records {
 		if len(a.Records[i].Sends) > 0 {
@@ -304,12 +304,12 @@ func hasSends(a *sharding.Append) bool {
 type SendStates []byte
 
 // NewSends returns the SendStates of a record that is being stored, nil if it has no sends
-// and so no row.
+// and so no entry.
 func NewSends(r *sharding.Record) SendStates {
 	// Invariant: a send stays in the journal until the send is done. If the end of a send is reported a second time,
 	// the second report changes nothing. The append with the second report is not refused because of it, and neither
 	// are other appends of the entity.
-	// Guarded by: `journal.NewSends`: the row of a send is written together with the record that contains the send.
+	// Guarded by: `journal.NewSends`: the entry of a send is written together with the record that contains the send.
 	// `journal.SendStates.Deliver`; `journal.Decide`.
 	// Mutants: send-row, delivered-again, deliver-apart
 	if len(r.Sends) == 0 { //mutant:true send-row
@@ -346,7 +346,7 @@ func (s SendStates) Deliver(sends int, d *sharding.Delivered) {
 }
 
 // Count returns how many of the sends of a record are pending, and how many are dead letters.
-// The row of a record that has neither is removed.
+// The entry of a record that has neither is removed.
 func (s SendStates) Count(sends int) (pending, dead int) {
 	for place := range sends {
 		switch state := s.Of(place); {

@@ -164,7 +164,7 @@ func (d *Dispatcher) acked(in Acked) {
 	// Invariant: when an owner learns from the journal that it is deposed, it stores and delivers nothing more. So a
 	// deposed owner does not deliver a send that a later owner may have ended as refused.
 	// Guarded by: `outbox.acked`: if the journal refuses an append by its epoch, the shard's sends stop. `outbox.page`:
-	// the records of a page say which epoch was claimed last (`journal.SendRow.Epoch`).
+	// the records of a page say which epoch was claimed last (`journal.SendEntry.Epoch`).
 	// Mutants: ack-deposed, page-deposed
 	case verdict == sharding.RefusedEpoch: //mutant:false ack-deposed
 		// The journal will take nothing more of this owner. The next owner delivers the sends again

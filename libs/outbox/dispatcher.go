@@ -14,7 +14,7 @@ import (
 // concurrent use.
 type Dispatcher struct {
 	cfg        Config
-	sweep      due.Sweeper[*shard, journal.SendRow]
+	sweep      due.Sweeper[*shard, journal.SendEntry]
 	failing    due.Failing[*pair]
 	addressees map[sharding.Entity]*addressee // entities with commands that are in progress, or are to be sent
 	types      []*typeQueue                   // of addressees, in the order in which they first came up
@@ -137,7 +137,7 @@ type send struct {
 // New returns a dispatcher. The configuration must be valid.
 func New(cfg Config) *Dispatcher {
 	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.RetryMin, RetryMax: cfg.RetryMax, DamagedMax: cfg.RetryMax, Seed: cfg.Seed}
-	shardOf := func(r *journal.SendRow) sharding.ShardID { return r.Shard }
+	shardOf := func(r *journal.SendEntry) sharding.ShardID { return r.Shard }
 	return &Dispatcher{
 		cfg: cfg, sweep: due.New[*shard](limits, shardOf), addressees: map[sharding.Entity]*addressee{}, died: map[sendName]Died{},
 		deliveries: map[uint64]*delivery{}, taking: map[sendName]*pair{}, acks: map[uint64]*ack{},

@@ -21,15 +21,15 @@ import (
 // model is a journal with sends, targets that remember keys, and senders that take answers as
 // the journal's law has it: once.
 type model struct {
-	t     testing.TB
-	rng   *rand.Rand
-	cfg   outbox.Config
-	d     *outbox.Dispatcher
-	now   time.Time
-	rows  map[sharding.Entity][]*record
-	open  map[sharding.ShardID]sharding.Epoch
-	epoch sharding.Epoch
-	later []event
+	t       testing.TB
+	rng     *rand.Rand
+	cfg     outbox.Config
+	d       *outbox.Dispatcher
+	now     time.Time
+	entries map[sharding.Entity][]*record
+	open    map[sharding.ShardID]sharding.Epoch
+	epoch   sharding.Epoch
+	later   []event
 	// behave returns the end of a delivery; nil: with success.
 	behave func(env *sharding.Envelope) behaviour
 	stored map[sharding.CommandID]sharding.Reply // of targets
@@ -48,7 +48,7 @@ type model struct {
 	// damaged reports whether an append meets damage; nil: none.
 	damaged func(*sharding.Append) bool
 	torn    sharding.ShardID // cannot be read
-	// tight: pages have no room for all rows at times. unreadable reports whether a record cannot be read;
+	// tight: pages have no room for all entries at times. unreadable reports whether a record cannot be read;
 	// nil: none.
 	tight      bool
 	unreadable func(*record) bool
@@ -84,7 +84,7 @@ func newModel(t testing.TB, seed uint64, change func(*outbox.Config)) *model {
 		change(&cfg)
 	}
 	m := &model{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), cfg: cfg, d: outbox.New(cfg), now: time.UnixMilli(1_000_000_000_000), rows: map[sharding.Entity][]*record{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), cfg: cfg, d: outbox.New(cfg), now: time.UnixMilli(1_000_000_000_000), entries: map[sharding.Entity][]*record{},
 		open: map[sharding.ShardID]sharding.Epoch{}, stored: map[sharding.CommandID]sharding.Reply{}, effects: map[string][]string{}, taken: map[string][]sharding.Reply{}, dropped: map[string]bool{}, given: map[string]bool{},
 	}
 	return m
@@ -179,40 +179,40 @@ func (m *model) page(r outbox.Read) outbox.Page {
 			}
 			continue
 		}
-		var rows []journal.SendRow
-		for e, records := range m.rows { // order-free: sorted below
+		var entries []journal.SendEntry
+		for e, records := range m.entries { // order-free: sorted below
 			if shardOf(e) != after.Shard {
 				continue
 			}
 			for _, rec := range records {
-				row := journal.SendRow{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
-				row.Sends, row.States = rec.sends, make(journal.SendStates, (len(rec.sends)+3)/4)
+				entry := journal.SendEntry{Shard: after.Shard, Entity: e, Seq: rec.seq, At: rec.at, Epoch: m.open[after.Shard]}
+				entry.Sends, entry.States = rec.sends, make(journal.SendStates, (len(rec.sends)+3)/4)
 				wanted := false
 				for i, s := range rec.states {
-					row.States.Deliver(len(rec.sends), &sharding.Delivered{Sends: []uint16{uint16(i)}, As: s})
+					entry.States.Deliver(len(rec.sends), &sharding.Delivered{Sends: []uint16{uint16(i)}, As: s})
 					wanted = wanted || s == sharding.SendPending
 				}
 				if m.unreadable != nil && m.unreadable(rec) {
-					row.Sends, row.Err = nil, errors.New("it is damaged")
+					entry.Sends, entry.Err = nil, errors.New("it is damaged")
 				}
 				if wanted && cmp.Or(e.Compare(after.Entity), cmp.Compare(rec.seq, after.Seq)) > 0 {
-					rows = append(rows, row)
+					entries = append(entries, entry)
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b journal.SendRow) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
-		if limit := min(r.Limit, room); len(rows) > limit {
-			rows = rows[:limit]
+		slices.SortFunc(entries, func(a, b journal.SendEntry) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		if limit := min(r.Limit, room); len(entries) > limit {
+			entries = entries[:limit]
 			p.More = append(p.More, after.Shard)
 		}
-		room -= len(rows)
-		p.Rows = append(p.Rows, rows...)
+		room -= len(entries)
+		p.Entries = append(p.Entries, entries...)
 	}
 	return p
 }
 
 func (m *model) find(e sharding.Entity, seq uint64) *record {
-	for _, r := range m.rows[e] {
+	for _, r := range m.entries[e] {
 		if r.seq == seq {
 			return r
 		}
@@ -235,8 +235,8 @@ func (m *model) deliver(e sharding.Entity, all []sharding.Delivered) {
 // outcome.
 func (m *model) send(from sharding.Entity, told bool, sends ...sharding.Send) {
 	m.t.Helper()
-	r := &record{seq: uint64(len(m.rows[from]) + 1), at: m.now, sends: sends, states: make([]sharding.SendState, len(sends))}
-	m.rows[from] = append(m.rows[from], r)
+	r := &record{seq: uint64(len(m.entries[from]) + 1), at: m.now, sends: sends, states: make([]sharding.SendState, len(sends))}
+	m.entries[from] = append(m.entries[from], r)
 	s := shardOf(from)
 	switch {
 	case m.open[s] == 0:
@@ -252,7 +252,7 @@ func (m *model) send(from sharding.Entity, told bool, sends ...sharding.Send) {
 func (m *model) giveUp() {
 	var all []*record
 	var froms []sharding.Entity
-	for from, records := range m.rows { // order-free: sorted below
+	for from, records := range m.entries { // order-free: sorted below
 		for _, r := range records {
 			if slices.Contains(r.states, sharding.SendPending) {
 				all, froms = append(all, r), append(froms, from)
@@ -404,7 +404,7 @@ func command(from, to sharding.Entity, what any, replyTo string) sharding.Send {
 
 // unended counts the sends that are pending.
 func (m *model) unended() (n int) {
-	for _, records := range m.rows { // order-free: a sum
+	for _, records := range m.entries { // order-free: a sum
 		for _, r := range records {
 			for _, s := range r.states {
 				if s == sharding.SendPending {
@@ -523,7 +523,7 @@ func checkSend(t testing.TB, m *model, seed uint64, from sharding.Entity, s *sha
 	if got := slices.Contains(m.effects[pair], what); got == refused {
 		t.Errorf("seed %d: %s of %s has an effect: %t", seed, what, pair, got)
 	}
-	for _, r := range m.rows[from] {
+	for _, r := range m.entries[from] {
 		for i := range r.sends {
 			if !bytes.Equal(r.sends[i].Input.Payload, s.Input.Payload) {
 				continue
@@ -664,7 +664,7 @@ func deadLetters(t testing.TB) {
 		t.Errorf("after 22 h %d have not ended, want 4", m.unended())
 	}
 	m.run(2 * time.Hour)
-	states := m.rows[from][0].states
+	states := m.entries[from][0].states
 	want := []sharding.SendState{sharding.SendRefused, sharding.SendInDoubt, sharding.SendRefused, sharding.SendDone, sharding.SendDone}
 	if !slices.Equal(states, want) || len(m.dead) != 3 {
 		t.Errorf("after a day they are %v, want %v; %+v", states, want, m.dead)
@@ -726,7 +726,7 @@ func TestExpired(t *testing.T) {
 	from := entity("A", 1)
 	m.send(from, true, command(from, entity("C", 1), 1, ""), command(from, entity("C", 2), 1, "told"))
 	m.run(time.Minute)
-	if states := m.rows[from][0].states; !slices.Equal(states, []sharding.SendState{sharding.SendInDoubt, sharding.SendDone}) {
+	if states := m.entries[from][0].states; !slices.Equal(states, []sharding.SendState{sharding.SendInDoubt, sharding.SendDone}) {
 		t.Errorf("after a minute they are %v", states)
 	}
 	if a := m.taken[fmt.Sprint(from, 1, 1)]; len(a) != 1 || a[0].Outcome != sharding.Unknown {
@@ -861,12 +861,12 @@ func meanwhile(t testing.TB) {
 		}
 	}
 	in := func(i outbox.Input) { step(func() { d.Step(now, i, &out) }) }
-	row := func(seq uint64) journal.SendRow {
+	entry := func(seq uint64) journal.SendEntry {
 		s := sharding.Send{To: to, Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
-		return journal.SendRow{Shard: first, Entity: from, Seq: seq, At: now, States: make(journal.SendStates, 1), Sends: []sharding.Send{s}}
+		return journal.SendEntry{Shard: first, Entity: from, Seq: seq, At: now, States: make(journal.SendStates, 1), Sends: []sharding.Send{s}}
 	}
 	store := func(seq uint64) {
-		r := sharding.Record{Seq: seq, Sends: []sharding.Send{row(seq).Sends[0]}}
+		r := sharding.Record{Seq: seq, Sends: []sharding.Send{entry(seq).Sends[0]}}
 		step(func() {
 			d.Observe(now, turn.SendsStored{Shard: first, Epoch: 1, Entity: from, At: now, Records: []sharding.Record{r}}, &out)
 		})
@@ -875,11 +875,11 @@ func meanwhile(t testing.TB) {
 	in(outbox.Open{Shard: first, Epoch: 1})
 	in(outbox.Open{Shard: second, Epoch: 1})
 	in(outbox.Page{Number: 1, SendsPage: journal.SendsPage{Now: now}})
-	store(2)                                                                                            // while the first shard is read
-	in(outbox.Page{Number: 2, SendsPage: journal.SendsPage{Now: now, Rows: []journal.SendRow{row(1)}}}) // then the second one is
-	store(3)                                                                                            // behind 2, which is not known yet
-	in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: now}})                                  // now the sender is read
-	in(outbox.Page{Number: 4, SendsPage: journal.SendsPage{Now: now, Rows: []journal.SendRow{row(2), row(3)}}})
+	store(2)                                                                                                   // while the first shard is read
+	in(outbox.Page{Number: 2, SendsPage: journal.SendsPage{Now: now, Entries: []journal.SendEntry{entry(1)}}}) // then the second one is
+	store(3)                                                                                                   // behind 2, which is not known yet
+	in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: now}})                                         // now the sender is read
+	in(outbox.Page{Number: 4, SendsPage: journal.SendsPage{Now: now, Entries: []journal.SendEntry{entry(2), entry(3)}}})
 	for range 3 {
 		in(outbox.Answered{Number: last, Reply: sharding.Reply{Outcome: sharding.Executed}})
 	}
@@ -997,7 +997,7 @@ func deposed(t testing.TB) {
 	for n := range 3 {
 		s := command(from, entity("C", n), n, "")
 		r := &record{seq: uint64(n + 1), at: m.now, sends: []sharding.Send{s}, states: make([]sharding.SendState, 1)}
-		m.rows[from] = append(m.rows[from], r)
+		m.entries[from] = append(m.entries[from], r)
 		shard.Records = []sharding.Record{{Seq: r.seq, Sends: r.sends}}
 		m.tell(shard)
 		m.run(time.Minute)
@@ -1017,7 +1017,7 @@ func deposedPage(t testing.TB) {
 	m.own()
 	m.run(time.Second)
 	m.open[shardOf(from)]++ // by another process, which stores the send
-	m.rows[from] = []*record{{seq: 1, at: m.now, sends: []sharding.Send{s}, states: make([]sharding.SendState, 1)}}
+	m.entries[from] = []*record{{seq: 1, at: m.now, sends: []sharding.Send{s}, states: make([]sharding.SendState, 1)}}
 	m.run(10 * time.Minute)
 	if len(m.effects) > 0 {
 		t.Errorf("%d sends were delivered by an owner that was deposed", len(m.effects))
@@ -1133,8 +1133,8 @@ func aged(t testing.TB, seed uint64) {
 		}
 		m.run(2 * time.Second)
 	}
-	m.run(30 * time.Second)             // the last attempts and ends
-	for from, records := range m.rows { // order-free: fills a map
+	m.run(30 * time.Second)                // the last attempts and ends
+	for from, records := range m.entries { // order-free: fills a map
 		for _, r := range records {
 			told := m.taken[fmt.Sprint(from, r.seq, 0)]
 			if r.states[0] == sharding.SendInDoubt || slices.ContainsFunc(told, func(a sharding.Reply) bool { return a.Outcome == sharding.Unknown }) {
@@ -1143,7 +1143,7 @@ func aged(t testing.TB, seed uint64) {
 		}
 	}
 	checkEffects(t, m, seed)
-	for from, records := range m.rows { // order-free: reports
+	for from, records := range m.entries { // order-free: reports
 		for _, r := range records {
 			pair, what, _ := strings.Cut(string(r.sends[0].Input.Payload), "|")
 			effect := slices.Contains(m.effects[pair], what)

@@ -112,8 +112,8 @@ func (s *sender) stored() {
 	s.in(outbox.Acked{Number: s.out.Acks[0].Number, Verdict: sharding.Durable})
 }
 
-func (s *sender) row(seq uint64) journal.SendRow {
-	return journal.SendRow{Shard: s.shard, Entity: s.from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{s.send(seq)}}
+func (s *sender) entry(seq uint64) journal.SendEntry {
+	return journal.SendEntry{Shard: s.shard, Entity: s.from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{s.send(seq)}}
 }
 
 func givenUpUnderWay(s *sender) {
@@ -157,12 +157,12 @@ func givenUpWhileAnswerIsTaken(s *sender) {
 func givenUpWhileRead(s *sender) {
 	s.later(s.cfg.Refresh)
 	s.drop(7)
-	s.in(outbox.Page{Number: 2, SendsPage: journal.SendsPage{Now: s.now, Rows: []journal.SendRow{s.row(7), s.row(8)}}})
+	s.in(outbox.Page{Number: 2, SendsPage: journal.SendsPage{Now: s.now, Entries: []journal.SendEntry{s.entry(7), s.entry(8)}}})
 	s.want("while it is read", "134568", 1, 6)
 	s.done()
 	s.later(s.cfg.Refresh)
 	s.drop(9)
-	s.in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: s.now, Rows: []journal.SendRow{s.row(9)}}})
+	s.in(outbox.Page{Number: 3, SendsPage: journal.SendsPage{Now: s.now, Entries: []journal.SendEntry{s.entry(9)}}})
 	s.want("while it alone is read", "134568", 1, 6)
 }
 

@@ -58,25 +58,25 @@ func (s *script) in(i outbox.Input) {
 	s.step(func(out *outbox.Outputs) { s.d.Step(s.now, i, out) })
 }
 
-// row is a record of an entity with one send.
-func (s *script) row(from sharding.Entity, seq uint64) journal.SendRow {
+// entry is a record of an entity with one send.
+func (s *script) entry(from sharding.Entity, seq uint64) journal.SendEntry {
 	x := sharding.Send{To: entity("C", 1), Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, seq)}}
-	return journal.SendRow{Shard: s.shard, Entity: from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{x}}
+	return journal.SendEntry{Shard: s.shard, Entity: from, Seq: seq, At: s.now, States: make(journal.SendStates, 1), Sends: []sharding.Send{x}}
 }
 
 // stored reports a record as durable.
 func (s *script) stored(from sharding.Entity, seq uint64) {
 	s.t.Helper()
-	r := sharding.Record{Seq: seq, Sends: []sharding.Send{s.row(from, seq).Sends[0]}}
+	r := sharding.Record{Seq: seq, Sends: []sharding.Send{s.entry(from, seq).Sends[0]}}
 	s.step(func(out *outbox.Outputs) {
 		s.d.Observe(s.now, turn.SendsStored{Shard: s.shard, Epoch: 1, Entity: from, At: s.now, Records: []sharding.Record{r}}, out)
 	})
 }
 
 // page answers the newest read.
-func (s *script) page(more bool, rows ...journal.SendRow) {
+func (s *script) page(more bool, entries ...journal.SendEntry) {
 	s.t.Helper()
-	p := outbox.Page{Number: s.reads[len(s.reads)-1].Number, SendsPage: journal.SendsPage{Now: s.now, Rows: rows}}
+	p := outbox.Page{Number: s.reads[len(s.reads)-1].Number, SendsPage: journal.SendsPage{Now: s.now, Entries: entries}}
 	if more {
 		p.More = []sharding.ShardID{s.shard}
 	}
@@ -92,25 +92,25 @@ func (s *script) answer(r sharding.Reply) {
 // TestPendingSends: only pending sends are delivered, also of a record whose other sends have ended.
 func TestPendingSends(t *testing.T) {
 	s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
-	row := journal.SendRow{Shard: s.shard, Entity: from, Seq: 7, At: s.now, States: make(journal.SendStates, 1)}
+	entry := journal.SendEntry{Shard: s.shard, Entity: from, Seq: 7, At: s.now, States: make(journal.SendStates, 1)}
 	for i := range 3 {
-		row.Sends = append(row.Sends, sharding.Send{To: entity("C", 1+i), Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, i)}})
+		entry.Sends = append(entry.Sends, sharding.Send{To: entity("C", 1+i), Input: sharding.Input{Command: "do", Payload: fmt.Append(nil, i)}})
 	}
-	row.States.Deliver(3, &sharding.Delivered{Seq: 7, Sends: []uint16{0}, As: sharding.SendRefused})
-	row.States.Deliver(3, &sharding.Delivered{Seq: 7, Sends: []uint16{2}, As: sharding.SendDone})
-	s.page(false, row)
+	entry.States.Deliver(3, &sharding.Delivered{Seq: 7, Sends: []uint16{0}, As: sharding.SendRefused})
+	entry.States.Deliver(3, &sharding.Delivered{Seq: 7, Sends: []uint16{2}, As: sharding.SendDone})
+	s.page(false, entry)
 	if s.delivered != "1" || s.d.Stats().Sends != 1 {
 		t.Errorf("delivered %q, %+v", s.delivered, s.d.Stats())
 	}
 }
 
-// fullPage: a page without room for rows of a shard does not say that there are none.
+// fullPage: a page without room for entries of a shard does not say that there are none.
 func fullPage(t testing.TB) {
 	s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
-	s.page(true, s.row(from, 1))
+	s.page(true, s.entry(from, 1))
 	s.page(true)
 	s.stored(from, 3)
-	s.page(false, s.row(from, 2), s.row(from, 3))
+	s.page(false, s.entry(from, 2), s.entry(from, 3))
 	for range 3 {
 		s.answer(sharding.Reply{Outcome: sharding.Executed})
 	}
@@ -125,23 +125,23 @@ func TestFullPage(t *testing.T) { fullPage(t) }
 func behindDamage(t testing.TB) {
 	for _, behind := range [][]uint64{{4}, nil} {
 		s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
-		torn := journal.SendRow{Shard: s.shard, Entity: from, Seq: 2, Err: errors.New("it is damaged")}
-		s.page(true, s.row(from, 1), torn, s.row(from, 3))
+		torn := journal.SendEntry{Shard: s.shard, Entity: from, Seq: 2, Err: errors.New("it is damaged")}
+		s.page(true, s.entry(from, 1), torn, s.entry(from, 3))
 		s.answer(sharding.Reply{Outcome: sharding.Executed})
-		var rows []journal.SendRow
+		var entries []journal.SendEntry
 		for _, seq := range behind {
-			rows = append(rows, s.row(from, seq))
+			entries = append(entries, s.entry(from, seq))
 		}
-		s.page(false, rows...)
+		s.page(false, entries...)
 		s.stored(from, 5)
 		if s.delivered != "1" {
 			t.Errorf("with %d on the next page, %s are delivered before the damage is repaired", behind, s.delivered)
 		}
-		rows = []journal.SendRow{s.row(from, 2), s.row(from, 3)}
+		entries = []journal.SendEntry{s.entry(from, 2), s.entry(from, 3)}
 		for _, seq := range behind {
-			rows = append(rows, s.row(from, seq))
+			entries = append(entries, s.entry(from, seq))
 		}
-		s.page(false, append(rows, s.row(from, 5))...)
+		s.page(false, append(entries, s.entry(from, 5))...)
 		for range len(behind) + 3 {
 			s.answer(sharding.Reply{Outcome: sharding.Executed})
 		}
@@ -159,12 +159,12 @@ func evictedBehind(t testing.TB) {
 	cfg := outbox.DefaultConfig()
 	cfg.Sends = 2
 	s, first := newScript(t, cfg), entity("A", 1)
-	s.page(true, s.row(first, 1))
+	s.page(true, s.entry(first, 1))
 	s.answer(sharding.Reject(sharding.Unavailable, "away"))
-	s.page(true, s.row(entity("A", 2), 1)) // now the memory is full
+	s.page(true, s.entry(entity("A", 2), 1)) // now the memory is full
 	s.page(false)
 	s.stored(first, 2)
-	s.page(false, s.row(first, 1), s.row(first, 2))
+	s.page(false, s.entry(first, 1), s.entry(first, 2))
 	if s.delivered != "111" {
 		t.Errorf("delivered in the order %s", s.delivered)
 	}
@@ -212,9 +212,9 @@ func TestEndedDurable(t *testing.T) { endedDurable(t) }
 // when that is known.
 func obsolete(t testing.TB) {
 	s, from := newScript(t, outbox.DefaultConfig()), entity("A", 1)
-	row := s.row(from, 1)
-	row.Sends[0].ReplyTo = "told"
-	s.page(false, row)
+	entry := s.entry(from, 1)
+	entry.Sends[0].ReplyTo = "told"
+	s.page(false, entry)
 	s.answer(sharding.Reply{Outcome: sharding.Executed})
 	for _, end := range []turn.FiringEnd{turn.FiringInDoubt, turn.FiringObsolete} {
 		s.step(func(out *outbox.Outputs) {

@@ -93,8 +93,8 @@ func (d *Dispatcher) page(in *Page) {
 	for _, p := range d.sweep.Page(d.now, in.Number, &in.SendsPage, in.Err) {
 		s := p.Shard
 		//mutant:false page-deposed
-		if len(p.Rows) > 0 && p.Rows[0].Epoch > s.Epoch {
-			d.close(s.ID) // another owner has claimed the shard, see journal.SendRow.Epoch
+		if len(p.Entries) > 0 && p.Entries[0].Epoch > s.Epoch {
+			d.close(s.ID) // another owner has claimed the shard, see journal.SendEntry.Epoch
 			continue
 		}
 		src := s.readSource
@@ -106,9 +106,9 @@ func (d *Dispatcher) page(in *Page) {
 				d.queueRead(src)
 			}
 		case src != nil:
-			d.pageOfSource(s, src, p.Rows, p.More)
+			d.pageOfSource(s, src, p.Entries, p.More)
 		default:
-			d.pageOfSweep(s, p.Rows, p.More)
+			d.pageOfSweep(s, p.Entries, p.More)
 		}
 		if !p.Failed {
 			d.sweep.ReadBy(s, d.now) // scan decides whether it reads now
@@ -127,7 +127,7 @@ func (d *Dispatcher) endRead(s *shard) {
 }
 
 // pageOfSource takes in what was read of one source.
-func (d *Dispatcher) pageOfSource(s *shard, src *source, records []journal.SendRow, more bool) {
+func (d *Dispatcher) pageOfSource(s *shard, src *source, records []journal.SendEntry, more bool) {
 	n := 0
 	for n < len(records) && records[n].Entity == src.entity {
 		n++
@@ -140,7 +140,7 @@ func (d *Dispatcher) pageOfSource(s *shard, src *source, records []journal.SendR
 
 // notDropped returns the pending sends of a record except those that operators have dropped since the read of
 // the record began.
-func (src *source) notDropped(r *journal.SendRow) (sends []pending) {
+func (src *source) notDropped(r *journal.SendEntry) (sends []pending) {
 	for place, s := range r.Pending() {
 		if !slices.Contains(src.shard.dropped, sendName{src.entity, r.Seq, uint16(place)}) {
 			sends = append(sends, pending{Place: uint16(place), Send: *s})
@@ -151,7 +151,7 @@ func (src *source) notDropped(r *journal.SendRow) (sends []pending) {
 
 // addRecords takes in the next records of a source. The parameter more is true if others may follow.
 // addRecords reports whether all records had room.
-func (d *Dispatcher) addRecords(src *source, records []journal.SendRow, more bool) (all bool) {
+func (d *Dispatcher) addRecords(src *source, records []journal.SendEntry, more bool) (all bool) {
 	for i := range records {
 		r := &records[i]
 		switch {
@@ -181,7 +181,7 @@ func (d *Dispatcher) addRecords(src *source, records []journal.SendRow, more boo
 func (src *source) lacks(seq uint64) bool { return src.upTo < seq } //mutant:false page-behind
 
 // pageOfSweep takes in a page of a sweep.
-func (d *Dispatcher) pageOfSweep(s *shard, records []journal.SendRow, more bool) {
+func (d *Dispatcher) pageOfSweep(s *shard, records []journal.SendEntry, more bool) {
 	from := s.readFrom
 	src := s.sources[from.Entity]
 	//mutant:false page-full

@@ -15,7 +15,7 @@ import (
 // for concurrent use.
 type Purger struct {
 	cfg   Config
-	sweep due.Sweeper[*shard, journal.WakeRow]
+	sweep due.Sweeper[*shard, journal.WakeEntry]
 	wakes []wake // wake-ups that were read, and whose purges have not begun
 	// inFlight has the purges that are not answered, with the due times of their wake-ups.
 	inFlight map[journal.Purge]int64
@@ -46,7 +46,7 @@ type wake struct {
 // New returns a purger. The configuration must be valid.
 func New(cfg Config) *Purger {
 	limits := due.Limits{ReadShards: cfg.ReadShards, RetryMin: cfg.RetryMin, RetryMax: cfg.RetryMax, DamagedMax: cfg.RetryMax, Seed: cfg.Seed}
-	shardOf := func(w *journal.WakeRow) sharding.ShardID { return w.Shard }
+	shardOf := func(w *journal.WakeEntry) sharding.ShardID { return w.Shard }
 	return &Purger{cfg: cfg, sweep: due.New[*shard](limits, shardOf), inFlight: map[journal.Purge]int64{}}
 }
 
@@ -91,8 +91,8 @@ func (p *Purger) page(now time.Time, in *Page) {
 		if s.Reading = false; part.Failed {
 			continue
 		}
-		for i := range part.Rows {
-			w := &part.Rows[i]
+		for i := range part.Entries {
+			w := &part.Entries[i]
 			r := wake{shard: w.Shard, entity: w.Entity, life: w.Seq, due: w.Due}
 			if len(s.purged) == 0 || slices.Contains(s.purged, r) {
 				p.wakes = append(p.wakes, r)

@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// world drives a purger in virtual time: a journal with some rows in each shard.
+// world drives a purger in virtual time: a journal with some entries in each shard.
 type world struct {
 	t    testing.TB
 	p    *purge.Purger
@@ -47,8 +47,8 @@ func newWorld(t testing.TB, change func(*purge.Config)) *world {
 
 func shard(i uint32) sharding.ShardID { return sharding.ShardID{Type: "T", Index: i} }
 
-func (w *world) open(i uint32, rows int) {
-	w.left[shard(i)] = rows
+func (w *world) open(i uint32, entries int) {
+	w.left[shard(i)] = entries
 	w.step(purge.Open{Shard: shard(i), Epoch: sharding.Epoch(i + 1)})
 }
 
@@ -65,7 +65,7 @@ func (w *world) step(in purge.Input) {
 	for _, r := range out.Reads {
 		w.reads++
 		if until := journal.PurgeFrom + w.now.Add(ahead).UnixMilli(); w.known && r.Until != until {
-			w.t.Errorf("rows that are due by %d are read, want %d by the clock of the store", r.Until, until)
+			w.t.Errorf("entries that are due by %d are read, want %d by the clock of the store", r.Until, until)
 		}
 		page := purge.Page{Number: r.Number}
 		if w.fails {
@@ -85,7 +85,7 @@ func (w *world) step(in purge.Input) {
 			w.known = w.known || page.Err == nil
 			n := min(w.left[s], r.Limit)
 			for k := range n {
-				page.Rows = append(page.Rows, journal.WakeRow{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: 3}, Due: w.due[s]})
+				page.Entries = append(page.Entries, journal.WakeEntry{Shard: s, Entity: sharding.Entity{Type: s.Type, ID: sharding.EntityID(fmt.Sprint(w.left[s] - k))}, WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: 3}, Due: w.due[s]})
 			}
 			if n < w.left[s] {
 				page.More = append(page.More, s)
@@ -245,7 +245,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestFailedShard: a shard whose rows cannot be read is looked at more and more seldom, also if
+// TestFailedShard: a shard whose entries cannot be read is looked at more and more seldom, also if
 // it is read alone, and holds back no other.
 func TestFailedShard(t *testing.T) {
 	w := newWorld(t, func(c *purge.Config) { c.RetryMax = time.Minute })
@@ -254,7 +254,7 @@ func TestFailedShard(t *testing.T) {
 	w.open(1, 500)
 	w.pass(10*time.Second + 7*time.Second)
 	if w.left[shard(1)] != 0 {
-		t.Errorf("%d rows of the other shard are left", w.left[shard(1)])
+		t.Errorf("%d entries of the other shard are left", w.left[shard(1)])
 	}
 	w.pass(5 * time.Minute)
 	if n := w.readsOf[shard(0)]; n < 7 || n > 15 { // after 5, 10, 20, 40 and then 60 s, or down to half of that
@@ -266,7 +266,7 @@ func TestFailedShard(t *testing.T) {
 	w.damaged[shard(0)] = false
 	w.pass(90 * time.Second)
 	if s := w.p.Stats(); w.left[shard(0)] != 0 || s.Failing != 0 {
-		t.Errorf("%d rows of the shard that can be read again are left, %+v", w.left[shard(0)], s)
+		t.Errorf("%d entries of the shard that can be read again are left, %+v", w.left[shard(0)], s)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestDamagedEntity(t *testing.T) {
 	w.verdict = sharding.Durable
 	w.pass(4 * time.Second)
 	if w.left[shard(1)] != 0 {
-		t.Errorf("%d rows of the other shard are left", w.left[shard(1)])
+		t.Errorf("%d entries of the other shard are left", w.left[shard(1)])
 	}
 	w.pass(15 * time.Second)
 	if w.left[shard(0)] != 0 {

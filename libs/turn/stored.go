@@ -47,7 +47,7 @@ func (o *ReadSend) Answer(dead bool, page journal.SendsPage, err error) (out Rea
 		err = page.Damaged[0].Err
 	}
 	if err == nil {
-		out.State, out.Send, err = journal.FindSend(page.Rows, o.Entity, o.Seq, int(o.Place))
+		out.State, out.Send, err = journal.FindSend(page.Entries, o.Entity, o.Seq, int(o.Place))
 	}
 	switch {
 	case errors.Is(err, journal.ErrCorrupt):

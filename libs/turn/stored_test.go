@@ -19,8 +19,8 @@ var (
 )
 
 // aliceSends is a record whose first send is pending, and whose second one is a dead letter.
-func aliceSends() journal.SendRow {
-	row := journal.SendRow{Shard: aliceShard, Entity: alice, Seq: 7, At: time.UnixMilli(1000), States: make(journal.SendStates, 1), Sends: make([]sharding.Send, 3)}
+func aliceSends() journal.SendEntry {
+	row := journal.SendEntry{Shard: aliceShard, Entity: alice, Seq: 7, At: time.UnixMilli(1000), States: make(journal.SendStates, 1), Sends: make([]sharding.Send, 3)}
 	for i := range row.Sends {
 		row.Sends[i].Input.Command = string(rune('a' + i))
 	}
@@ -42,10 +42,10 @@ func TestSendRead(t *testing.T) {
 		code  sharding.Code
 		last  bool
 	}{
-		{"pending", 0, false, journal.SendsPage{Rows: []journal.SendRow{aliceSends()}}, nil, sharding.SendPending, "", true},
-		{"a dead letter", 1, true, journal.SendsPage{Rows: []journal.SendRow{aliceSends()}}, nil, sharding.SendRefused, "", true},
-		{"not pending", 2, false, journal.SendsPage{Rows: []journal.SendRow{aliceSends()}}, nil, sharding.SendDone, "", false},
-		{"done", 2, true, journal.SendsPage{Rows: []journal.SendRow{aliceSends()}}, nil, sharding.SendDone, "", true},
+		{"pending", 0, false, journal.SendsPage{Entries: []journal.SendEntry{aliceSends()}}, nil, sharding.SendPending, "", true},
+		{"a dead letter", 1, true, journal.SendsPage{Entries: []journal.SendEntry{aliceSends()}}, nil, sharding.SendRefused, "", true},
+		{"not pending", 2, false, journal.SendsPage{Entries: []journal.SendEntry{aliceSends()}}, nil, sharding.SendDone, "", false},
+		{"done", 2, true, journal.SendsPage{Entries: []journal.SendEntry{aliceSends()}}, nil, sharding.SendDone, "", true},
 		{"no answer", 0, false, journal.SendsPage{}, away, sharding.SendDone, sharding.Unavailable, true},
 		{"a damaged shard", 0, false, journal.SendsPage{Damaged: []journal.Damaged{{Err: journal.ErrCorrupt}}}, nil, sharding.SendDone, sharding.DataLoss, true},
 	} {

@@ -31,7 +31,7 @@ func hangHoldsNobodyBack(t testing.TB) {
 		}
 		m.hangs, m.fired = nil, nil
 		m.pass(2 * time.Second)
-		if len(m.fired) != count || len(m.rows) != 0 {
+		if len(m.fired) != count || len(m.entries) != 0 {
 			t.Errorf("%d of %d have fired", len(m.fired), count)
 		}
 		for i, key := range m.fired {

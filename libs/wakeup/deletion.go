@@ -19,7 +19,7 @@ func (k *Keeper) drop(s *shard, of sharding.Entity) {
 	if !s.Reading { //mutant:true deleted-in-page
 		return
 	}
-	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return w.Entity == of })
+	s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeEntry) bool { return w.Entity == of })
 	if len(s.ignored) >= k.cfg.Wakes {
 		s.outdated = true //mutant:false page-outdated
 		return

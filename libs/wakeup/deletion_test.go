@@ -26,7 +26,7 @@ func deletedEntity(t testing.TB) {
 		before := m.k.Stats().Wakes
 		m.deletes("a0", silent)
 		if after := m.k.Stats().Wakes; before != 3 || after != 1 {
-			t.Fatalf("%d rows are in memory after the delete, want 1; %d were there before, want 3", after, before)
+			t.Fatalf("%d entries are in memory after the delete, want 1; %d were there before, want 3", after, before)
 		}
 		m.pass(10 * time.Second)
 		if s := m.k.Stats(); s.Obsolete > 0 || s.Fired != 1 {
@@ -35,7 +35,7 @@ func deletedEntity(t testing.TB) {
 	}
 }
 
-// TestDeletedWhileRead: rows of a page for an entity that was deleted while it was being read are
+// TestDeletedWhileRead: entries of a page for an entity that was deleted while it was being read are
 // left out, and so are reminders that were in doubt then. A reminder
 // that was set after the delete fires.
 func TestDeletedWhileRead(t *testing.T) { deletedWhileRead(t) }
@@ -50,8 +50,8 @@ func deletedWhileRead(t testing.TB) {
 		m.set("a0", "new", m.wall()+3000, 0, false)
 		for range 100 {
 			m.pass(20 * time.Millisecond)
-			if rows := m.k.Stats().Wakes; rows > 2 {
-				t.Fatalf("%d rows are in memory, one of them of the deleted entity", rows)
+			if entries := m.k.Stats().Wakes; entries > 2 {
+				t.Fatalf("%d entries are in memory, one of them of the deleted entity", entries)
 			}
 		}
 		m.pass(10 * time.Second)
@@ -88,7 +88,7 @@ func gone(t testing.TB) {
 		t.Fatalf("before: %+v", s)
 	}
 	for _, key := range []string{"a0/fails", "a0/waits", "a3/hangs"} {
-		delete(m.rows, key)
+		delete(m.entries, key)
 	}
 	m.pass(20 * time.Second)
 	if s := m.k.Stats(); s.Wakes != 8 || s.Failing != 5 || s.Firing != 1 {

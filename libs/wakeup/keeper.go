@@ -17,7 +17,7 @@ import (
 // use.
 type Keeper struct {
 	cfg   Config
-	sweep due.Sweeper[*shard, journal.WakeRow]
+	sweep due.Sweeper[*shard, journal.WakeEntry]
 	types []*typeQueue // in the order in which they were first opened
 	// firings has the firing in progress of each entity: an entity has at most one.
 	firings   map[sharding.Entity]*firing
@@ -58,7 +58,7 @@ type shard struct {
 	// changed has the wake-ups that have changed while the read was in progress. The page of the
 	// read may be older than these changes.
 	changed      map[key]struct{}
-	changedWakes []journal.WakeRow // the wake-ups in changed that still exist, as they are now
+	changedWakes []journal.WakeEntry // the wake-ups in changed that still exist, as they are now
 	// ignored has the entities whose wake-ups in the page of the read are ignored. While the read was
 	// in progress, these entities were deleted, or it became unknown which wake-ups they have.
 	ignored map[sharding.Entity]struct{}
@@ -77,7 +77,7 @@ type key struct {
 
 // wake is a wake-up in memory: what the journal has stored, and the state of this Keeper.
 type wake struct {
-	journal.WakeRow
+	journal.WakeEntry
 	shard *shard
 	due.Failure
 	state wakeState
@@ -92,7 +92,7 @@ func (w *wake) Before(o *wake) bool {
 
 func (w *wake) Place() *int            { return &w.place }
 func (w *wake) Owner() sharding.Entity { return w.Entity }
-func (w *wake) Compare(o *wake) int    { return keyOf(&w.WakeRow).compare(keyOf(&o.WakeRow)) }
+func (w *wake) Compare(o *wake) int    { return keyOf(&w.WakeEntry).compare(keyOf(&o.WakeEntry)) }
 
 type wakeState uint8
 
@@ -121,7 +121,7 @@ func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, sweep: due.New[*shard](limits, shardOf), firings: map[sharding.Entity]*firing{}}
 }
 
-func shardOf(w *journal.WakeRow) sharding.ShardID { return w.Shard }
+func shardOf(w *journal.WakeEntry) sharding.ShardID { return w.Shard }
 
 // Step applies one input at time now, and appends to out what must be done.
 func (k *Keeper) Step(now time.Time, in Input, out *Outputs) {
@@ -211,12 +211,12 @@ func (k *Keeper) Clock() (store, at time.Time, known bool) {
 func (s *shard) covered() int64 { return max(s.horizon, s.after.Due) }
 
 // add puts a wake-up into memory. If there is no room for it, a later sweep reads it again.
-func (k *Keeper) add(s *shard, in *journal.WakeRow) {
+func (k *Keeper) add(s *shard, in *journal.WakeEntry) {
 	if k.wakes >= k.cfg.Wakes {
 		k.restartSweep(s)
 		return
 	}
-	w := &wake{WakeRow: *in, shard: s, sweep: s.sweep}
+	w := &wake{WakeEntry: *in, shard: s, sweep: s.sweep}
 	s.wakes[keyOf(in)] = w
 	k.wakes++
 	if w.Err != nil {
@@ -226,7 +226,7 @@ func (k *Keeper) add(s *shard, in *journal.WakeRow) {
 	k.wait(w)
 }
 
-func keyOf(w *journal.WakeRow) key { return key{entity: w.Entity, kind: w.Kind, name: w.Name} }
+func keyOf(w *journal.WakeEntry) key { return key{entity: w.Entity, kind: w.Kind, name: w.Name} }
 
 // wait queues a wake-up until it is due.
 func (k *Keeper) wait(w *wake) {
@@ -259,7 +259,7 @@ func (k *Keeper) remove(w *wake) {
 	k.failing.Clear(w)
 	k.sweep.MadeRoom(k.now)
 	w.state = 0
-	delete(w.shard.wakes, keyOf(&w.WakeRow))
+	delete(w.shard.wakes, keyOf(&w.WakeEntry))
 	k.wakes--
 }
 
@@ -282,7 +282,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 			k.replace(s, id, nil)
 			k.restartSweep(s)
 		default:
-			next := w.WakeRow
+			next := w.WakeEntry
 			next.Number, next.Due = f.Number+1, f.Next
 			k.replace(s, id, &next)
 		}
@@ -301,7 +301,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 				k.replace(s, id, nil)
 				continue
 			}
-			k.replace(s, id, &journal.WakeRow{
+			k.replace(s, id, &journal.WakeEntry{
 				Shard: s.ID, Entity: e.Entity, Due: set.Due, Period: set.Period, Input: set.Input,
 				WakeRef: sharding.WakeRef{Kind: set.Kind, Name: set.Name, Seq: e.Records[i].Seq, Number: set.Number},
 			})
@@ -313,7 +313,7 @@ func (k *Keeper) changed(e *turn.WakesChanged) {
 // is the wake-up that the journal has now; nil: the wake-up was removed. Memory has all wake-ups of
 // the shard that are due before a certain time (method covered). If newest is due later, it is not
 // added to memory: a later sweep reads it.
-func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
+func (k *Keeper) replace(s *shard, id key, newest *journal.WakeEntry) {
 	if old := s.wakes[id]; old != nil {
 		k.remove(old)
 	}
@@ -322,7 +322,7 @@ func (k *Keeper) replace(s *shard, id key, newest *journal.WakeRow) {
 			s.outdated = true //mutant:false page-outdated
 		} else {
 			s.changed[id] = struct{}{}
-			s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeRow) bool { return keyOf(&w) == id })
+			s.changedWakes = slices.DeleteFunc(s.changedWakes, func(w journal.WakeEntry) bool { return keyOf(&w) == id })
 			if newest != nil {
 				s.changedWakes = append(s.changedWakes, *newest)
 			}

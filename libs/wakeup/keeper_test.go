@@ -23,30 +23,30 @@ const purgeFrom = 1 << 62
 // model is a journal with wake-ups, and an entity core that runs their commands. A firing takes
 // effect by the rule of the journal: only if its setting still stands.
 type model struct {
-	t      testing.TB
-	rng    *rand.Rand
-	k      *wakeup.Keeper
-	now    time.Time
-	ahead  time.Duration               // difference between the store's clock and now
-	rows   map[string]*journal.WakeRow // the rows of the journal, by entity and name
-	seq    uint64
-	open   map[sharding.ShardID]sharding.Epoch
-	epochs uint32
-	reads  []answer    // answers to reads, which have not arrived yet
-	fires  []turn.Fire // firings that have not ended yet
+	t       testing.TB
+	rng     *rand.Rand
+	k       *wakeup.Keeper
+	now     time.Time
+	ahead   time.Duration                 // difference between the store's clock and now
+	entries map[string]*journal.WakeEntry // the entries of the journal, by entity and name
+	seq     uint64
+	open    map[sharding.ShardID]sharding.Epoch
+	epochs  uint32
+	reads   []answer    // answers to reads, which have not arrived yet
+	fires   []turn.Fire // firings that have not ended yet
 	// fails returns the end of a firing; nil: every firing succeeds.
 	fails func(turn.Fire) turn.FiringEnd
 	// effects counts, for each setting and number, the firings that took effect.
 	effects map[string]int
-	fired   []string          // the wake-ups that took effect, in their order
-	latest  time.Duration     // how late a wake-up took effect, at most
-	missed  map[string]int64  // how many due times each wake-up has missed
-	asked   int               // reads so far
-	purges  []journal.WakeRow // the rest of deleted entities
+	fired   []string            // the wake-ups that took effect, in their order
+	latest  time.Duration       // how late a wake-up took effect, at most
+	missed  map[string]int64    // how many due times each wake-up has missed
+	asked   int                 // reads so far
+	purges  []journal.WakeEntry // the rest of deleted entities
 	// hangs reports whether a firing does not end; nil: every firing does.
 	hangs   func(turn.Fire) bool
 	damaged sharding.ShardID // cannot be read
-	room    int              // a page has at most so many rows, of all shards together; 0: any number
+	room    int              // a page has at most so many entries, of all shards together; 0: any number
 }
 
 // answer is the answer to a read on its way.
@@ -67,7 +67,7 @@ func newModel(t testing.TB, seed uint64, change func(*wakeup.Config)) *model {
 		t.Fatal(err)
 	}
 	m := &model{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), rows: map[string]*journal.WakeRow{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), k: wakeup.New(cfg), now: time.UnixMilli(1_000_000_000), entries: map[string]*journal.WakeEntry{},
 		open: map[sharding.ShardID]sharding.Epoch{}, effects: map[string]int{}, missed: map[string]int64{},
 	}
 	return m
@@ -109,7 +109,7 @@ func (m *model) tell(e turn.ShardEvent) {
 	m.step(wakeup.Tick{})
 }
 
-// page reads the rows that the journal has now.
+// page reads the entries that the journal has now.
 func (m *model) page(r wakeup.Read) wakeup.Page {
 	until := r.Until - 1
 	if r.Until == 0 { // all reminders
@@ -123,33 +123,33 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 			}
 			continue
 		}
-		var rows []journal.WakeRow
-		for _, w := range m.rows { // order-free: sorted below
+		var entries []journal.WakeEntry
+		for _, w := range m.entries { // order-free: sorted below
 			if w.Shard == after.Shard && w.Due <= until && place(w.Due, string(w.Entity.ID), w.Name) > place(after.After.Due, string(after.After.Entity.ID), after.After.Name) {
-				rows = append(rows, *w)
+				entries = append(entries, *w)
 			}
 		}
 		for _, w := range m.purges {
 			if w.Shard == after.Shard && w.Due <= until {
-				rows = append(rows, w)
+				entries = append(entries, w)
 			}
 		}
-		slices.SortFunc(rows, func(a, b journal.WakeRow) int {
+		slices.SortFunc(entries, func(a, b journal.WakeEntry) int {
 			return cmp.Compare(place(a.Due, string(a.Entity.ID), a.Name), place(b.Due, string(b.Entity.ID), b.Name))
 		})
-		if len(rows) >= r.Limit {
-			rows = rows[:r.Limit]
+		if len(entries) >= r.Limit {
+			entries = entries[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Entries = append(p.Entries, entries...)
 	}
-	if m.room > 0 && len(p.Rows) > m.room {
-		for _, w := range p.Rows[m.room:] {
+	if m.room > 0 && len(p.Entries) > m.room {
+		for _, w := range p.Entries[m.room:] {
 			if !slices.Contains(p.More, w.Shard) {
 				p.More = append(p.More, w.Shard)
 			}
 		}
-		p.Rows = p.Rows[:m.room]
+		p.Entries = p.Entries[:m.room]
 	}
 	return p
 }
@@ -164,9 +164,9 @@ func (m *model) set(id, name string, due, period int64, silent bool) {
 	key := id + "/" + name
 	w := sharding.Wake{Kind: sharding.ReminderWake, Name: name, Due: due, Period: period, Input: sharding.Input{Command: "C"}}
 	if due == 0 {
-		delete(m.rows, key)
+		delete(m.entries, key)
 	} else {
-		m.rows[key] = &journal.WakeRow{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
+		m.entries[key] = &journal.WakeEntry{Shard: shardOf(id), Entity: m.ent(id), Due: due, Period: period, Input: w.Input,
 			WakeRef: sharding.WakeRef{Kind: w.Kind, Name: name, Seq: m.seq}}
 	}
 	s := shardOf(id)
@@ -184,12 +184,12 @@ func (m *model) deletes(id string, silent bool) {
 	m.t.Helper()
 	m.seq++
 	s := shardOf(id)
-	for key, w := range m.rows { // order-free: all of the entity are removed
+	for key, w := range m.entries { // order-free: all of the entity are removed
 		if w.Entity == m.ent(id) {
-			delete(m.rows, key)
+			delete(m.entries, key)
 		}
 	}
-	m.purges = append(m.purges, journal.WakeRow{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
+	m.purges = append(m.purges, journal.WakeEntry{Shard: s, Entity: m.ent(id), Due: purgeFrom + m.wall(), WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: m.seq}})
 	switch epoch := m.open[s]; {
 	case epoch == 0:
 	case silent:
@@ -225,27 +225,27 @@ func (m *model) fire(f turn.Fire) {
 			ended.End = turn.FiringDone
 		}
 	}
-	row := m.rows[key]
-	if row == nil || row.WakeRef != f.Wakeup.WakeRef {
+	entry := m.entries[key]
+	if entry == nil || entry.WakeRef != f.Wakeup.WakeRef {
 		ended.End = turn.FiringObsolete
 		m.tell(ended)
 		return
 	}
-	if m.wall() < row.Due || f.Wakeup.Due != row.Due {
-		m.t.Fatalf("%s fires at %d, due at %d and said to be due at %d", key, m.wall(), row.Due, f.Wakeup.Due)
+	if m.wall() < entry.Due || f.Wakeup.Due != entry.Due {
+		m.t.Fatalf("%s fires at %d, due at %d and said to be due at %d", key, m.wall(), entry.Due, f.Wakeup.Due)
 	}
-	m.effects[fmt.Sprintf("%s %d %d", key, row.Seq, row.Number)]++
+	m.effects[fmt.Sprintf("%s %d %d", key, entry.Seq, entry.Number)]++
 	m.fired = append(m.fired, key)
-	m.latest = max(m.latest, time.Duration(m.wall()-row.Due)*time.Millisecond)
+	m.latest = max(m.latest, time.Duration(m.wall()-entry.Due)*time.Millisecond)
 	m.missed[key] += f.Wakeup.Missed
 	switch next := f.Wakeup.Next; {
-	case row.Period == 0 && next != 0 || row.Period > 0 && (next <= row.Due || (next-row.Due)/row.Period != f.Wakeup.Missed+1 || (next-row.Due)%row.Period != 0):
-		m.t.Fatalf("%s was due at %d with period %d, is due next at %d and has missed %d", key, row.Due, row.Period, next, f.Wakeup.Missed)
+	case entry.Period == 0 && next != 0 || entry.Period > 0 && (next <= entry.Due || (next-entry.Due)/entry.Period != f.Wakeup.Missed+1 || (next-entry.Due)%entry.Period != 0):
+		m.t.Fatalf("%s was due at %d with period %d, is due next at %d and has missed %d", key, entry.Due, entry.Period, next, f.Wakeup.Missed)
 	case next == 0:
-		delete(m.rows, key)
+		delete(m.entries, key)
 	default:
-		row.Due = next
-		row.Number++
+		entry.Due = next
+		entry.Number++
 	}
 	if lost {
 		m.tell(ended)
@@ -375,7 +375,7 @@ func random(t testing.TB, seed uint64) wakeup.Stats {
 	m.fails, m.hangs = nil, nil
 	m.claimAll()
 	m.pass(5 * time.Minute)
-	for key, w := range m.rows { // order-free: any is an error
+	for key, w := range m.entries { // order-free: any is an error
 		if w.Period == 0 || m.wall()-w.Due > 2000 {
 			t.Fatalf("seed %d: %s was due %d ms ago and has not fired\n%s", seed, key, m.wall()-w.Due, m.k.AppendState(m.now, nil))
 		}
@@ -624,8 +624,8 @@ func toldFirst(t testing.TB) {
 	m.set("a0", "v", m.wall()+1000, 0, false)
 	m.pass(990 * time.Millisecond)
 	m.now = m.now.Add(20 * time.Millisecond)
-	delete(m.rows, "a0/w")
-	delete(m.rows, "a0/v")
+	delete(m.entries, "a0/w")
+	delete(m.entries, "a0/v")
 	s := shardOf("a0")
 	m.k.Observe(m.now, turn.SendsStored{Shard: s, Epoch: m.open[s], Entity: m.ent("a0")})
 	m.k.Observe(m.now, turn.WakesChanged{Shard: s, Epoch: m.open[s], Entity: m.ent("a0"), Records: []sharding.Record{{Seq: 3, Delete: true}}})
@@ -698,7 +698,7 @@ func lostAnswers(t testing.TB) {
 		m.pass(150 * time.Millisecond)
 		m.fails = nil
 		m.pass(2 * time.Second)
-		if len(m.fired) != 1 || len(m.rows) != 0 || m.k.Stats().Wakes != 0 {
+		if len(m.fired) != 1 || len(m.entries) != 0 || m.k.Stats().Wakes != 0 {
 			t.Errorf("seed %d: fired %v, %+v", seed, m.fired, m.k.Stats())
 		}
 	}

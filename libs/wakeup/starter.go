@@ -18,7 +18,7 @@ import (
 // entities of the page have been started, it reads the next page. It is not safe for concurrent use.
 type Starter struct {
 	cfg   StartConfig
-	sweep due.Sweeper[*startShard, journal.WakeRow]
+	sweep due.Sweeper[*startShard, journal.WakeEntry]
 	types []*startType // in the order in which they were first opened
 	// starts has the entities that are being started, or will be started again.
 	starts   map[sharding.Entity]*start
@@ -46,7 +46,7 @@ type startType struct {
 type startShard struct {
 	due.Shard
 	typ   *startType
-	page  []journal.WakeRow    // the wake-ups whose entities are not started yet, in order
+	page  []journal.WakeEntry  // the wake-ups whose entities are not started yet, in order
 	after journal.WakePosition // how far the present sweep has come
 	next  bool                 // when the page is used up, the shard is read
 	again bool                 // another sweep is needed, because too many failed entities were to be held in memory

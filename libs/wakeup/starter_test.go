@@ -19,23 +19,23 @@ import (
 
 // startModel is a journal with remembered entities, and an entity core that starts them.
 type startModel struct {
-	t      testing.TB
-	rng    *rand.Rand
-	s      *wakeup.Starter
-	cfg    wakeup.StartConfig
-	now    time.Time
-	rows   map[string]int64 // last activity, by entity
-	open   map[sharding.ShardID]sharding.Epoch
-	epochs uint32
-	reads  []answer
-	begun  []begun
-	alive  map[string]bool
+	t       testing.TB
+	rng     *rand.Rand
+	s       *wakeup.Starter
+	cfg     wakeup.StartConfig
+	now     time.Time
+	entries map[string]int64 // last activity, by entity
+	open    map[sharding.ShardID]sharding.Epoch
+	epochs  uint32
+	reads   []answer
+	begun   []begun
+	alive   map[string]bool
 	// ends returns the end of a start; nil: as it should.
 	ends   func(id string) turn.StartEnd
 	order  []string    // of all starts
 	starts []time.Time // of all starts
 	most   int         // that were in progress at a time, of one type
-	held   int         // the most rows in memory
+	held   int         // the most entries in memory
 	slow   bool        // starts take a while
 }
 
@@ -55,7 +55,7 @@ func newStartModel(t testing.TB, seed uint64, change func(*wakeup.StartConfig)) 
 		t.Fatal(err)
 	}
 	return &startModel{
-		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: wakeup.NewStarter(cfg), cfg: cfg, now: time.UnixMilli(1_000_000_000), rows: map[string]int64{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: wakeup.NewStarter(cfg), cfg: cfg, now: time.UnixMilli(1_000_000_000), entries: map[string]int64{},
 		open: map[sharding.ShardID]sharding.Epoch{}, alive: map[string]bool{},
 	}
 }
@@ -104,19 +104,19 @@ func (m *startModel) page(r wakeup.Read) wakeup.Page {
 	}
 	p := wakeup.Page{Number: r.Number, Remembered: true, WakesPage: journal.WakesPage{Now: m.now}}
 	for _, after := range r.Shards {
-		var rows []journal.WakeRow
-		for id, at := range m.rows { // order-free: sorted below
-			row := journal.WakeRow{Shard: shardOf(id), Entity: sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}, Due: -at}
-			if row.Shard == after.Shard && (row.Due > after.After.Due || row.Due == after.After.Due && id > string(after.After.Entity.ID)) {
-				rows = append(rows, row)
+		var entries []journal.WakeEntry
+		for id, at := range m.entries { // order-free: sorted below
+			entry := journal.WakeEntry{Shard: shardOf(id), Entity: sharding.Entity{Type: shardOf(id).Type, ID: sharding.EntityID(id)}, Due: -at}
+			if entry.Shard == after.Shard && (entry.Due > after.After.Due || entry.Due == after.After.Due && id > string(after.After.Entity.ID)) {
+				entries = append(entries, entry)
 			}
 		}
-		slices.SortFunc(rows, func(a, b journal.WakeRow) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
-		if len(rows) >= r.Limit {
-			rows = rows[:r.Limit]
+		slices.SortFunc(entries, func(a, b journal.WakeEntry) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
+		if len(entries) >= r.Limit {
+			entries = entries[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Entries = append(p.Entries, entries...)
 	}
 	return p
 }
@@ -196,7 +196,7 @@ func (m *startModel) end(b begun) {
 
 // dead names an entity of an open shard that is not alive, or returns "".
 func (m *startModel) dead() string {
-	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
+	for _, id := range slices.Sorted(maps.Keys(m.entries)) {
 		if m.open[shardOf(id)] != 0 && !m.alive[id] {
 			return id
 		}
@@ -223,7 +223,7 @@ func startRandom(t testing.TB, seed uint64) {
 	})
 	m.slow = true
 	for i := range m.rng.IntN(80) {
-		m.rows[fmt.Sprintf("%c%c%d", 'a'+m.rng.IntN(2), 'a'+m.rng.IntN(26), i)] = 1 + m.rng.Int64N(20)
+		m.entries[fmt.Sprintf("%c%c%d", 'a'+m.rng.IntN(2), 'a'+m.rng.IntN(26), i)] = 1 + m.rng.Int64N(20)
 	}
 	m.ends = func(string) turn.StartEnd {
 		return []turn.StartEnd{turn.StartDone, turn.StartDone, turn.StartFailed, turn.StartPostponed}[m.rng.IntN(4)]
@@ -231,7 +231,7 @@ func startRandom(t testing.TB, seed uint64) {
 	m.claimAll()
 	for range 40 {
 		m.pass(time.Duration(m.rng.IntN(600)) * time.Millisecond)
-		ids := slices.Sorted(maps.Keys(m.rows))
+		ids := slices.Sorted(maps.Keys(m.entries))
 		if len(ids) == 0 {
 			break
 		}
@@ -295,7 +295,7 @@ func TestStartOrder(t *testing.T) { startOrder(t) }
 func startOrder(t testing.TB) {
 	m := newStartModel(t, 1, func(c *wakeup.StartConfig) { c.Limit, c.Page = 1, 4 })
 	for i := range 300 {
-		m.rows[fmt.Sprintf("a%c%03d", 'a'+i%26, i)] = int64(1 + i*7919%300)
+		m.entries[fmt.Sprintf("a%c%03d", 'a'+i%26, i)] = int64(1 + i*7919%300)
 	}
 	m.claimAll()
 	m.pass(time.Minute)
@@ -305,7 +305,7 @@ func startOrder(t testing.TB) {
 	wrong := 0 // when a page of a shard is used up, the others go on while the next one is read
 	for i := range m.order {
 		for _, later := range m.order[i+1:] {
-			if m.rows[later] > m.rows[m.order[i]] {
+			if m.entries[later] > m.entries[m.order[i]] {
 				wrong++
 			}
 		}
@@ -313,11 +313,11 @@ func startOrder(t testing.TB) {
 	if wrong > 300 {
 		t.Errorf("%d pairs of 300 entities were started in the wrong order: %s", wrong, strings.Join(m.order, " "))
 	}
-	if first := m.rows[m.order[0]]; first != 300 {
+	if first := m.entries[m.order[0]]; first != 300 {
 		t.Errorf("the first one was active at %d, not 300", first)
 	}
 	if m.held > 4*2*shards {
-		t.Errorf("%d rows were in memory, a page has 4", m.held)
+		t.Errorf("%d entries were in memory, a page has 4", m.held)
 	}
 }
 
@@ -325,12 +325,12 @@ func startOrder(t testing.TB) {
 func TestStartManyCostsAPage(t *testing.T) {
 	m := newStartModel(t, 1, nil)
 	for i := range 3000 {
-		m.rows[fmt.Sprintf("aa%d", i)] = int64(1 + i)
+		m.entries[fmt.Sprintf("aa%d", i)] = int64(1 + i)
 	}
 	m.claim(shardOf("aa"))
 	m.pass(15 * time.Second)
 	if m.held > m.cfg.Page || m.dead() != "" {
-		t.Errorf("%d rows were in memory, a page has %d; %s is dead", m.held, m.cfg.Page, m.dead())
+		t.Errorf("%d entries were in memory, a page has %d; %s is dead", m.held, m.cfg.Page, m.dead())
 	}
 }
 
@@ -341,7 +341,7 @@ func TestStartFailureHoldsNobodyUp(t *testing.T) { startFailures(t) }
 func startFailures(t testing.TB) {
 	m := newStartModel(t, 1, func(c *wakeup.StartConfig) { c.Limit = 2 })
 	for i := range 20 {
-		m.rows[fmt.Sprintf("aa%d", i)] = int64(1 + i)
+		m.entries[fmt.Sprintf("aa%d", i)] = int64(1 + i)
 	}
 	tries := map[string][]time.Time{}
 	m.ends = func(id string) turn.StartEnd {
@@ -400,7 +400,7 @@ func startRate(t testing.TB) {
 			c.Page, c.Wakes = 1000, 20_000 // reads must not be what limits it
 		})
 		for i := range 8000 {
-			m.rows[fmt.Sprintf("aa%d", i)] = int64(1 + i)
+			m.entries[fmt.Sprintf("aa%d", i)] = int64(1 + i)
 		}
 		m.claimAll()
 		m.pass(time.Second)
@@ -436,14 +436,14 @@ func startsAfterIdleness(t testing.TB) {
 		c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, 10*time.Millisecond, 5
 		c.Page, c.Wakes, c.Limit = 1000, 20_000, 1000 // only the rate limits
 	})
-	m.rows["aa0"] = 1
+	m.entries["aa0"] = 1
 	m.claimAll()
 	m.pass(time.Minute)
 	if len(m.order) != 1 {
 		t.Fatalf("%d entities were started", len(m.order))
 	}
 	for i := range 400 {
-		m.rows[fmt.Sprintf("aa%d", 1+i)] = int64(2 + i)
+		m.entries[fmt.Sprintf("aa%d", 1+i)] = int64(2 + i)
 	}
 	m.claimAll()
 	for len(m.order) == 1 {
@@ -462,7 +462,7 @@ func startConstant(t testing.TB) {
 		c.Strategy, c.Frequency, c.Number = wakeup.StartConstant, 100*time.Millisecond, 5
 	})
 	for i := range 400 {
-		m.rows[fmt.Sprintf("%ca%d", 'a'+i%2, i)] = int64(1 + i)
+		m.entries[fmt.Sprintf("%ca%d", 'a'+i%2, i)] = int64(1 + i)
 	}
 	m.claimAll()
 	m.pass(2 * time.Second)

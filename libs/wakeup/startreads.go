@@ -34,13 +34,13 @@ func (s *Starter) scan() {
 func (s *Starter) page(in *Page) {
 	for _, p := range s.sweep.Page(s.now, in.Number, &in.WakesPage, in.Err) {
 		if p.Shard.Reading = false; !p.Failed {
-			s.pageOf(p.Shard, p.Rows, p.More)
+			s.pageOf(p.Shard, p.Entries, p.More)
 		}
 	}
 }
 
 // pageOf handles the wake-ups of one shard in a page.
-func (s *Starter) pageOf(sh *startShard, wakes []journal.WakeRow, more bool) {
+func (s *Starter) pageOf(sh *startShard, wakes []journal.WakeEntry, more bool) {
 	sh.ReadAt = time.Time{}
 	// Invariant: when a shard starts, its remembered entities are brought to life without a command. The most recently
 	// active entities come first. The configured rate and limits apply. An entity that cannot be started does not delay

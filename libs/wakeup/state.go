@@ -28,7 +28,7 @@ func (k *Keeper) Check() error {
 			case w.state == waiting:
 				waitingWakes++
 			}
-			if keyOf(&w.WakeRow) != id || w.shard != s {
+			if keyOf(&w.WakeEntry) != id || w.shard != s {
 				return fmt.Errorf("wakeup: %q of %s is in the wrong place", w.Name, w.Entity)
 			}
 			f := k.firings[w.Entity]

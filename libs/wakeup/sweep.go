@@ -78,9 +78,9 @@ func (k *Keeper) page(in *Page) {
 			s.endRead()
 		case s.until == 0:
 			// A page without room for the wake-ups of a shard does not say that it has none.
-			k.anyOf(s, len(p.Rows) > 0 || p.More) //mutant:false any-room p.More
+			k.anyOf(s, len(p.Entries) > 0 || p.More) //mutant:false any-room p.More
 		default:
-			k.pageOf(s, p.Rows, s.until, p.More)
+			k.pageOf(s, p.Entries, s.until, p.More)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (s *shard) endRead() {
 
 // pageOf handles the wake-ups of one shard in a page. All of them are due before until. The flag more
 // is true if the shard may have more such wake-ups than the page.
-func (k *Keeper) pageOf(s *shard, wakes []journal.WakeRow, until int64, more bool) {
+func (k *Keeper) pageOf(s *shard, wakes []journal.WakeEntry, until int64, more bool) {
 	if s.outdated {
 		s.endRead()
 		s.sweepAgain = false

@@ -84,9 +84,9 @@ type stored struct {
 	form    sharding.SnapshotForm
 	snap    []byte
 	// reminders are those that stand, by name.
-	reminders map[string]journal.WakeRow
+	reminders map[string]journal.WakeEntry
 	// remembered is the wake-up of a remembered entity; nil: it has none.
-	remembered *journal.WakeRow
+	remembered *journal.WakeEntry
 	// sends has the states of each record's sends, sentAt the time at which it was stored.
 	sends  map[uint64][]sharding.SendState
 	sentAt map[uint64]time.Time
@@ -281,7 +281,7 @@ func address(typ, id string) sharding.Entity {
 func (k *Kit) journal(ent sharding.Entity) *stored {
 	s := k.store[ent]
 	if s == nil {
-		s = &stored{reminders: map[string]journal.WakeRow{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
+		s = &stored{reminders: map[string]journal.WakeEntry{}, sends: map[uint64][]sharding.SendState{}, sentAt: map[uint64]time.Time{}, died: map[sendName]string{}}
 		k.store[ent] = s
 	}
 	return s

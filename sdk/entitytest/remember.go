@@ -16,7 +16,7 @@ func (e Entity) Remembered() bool { return e.kit.journal(e.addr).remembered != n
 // remember does what an append does to the wake-up of a remembered entity.
 func (s *stored) remember(a *sharding.Append, due int64) {
 	if s.remembered = nil; due != 0 {
-		s.remembered = &journal.WakeRow{Shard: a.Shard, Entity: a.Entity, Due: due, WakeRef: sharding.WakeRef{Kind: sharding.RememberWake}}
+		s.remembered = &journal.WakeEntry{Shard: a.Shard, Entity: a.Entity, Due: due, WakeRef: sharding.WakeRef{Kind: sharding.RememberWake}}
 	}
 }
 
@@ -24,18 +24,18 @@ func (s *stored) remember(a *sharding.Append, due int64) {
 func (k *Kit) rememberedPage(r wakeup.Read) wakeup.Page {
 	p := wakeup.Page{Number: r.Number, Remembered: true, WakesPage: journal.WakesPage{Now: k.now}}
 	for _, after := range r.Shards {
-		var rows []journal.WakeRow
+		var rows []journal.WakeEntry
 		for _, s := range k.store { // order-free: sorted below
 			if row := s.remembered; row != nil && row.Shard == after.Shard && comparePlaces(row, after.After) > 0 {
 				rows = append(rows, *row)
 			}
 		}
-		slices.SortFunc(rows, func(a, b journal.WakeRow) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
+		slices.SortFunc(rows, func(a, b journal.WakeEntry) int { return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity)) })
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Entries = append(p.Entries, rows...)
 	}
 	return p
 }

@@ -120,7 +120,7 @@ func (k *Kit) openShards() {
 func (k *Kit) page(r wakeup.Read) wakeup.Page {
 	p := wakeup.Page{Number: r.Number, WakesPage: journal.WakesPage{Now: k.now}}
 	for _, after := range r.Shards {
-		var rows []journal.WakeRow
+		var rows []journal.WakeEntry
 		for _, s := range k.store { // order-free: sorted below
 			for _, row := range s.reminders { // order-free: sorted below
 				if row.Shard == after.Shard && row.Due < r.Until && comparePlaces(&row, after.After) > 0 {
@@ -128,19 +128,19 @@ func (k *Kit) page(r wakeup.Read) wakeup.Page {
 				}
 			}
 		}
-		slices.SortFunc(rows, func(a, b journal.WakeRow) int {
+		slices.SortFunc(rows, func(a, b journal.WakeEntry) int {
 			return comparePlaces(&a, b.Position())
 		})
 		if len(rows) >= r.Limit {
 			rows = rows[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Entries = append(p.Entries, rows...)
 	}
 	return p
 }
 
-func comparePlaces(r *journal.WakeRow, p journal.WakePosition) int {
+func comparePlaces(r *journal.WakeEntry, p journal.WakePosition) int {
 	return cmp.Or(cmp.Compare(r.Due, p.Due), r.Entity.Compare(p.Entity), cmp.Compare(r.Name, p.Name))
 }
 
@@ -179,7 +179,7 @@ func (s *stored) change(a *sharding.Append) {
 				delete(s.reminders, w.Name)
 				continue
 			}
-			s.reminders[w.Name] = journal.WakeRow{
+			s.reminders[w.Name] = journal.WakeEntry{
 				Shard: a.Shard, Entity: a.Entity, Due: w.Due, Period: w.Period, Input: w.Input,
 				WakeRef: sharding.WakeRef{Kind: w.Kind, Name: w.Name, Seq: rec.Seq},
 			}

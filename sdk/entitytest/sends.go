@@ -105,14 +105,14 @@ func (k *Kit) sendAnswered(number uint64, r sharding.Reply) {
 func (k *Kit) sendPage(r outbox.Read) outbox.Page {
 	p := outbox.Page{Number: r.Number, SendsPage: journal.SendsPage{Now: k.now}}
 	for _, after := range r.Shards {
-		var records []journal.SendRow
+		var records []journal.SendEntry
 		for ent, s := range k.store { // order-free: sorted below
 			d := k.descs[ent.Type].Desc
 			if d.ShardOf(ent.ID) != after.Shard {
 				continue
 			}
 			for seq, states := range s.sends { // order-free: sorted below
-				rec := journal.SendRow{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
+				rec := journal.SendEntry{Shard: after.Shard, Entity: ent, Seq: seq, At: s.sentAt[seq]}
 				rec.Sends, rec.States = s.records[seq-1].Sends, journal.NewSends(&s.records[seq-1])
 				for place, state := range states {
 					if state != sharding.SendPending {
@@ -124,12 +124,12 @@ func (k *Kit) sendPage(r outbox.Read) outbox.Page {
 				}
 			}
 		}
-		slices.SortFunc(records, func(a, b journal.SendRow) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
+		slices.SortFunc(records, func(a, b journal.SendEntry) int { return cmp.Or(a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq)) })
 		if len(records) > r.Limit {
 			records = records[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Rows = append(p.Rows, records...)
+		p.Entries = append(p.Entries, records...)
 	}
 	return p
 }

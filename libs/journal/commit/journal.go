@@ -189,7 +189,7 @@ func (j *Journal) List(ctx context.Context, req journal.ListRequest) ([]sharding
 }
 
 // History returns the newest records of an entity. No command waits for it, so it takes its turn
-// like a load with Background. A damaged record is an Err of its row.
+// like a load with Background. A damaged record is an Err of its entry.
 func (j *Journal) History(ctx context.Context, req journal.HistoryRequest) (journal.History, error) {
 	pl := j.pipeline(req.Entity.Type)
 	return readWith(ctx, j, pl, []chan struct{}{pl.backgroundTokens, pl.loadTokens}, "read the records of "+req.Entity.String(), func(ctx context.Context) (journal.History, error) {

@@ -60,9 +60,9 @@ type LoadStats struct {
 
 // PageStats describes one read of a page, without the wait for its turn.
 type PageStats struct {
-	Of     string // "wakes" or "sends"
-	Shards int    // that were asked for
-	Rows   int
-	Took   time.Duration
-	Err    error
+	Of      string // "wakes" or "sends"
+	Shards  int    // that were asked for
+	Entries int
+	Took    time.Duration
+	Err     error
 }

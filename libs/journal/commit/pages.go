@@ -12,10 +12,10 @@ import (
 )
 
 // Wakes reads a page of the wake-ups of shards, as it is at some moment after the call. It
-// waits and ends as [Journal.Load] does. Shards whose rows cannot be read are in Page.Damaged,
-// and the others have their rows.
+// waits and ends as [Journal.Load] does. Shards whose entries cannot be read are in Page.Damaged,
+// and the others have their entries.
 func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
-	r := pageReader[journal.ShardPosition, journal.WakeRow]{journal: j, of: "wakes", what: "read wake-ups", read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
+	r := pageReader[journal.ShardPosition, journal.WakeEntry]{journal: j, of: "wakes", what: "read wake-ups", read: func(ctx context.Context, shards []journal.ShardPosition) (journal.WakesPage, error) {
 		return j.backend.Wakes(ctx, journal.WakesRequest{Shards: shards, Until: req.Until, Limit: req.Limit})
 	}}
 	return r.pipelines(ctx, req.Shards)
@@ -23,14 +23,14 @@ func (j *Journal) Wakes(ctx context.Context, req journal.WakesRequest) (journal.
 
 // Sends is Wakes for records whose sends have not all ended.
 func (j *Journal) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
-	r := pageReader[journal.SendPosition, journal.SendRow]{journal: j, of: "sends", what: "read sends", read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
+	r := pageReader[journal.SendPosition, journal.SendEntry]{journal: j, of: "sends", what: "read sends", read: func(ctx context.Context, shards []journal.SendPosition) (journal.SendsPage, error) {
 		return j.backend.Sends(ctx, journal.SendsRequest{Shards: shards, Dead: req.Dead, Limit: req.Limit})
 	}}
 	return r.pipelines(ctx, req.Shards)
 }
 
-// pageReader reads pages of rows R of shards with positions P.
-type pageReader[P journal.Position, R journal.Row] struct {
+// pageReader reads pages of entries R of shards with positions P.
+type pageReader[P journal.Position, R journal.PageEntry] struct {
 	journal *Journal
 	of      string
 	what    string // is done, for errors
@@ -91,12 +91,12 @@ func (r *pageReader[P, R]) page(ctx context.Context, shards []P) (journal.Page[R
 	p, err := r.read(ctx, shards)
 	j := r.journal
 	if j.obs.Page != nil {
-		j.obs.Page(PageStats{Of: r.of, Shards: len(shards), Rows: len(p.Rows), Took: time.Since(start), Err: err})
+		j.obs.Page(PageStats{Of: r.of, Shards: len(shards), Entries: len(p.Entries), Took: time.Since(start), Err: err})
 	}
 	switch half := len(shards) / 2; {
 	case !errors.Is(err, journal.ErrCorrupt) || ctx.Err() != nil || len(shards) == 0:
-		for i := range p.Rows {
-			j.noteLoad(p.Rows[i].Damage())
+		for i := range p.Entries {
+			j.noteLoad(p.Entries[i].Damage())
 		}
 		return p, err
 	case half == 0:

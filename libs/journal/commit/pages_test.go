@@ -17,7 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// torn is a journal some of whose shards have rows that cannot be read.
+// torn is a journal some of whose shards have entries that cannot be read.
 type torn struct {
 	journal.Backend
 	bad   []uint32
@@ -62,7 +62,7 @@ func (d *torn) Sends(ctx context.Context, req journal.SendsRequest) (journal.Sen
 	return d.Backend.Sends(ctx, req)
 }
 
-// TestDamagedPages: shards whose rows cannot be read are named, and the others have theirs.
+// TestDamagedPages: shards whose entries cannot be read are named, and the others have theirs.
 func TestDamagedPages(t *testing.T) {
 	const shards = 64
 	cfg := journal.DefaultConfig()
@@ -94,15 +94,15 @@ func TestDamagedPages(t *testing.T) {
 	wakes.Limit, sends.Limit = 1, 1
 	good := shards - len(d.bad)
 	w, err := j.Wakes(t.Context(), wakes)
-	if err != nil || len(w.Rows) != good || len(w.More) != good || len(w.Damaged) != len(d.bad) {
-		t.Errorf("%d wake-ups, more in %d shards, damaged %v, %v", len(w.Rows), len(w.More), w.Damaged, err)
+	if err != nil || len(w.Entries) != good || len(w.More) != good || len(w.Damaged) != len(d.bad) {
+		t.Errorf("%d wake-ups, more in %d shards, damaged %v, %v", len(w.Entries), len(w.More), w.Damaged, err)
 	}
 	if most := 2*6*len(d.bad) + 1; int(d.calls.Load()) > most || pages != int(d.calls.Load()) {
 		t.Errorf("%d reads, %d were told to the observer, at most %d are enough", d.calls.Load(), pages, most)
 	}
 	s, err := j.Sends(t.Context(), sends)
-	if err != nil || len(s.Rows) != good || len(s.More) != 0 || len(s.Damaged) != len(d.bad) {
-		t.Errorf("%d sends, more in %d shards, damaged %v, %v", len(s.Rows), len(s.More), s.Damaged, err)
+	if err != nil || len(s.Entries) != good || len(s.More) != 0 || len(s.Damaged) != len(d.bad) {
+		t.Errorf("%d sends, more in %d shards, damaged %v, %v", len(s.Entries), len(s.More), s.Damaged, err)
 	}
 	for i, x := range w.Damaged {
 		if x.Shard.Index != d.bad[i] || x.Shard != s.Damaged[i].Shard || !errors.Is(x.Err, journal.ErrCorrupt) {
@@ -112,11 +112,11 @@ func TestDamagedPages(t *testing.T) {
 	if len(damaged) != len(d.bad) {
 		t.Errorf("the observer was told of %+v", damaged)
 	}
-	// A record that is damaged is reported as well, and its row is there.
+	// A record that is damaged is reported as well, and its entry is there.
 	d.bad = nil
 	d.Backend.(*memory.Backend).Inspect(func(l *memory.Ledger) { l.Damage(sharding.Entity{Type: "T", ID: "7"}, 1) })
-	if w, err := j.Wakes(t.Context(), wakes); err != nil || len(w.Rows) != shards || !errors.Is(w.Rows[7].Err, journal.ErrCorrupt) {
-		t.Errorf("%d wake-ups, %v", len(w.Rows), err)
+	if w, err := j.Wakes(t.Context(), wakes); err != nil || len(w.Entries) != shards || !errors.Is(w.Entries[7].Err, journal.ErrCorrupt) {
+		t.Errorf("%d wake-ups, %v", len(w.Entries), err)
 	}
 	if last := damaged[len(damaged)-1]; last.Entity.ID != "7" {
 		t.Errorf("the observer was told of %+v last", last)
@@ -175,8 +175,8 @@ func TestDeadLetterPages(t *testing.T) {
 	}
 	for dead, want := range map[bool]uint64{false: 1, true: 2} {
 		p, err := j.Sends(t.Context(), journal.SendsRequest{Shards: []journal.SendPosition{{Shard: s}}, Dead: dead, Limit: 10})
-		if err != nil || len(p.Rows) != 1 || p.Rows[0].Seq != want {
-			t.Errorf("dead %t: %+v, %v", dead, p.Rows, err)
+		if err != nil || len(p.Entries) != 1 || p.Entries[0].Seq != want {
+			t.Errorf("dead %t: %+v, %v", dead, p.Entries, err)
 		}
 	}
 }

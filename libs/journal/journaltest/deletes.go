@@ -104,7 +104,7 @@ func testDeleteWakes(e *env) {
 	late.Append.Fired = []sharding.Fired{{WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "b", Seq: 1}}}
 	e.one(sharding.RefusedWake, late)
 	left := e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
-	e.equal("the rest of alice", left, []journal.WakeRow{{
+	e.equal("the rest of alice", left, []journal.WakeEntry{{
 		Shard: shard, Entity: alice, WakeRef: sharding.WakeRef{Kind: sharding.PurgeWake, Seq: 2},
 		Due: journal.PurgeFrom + e.cfg.LookAt(e.now).UnixMilli(),
 	}})

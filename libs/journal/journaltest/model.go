@@ -84,25 +84,25 @@ func (e *env) compareRows(when string, rng *rand.Rand, l *memory.Ledger) {
 	}
 	until := int64(rng.IntN(400))
 	wakes := e.wakes(e.b, until, 1+rng.IntN(5), shards...)
-	slices.SortFunc(wakes, func(a, b journal.WakeRow) int {
+	slices.SortFunc(wakes, func(a, b journal.WakeEntry) int {
 		return cmp.Or(a.Shard.Compare(b.Shard), cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	e.equal(when+": wake-ups", wakes, l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: until, Limit: 1000}).Rows)
+	e.equal(when+": wake-ups", wakes, l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: until, Limit: 1000}).Entries)
 	for i := range shards {
 		shards[i].After = journal.WakePosition{Due: journal.PurgeFrom}
 	}
 	left := e.wakes(e.b, math.MaxInt64, 1+rng.IntN(5), shards...)
-	e.equal(when+": deleted entities", len(left), len(l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: math.MaxInt64, Limit: 1000}).Rows))
+	e.equal(when+": deleted entities", len(left), len(l.Wakes(e.now, journal.WakesRequest{Shards: shards, Until: math.MaxInt64, Limit: 1000}).Entries))
 	sends := e.sends(e.b, 1+rng.IntN(5), senders...)
-	slices.SortFunc(sends, func(a, b journal.SendRow) int {
+	slices.SortFunc(sends, func(a, b journal.SendEntry) int {
 		return cmp.Or(a.Shard.Compare(b.Shard), a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq))
 	})
-	e.equal(when+": sends", sends, l.Sends(e.now, journal.SendsRequest{Shards: senders, Limit: 1000}).Rows)
+	e.equal(when+": sends", sends, l.Sends(e.now, journal.SendsRequest{Shards: senders, Limit: 1000}).Entries)
 	dead := e.sendPages(e.b, true, 1+rng.IntN(5), senders...)
-	slices.SortFunc(dead, func(a, b journal.SendRow) int {
+	slices.SortFunc(dead, func(a, b journal.SendEntry) int {
 		return cmp.Or(a.Shard.Compare(b.Shard), a.Entity.Compare(b.Entity), cmp.Compare(a.Seq, b.Seq))
 	})
-	e.equal(when+": dead letters", dead, l.Sends(e.now, journal.SendsRequest{Shards: senders, Dead: true, Limit: 1000}).Rows)
+	e.equal(when+": dead letters", dead, l.Sends(e.now, journal.SendsRequest{Shards: senders, Dead: true, Limit: 1000}).Entries)
 }
 
 func randomEntity(rng *rand.Rand) sharding.Entity {
@@ -190,7 +190,7 @@ func randomWakes(rng *rand.Rand, r *sharding.Record) {
 // mostly true. Sometimes that is all that it says.
 func randomRows(rng *rand.Rand, l *memory.Ledger, a *sharding.Append) {
 	all := journal.WakesRequest{Shards: []journal.ShardPosition{{Shard: a.Shard, After: journal.WakePosition{Due: math.MinInt64}}}, Limit: 1000}
-	for _, w := range l.Wakes(time.Time{}, all).Rows {
+	for _, w := range l.Wakes(time.Time{}, all).Entries {
 		if w.Entity != a.Entity || rng.IntN(4) > 0 {
 			continue
 		}
@@ -208,7 +208,7 @@ func randomRows(rng *rand.Rand, l *memory.Ledger, a *sharding.Append) {
 		}
 		a.Fired = append(a.Fired, f)
 	}
-	for _, s := range l.Sends(time.Time{}, journal.SendsRequest{Shards: []journal.SendPosition{{Shard: a.Shard}}, Limit: 1000}).Rows {
+	for _, s := range l.Sends(time.Time{}, journal.SendsRequest{Shards: []journal.SendPosition{{Shard: a.Shard}}, Limit: 1000}).Entries {
 		if s.Entity != a.Entity || rng.IntN(3) == 0 {
 			continue
 		}

@@ -13,14 +13,14 @@ func purge(e sharding.Epoch, of sharding.Entity, life uint64) journal.Op {
 	return journal.Op{Purge: &journal.Purge{Shard: shard, Epoch: e, Entity: of, Life: life}}
 }
 
-// deleted returns the rows of deleted entities that are not fully purged.
-func (e *env) deleted() []journal.WakeRow {
+// deleted returns the entries of deleted entities that are not fully purged.
+func (e *env) deleted() []journal.WakeEntry {
 	e.Helper()
 	return e.wakes(e.b, math.MaxInt64, 10, journal.ShardPosition{Shard: shard, After: journal.WakePosition{Due: journal.PurgeFrom}})
 }
 
-// lookIn returns when a row is due.
-func (e *env) lookIn(w *journal.WakeRow) time.Duration {
+// lookIn returns when an entry is due.
+func (e *env) lookIn(w *journal.WakeEntry) time.Duration {
 	return time.UnixMilli(w.Due - journal.PurgeFrom).Sub(e.now)
 }
 
@@ -35,7 +35,7 @@ func (e *env) left() map[sharding.EntityID]time.Duration {
 	return left
 }
 
-// own lets time pass like the owner of the shard, which checks the due rows every minute.
+// own lets time pass like the owner of the shard, which checks the due entries every minute.
 func (e *env) own(d time.Duration) {
 	e.Helper()
 	for end := e.now.Add(d); e.now.Before(end); {
@@ -203,7 +203,7 @@ func testPurgeAgain(e *env) {
 		seq := uint64(2*n + 1)
 		e.one(durable, add(alice, record(seq, key(n)), deletion(seq+1, "")))
 		left := e.deleted()
-		e.equal("rows", len(left), 1)
+		e.equal("entries", len(left), 1)
 		e.equal("the life that has ended", left[0].Seq, seq+1)
 		e.own(every)
 	}

@@ -25,15 +25,15 @@ func mailing(seq uint64, sends int) sharding.Record {
 
 // sends reads the records of shards that have pending sends, in pages of at most limit records
 // of each.
-func (e *env) sends(r journal.Reader, limit int, shards ...journal.SendPosition) []journal.SendRow {
+func (e *env) sends(r journal.Reader, limit int, shards ...journal.SendPosition) []journal.SendEntry {
 	e.Helper()
 	return e.sendPages(r, false, limit, shards...)
 }
 
 // sendPages is sends, or the same for records with dead letters.
-func (e *env) sendPages(r journal.Reader, dead bool, limit int, shards ...journal.SendPosition) []journal.SendRow {
+func (e *env) sendPages(r journal.Reader, dead bool, limit int, shards ...journal.SendPosition) []journal.SendEntry {
 	e.Helper()
-	var all []journal.SendRow
+	var all []journal.SendEntry
 	for len(shards) > 0 {
 		p, err := r.Sends(e.Context(), journal.SendsRequest{Shards: shards, Dead: dead, Limit: limit})
 		if err != nil {
@@ -42,18 +42,18 @@ func (e *env) sendPages(r journal.Reader, dead bool, limit int, shards ...journa
 		if p.Now.IsZero() || len(p.Damaged) > 0 {
 			e.Fatalf("a page is %+v", p)
 		}
-		all = append(all, p.Rows...)
+		all = append(all, p.Entries...)
 		var next []journal.SendPosition
 		for _, s := range shards {
 			n := 0
-			for i := range p.Rows {
-				if p.Rows[i].Shard == s.Shard {
-					s = p.Rows[i].Position()
+			for i := range p.Entries {
+				if p.Entries[i].Shard == s.Shard {
+					s = p.Entries[i].Position()
 					n++
 				}
 			}
 			if n > limit {
-				e.Fatalf("%d rows of shard %s, at most %d were asked for", n, s.Shard, limit)
+				e.Fatalf("%d entries of shard %s, at most %d were asked for", n, s.Shard, limit)
 			}
 			if slices.Contains(p.More, s.Shard) {
 				next = append(next, s)
@@ -65,22 +65,22 @@ func (e *env) sendPages(r journal.Reader, dead bool, limit int, shards ...journa
 }
 
 // outbox reads the records with such sends of the shard that most tests use.
-func (e *env) outbox() []journal.SendRow {
+func (e *env) outbox() []journal.SendEntry {
 	e.Helper()
 	return e.sends(e.b, 100, journal.SendPosition{Shard: shard})
 }
 
 // deadLetters are the records of the shard that most tests use which have dead letters.
-func (e *env) deadLetters() []journal.SendRow {
+func (e *env) deadLetters() []journal.SendEntry {
 	e.Helper()
 	return e.sendPages(e.b, true, 100, journal.SendPosition{Shard: shard})
 }
 
-// states returns the states of the sends of each row of the outbox, see marks.
+// states returns the states of the sends of each entry of the outbox, see marks.
 func (e *env) states() (all []string) {
 	e.Helper()
-	for _, row := range e.outbox() {
-		all = append(all, marks(row.States))
+	for _, entry := range e.outbox() {
+		all = append(all, marks(entry.States))
 	}
 	return all
 }
@@ -105,26 +105,26 @@ func states(marks string) journal.SendStates {
 	return s
 }
 
-// testSends: a record with sends has a row until all of them have ended.
+// testSends: a record with sends has an entry until all of them have ended.
 func testSends(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, mailing(1, 3), record(2, "a"), mailing(3, 17)))
-	row := func(of sharding.Entity, r sharding.Record, are string) journal.SendRow {
-		return journal.SendRow{Shard: shard, Entity: of, Seq: r.Seq, At: e.now, States: states(are), Sends: r.Sends, Epoch: epoch}
+	entry := func(of sharding.Entity, r sharding.Record, are string) journal.SendEntry {
+		return journal.SendEntry{Shard: shard, Entity: of, Seq: r.Seq, At: e.now, States: states(are), Sends: r.Sends, Epoch: epoch}
 	}
 	const fresh = "-----------------"
-	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(1, 3), "---"), row(alice, mailing(3, 17), fresh)})
+	e.equal("sends", e.outbox(), []journal.SendEntry{entry(alice, mailing(1, 3), "---"), entry(alice, mailing(3, 17), fresh)})
 	e.equal("records", e.load(alice).Records, withoutReplies(mailing(1, 3), record(2, "a"), mailing(3, 17)))
 	e.equal("pending", e.load(alice).Pending, 20)
 	e.equal("pending of an entity without sends", e.load(bob).Pending, 0)
 	e.one(durable, delivering(epoch, alice, 1, 1))
 	e.one(durable, delivering(epoch, alice, 3, 0, 7, 8, 16))
-	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(1, 3), "-d-"), row(alice, mailing(3, 17), "d------dd-------d")})
+	e.equal("sends", e.outbox(), []journal.SendEntry{entry(alice, mailing(1, 3), "-d-"), entry(alice, mailing(3, 17), "d------dd-------d")})
 	// With a record, and several at once.
 	both := add(alice, mailing(4, 1))
 	both.Append.Delivered = []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 2}, As: sharding.SendDone}, {Seq: 3, Sends: []uint16{1}, As: sharding.SendDone}, {Seq: 3, Sends: []uint16{2}, As: sharding.SendDone}}
 	e.one(durable, both)
-	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(3, 17), "ddd----dd-------d"), row(alice, mailing(4, 1), "-")})
+	e.equal("sends", e.outbox(), []journal.SendEntry{entry(alice, mailing(3, 17), "ddd----dd-------d"), entry(alice, mailing(4, 1), "-")})
 	e.equal("pending", e.load(alice).Pending, 12)
 	// What is refused delivers and sends nothing.
 	refused := add(alice, mailing(7, 1))
@@ -133,13 +133,13 @@ func testSends(e *env) {
 	refused = firing(epoch, alice, []sharding.Fired{fired("none", 1, 0, 0)}, mailing(5, 1))
 	refused.Append.Delivered = []sharding.Delivered{{Seq: 4, Sends: []uint16{0}, As: sharding.SendDone}}
 	e.one(byWake, refused)
-	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(3, 17), "ddd----dd-------d"), row(alice, mailing(4, 1), "-")})
+	e.equal("sends", e.outbox(), []journal.SendEntry{entry(alice, mailing(3, 17), "ddd----dd-------d"), entry(alice, mailing(4, 1), "-")})
 	var all []uint16
 	for i := range uint16(17) {
 		all = append(all, i)
 	}
 	e.one(durable, delivering(epoch, alice, 3, all...))
-	e.equal("sends", e.outbox(), []journal.SendRow{row(alice, mailing(4, 1), "-")})
+	e.equal("sends", e.outbox(), []journal.SendEntry{entry(alice, mailing(4, 1), "-")})
 	e.equal("alice", e.load(alice).LastSeq, uint64(4))
 }
 
@@ -176,10 +176,10 @@ func testDeadLetters(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, mailing(1, 5), mailing(2, 1), mailing(3, 1)))
 	dead := func() (all []string) {
-		for _, row := range e.deadLetters() {
-			all = append(all, fmt.Sprint(row.Seq, marks(row.States)))
-			if row.Err != nil || len(row.Sends) == 0 {
-				e.Errorf("dead letters: %+v", row)
+		for _, entry := range e.deadLetters() {
+			all = append(all, fmt.Sprint(entry.Seq, marks(entry.States)))
+			if entry.Err != nil || len(entry.Sends) == 0 {
+				e.Errorf("dead letters: %+v", entry)
 			}
 		}
 		return all

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// testWakePages: however long the pages are, each row is in exactly one of them. The rows of a
+// testWakePages: however long the pages are, each entry is in exactly one of them. The entries of a
 // shard come in the order in which they are due. Many shards are read at once.
 func testWakePages(e *env) {
 	var shards []journal.ShardPosition
@@ -32,10 +32,10 @@ func testWakePages(e *env) {
 		}
 	}
 	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} {
-		var whole []journal.WakeRow
+		var whole []journal.WakeEntry
 		for _, limit := range []int{1000, 1, 3, 36} {
 			got := e.wakes(r, 0, limit, shards...)
-			slices.SortStableFunc(got, func(a, b journal.WakeRow) int { return a.Shard.Compare(b.Shard) })
+			slices.SortStableFunc(got, func(a, b journal.WakeEntry) int { return a.Shard.Compare(b.Shard) })
 			count := map[sharding.ShardID]int{}
 			for i, w := range got {
 				count[w.Shard]++
@@ -46,7 +46,7 @@ func testWakePages(e *env) {
 					e.Fatalf("%s: %+v comes after %+v", what, w, got[i-1])
 				}
 			}
-			e.equal(fmt.Sprint(what, ": rows in pages of ", limit), count, want)
+			e.equal(fmt.Sprint(what, ": entries in pages of ", limit), count, want)
 			if whole == nil {
 				whole = got
 			}
@@ -64,16 +64,16 @@ func testWakePages(e *env) {
 			shards[i].After = journal.WakePosition{Due: 1002}
 		}
 		e.equal(what+": from 1002 on", len(e.wakes(r, 0, 5, shards...)), len(whole)-before)
-		// After names an entity that is not stored. A database orders the rows of one due time by
+		// After names an entity that is not stored. A database orders the entries of one due time by
 		// numbers that it has given to the entities, so it does not know where that entity was. It
-		// returns all rows of the due time again, and leaves none out. The store in memory orders
-		// them by entity id, and may leave rows of that time out. (It has no Renumber.)
+		// returns all entries of the due time again, and leaves none out. The store in memory orders
+		// them by entity id, and may leave entries of that time out. (It has no Renumber.)
 		isDatabase := e.store.Renumber != nil
 		for i := range shards {
 			shards[i].After = journal.WakePosition{Due: 1002, Entity: sharding.Entity{Type: shards[i].Shard.Type, ID: "gone"}, Kind: sharding.ReminderWake, Name: "x"}
 		}
 		if got := len(e.wakes(r, 0, 5, shards...)); got < len(whole)-before && isDatabase {
-			e.Errorf("%s: %d rows from the due time of an unknown entity on, want %d", what, got, len(whole)-before)
+			e.Errorf("%s: %d entries from the due time of an unknown entity on, want %d", what, got, len(whole)-before)
 		}
 		for i := range shards {
 			shards[i].After = journal.WakePosition{}
@@ -96,10 +96,10 @@ func testSendPages(e *env) {
 		}
 	}
 	for what, r := range map[string]journal.Reader{"backend": e.b, "reader": e.openReader()} {
-		var whole []journal.SendRow
+		var whole []journal.SendEntry
 		for _, limit := range []int{1000, 1, 3, 14} {
 			got := e.sends(r, limit, shards...)
-			slices.SortStableFunc(got, func(a, b journal.SendRow) int { return a.Shard.Compare(b.Shard) })
+			slices.SortStableFunc(got, func(a, b journal.SendEntry) int { return a.Shard.Compare(b.Shard) })
 			count := map[sharding.ShardID]int{}
 			for i, s := range got {
 				count[s.Shard]++
@@ -112,7 +112,7 @@ func testSendPages(e *env) {
 					e.Fatalf("%s: %+v comes after %+v", what, s, got[i-1])
 				}
 			}
-			e.equal(fmt.Sprint(what, ": rows in pages of ", limit), count, want)
+			e.equal(fmt.Sprint(what, ": entries in pages of ", limit), count, want)
 			if whole == nil {
 				whole = got
 			}
@@ -143,15 +143,15 @@ func testPageBytes(e *env) {
 		}
 	}
 	p, err := e.b.Wakes(e.Context(), journal.WakesRequest{Shards: shards, Limit: 1000})
-	if err != nil || len(p.Rows) == 0 || len(p.Rows) > 3 || len(p.More) != len(shards) {
-		e.Fatalf("a page has %d rows, more of %v, %v", len(p.Rows), p.More, err)
+	if err != nil || len(p.Entries) == 0 || len(p.Entries) > 3 || len(p.More) != len(shards) {
+		e.Fatalf("a page has %d entries, more of %v, %v", len(p.Entries), p.More, err)
 	}
 	e.equal("wake-ups", len(e.wakes(e.b, 0, 1000, shards...)), 3*entities)
 	e.equal("sends", len(e.sends(e.b, 1000, senders...)), 3*entities)
 }
 
-// testDamagedWakes: if a record is damaged, the rows of its wake-ups and sends have an error, and
-// no other rows have one.
+// testDamagedWakes: if a record is damaged, the entries of its wake-ups and sends have an error, and
+// no other entries have one.
 func testDamagedWakes(e *env) {
 	if e.store.Damage == nil {
 		e.Skip("this store cannot be damaged")
@@ -166,7 +166,7 @@ func testDamagedWakes(e *env) {
 		e.Fatal(err)
 	}
 	if e.store.Renumber != nil {
-		// Record 2 of carol becomes record 3, so the record of her rows is missing.
+		// Record 2 of carol becomes record 3, so the record of her entries is missing.
 		if err := e.store.Renumber(carol, 2, 3); err != nil {
 			e.Fatal(err)
 		}
@@ -195,9 +195,9 @@ func testDamagedWakes(e *env) {
 					e.Errorf("%s: %+v", what, s)
 				}
 			}
-			// Each of the three entities has two wake-ups, and one row of sends.
+			// Each of the three entities has two wake-ups, and one entry of sends.
 			if good+bad != 9 || bad < 3 {
-				e.Errorf("%s: %d rows are good, %d damaged", what, good, bad)
+				e.Errorf("%s: %d entries are good, %d damaged", what, good, bad)
 			}
 		}
 	}

@@ -83,22 +83,22 @@ func (e *entity) changeSends(a *sharding.Append) {
 // Wakes returns a page of wake-ups. Wake-ups that are due at the same time are in the order of
 // their entities' names.
 func (l *Ledger) Wakes(now time.Time, req journal.WakesRequest) journal.WakesPage {
-	rows := map[sharding.ShardID][]journal.WakeRow{}
+	rows := map[sharding.ShardID][]journal.WakeEntry{}
 	for _, id := range l.ids() {
 		for key, w := range l.entities[id].wakes { // order-free: sorted below
-			rows[w.shard] = append(rows[w.shard], journal.WakeRow{
+			rows[w.shard] = append(rows[w.shard], journal.WakeEntry{
 				Shard: w.shard, Entity: id, WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq, Number: w.number},
 				Due: w.due, Period: w.period,
 			})
 		}
 	}
-	f := filler[journal.WakeRow]{page: journal.WakesPage{Now: now}, left: l.cfg.PageBytes}
+	f := filler[journal.WakeEntry]{page: journal.WakesPage{Now: now}, left: l.cfg.PageBytes}
 	for _, s := range req.Shards {
-		all := slices.DeleteFunc(rows[s.Shard], func(w journal.WakeRow) bool {
+		all := slices.DeleteFunc(rows[s.Shard], func(w journal.WakeEntry) bool {
 			return comparePositions(w.Position(), s.After) <= 0 || w.Due > req.Last()
 		})
-		slices.SortFunc(all, func(a, b journal.WakeRow) int { return comparePositions(a.Position(), b.Position()) })
-		f.add(s.Shard, all, req.Limit, func(w *journal.WakeRow) int {
+		slices.SortFunc(all, func(a, b journal.WakeEntry) int { return comparePositions(a.Position(), b.Position()) })
+		f.add(s.Shard, all, req.Limit, func(w *journal.WakeEntry) int {
 			x, err := l.entities[w.Entity].read(w.Entity, w.Seq)
 			if w.Err = err; err == nil {
 				w.SetInput(&x.record)
@@ -121,20 +121,20 @@ func (e *entity) pending() (n int) {
 // Sends returns a page of records with pending sends, or with dead letters, in the order of
 // their entities' names.
 func (l *Ledger) Sends(now time.Time, req journal.SendsRequest) journal.SendsPage {
-	f := filler[journal.SendRow]{page: journal.SendsPage{Now: now}, left: l.cfg.PageBytes}
+	f := filler[journal.SendEntry]{page: journal.SendsPage{Now: now}, left: l.cfg.PageBytes}
 	for _, s := range req.Shards {
-		var all []journal.SendRow
+		var all []journal.SendEntry
 		for _, id := range l.ids() {
 			e := l.entities[id]
 			for _, seq := range slices.Sorted(maps.Keys(e.sends)) {
 				row := e.sends[seq]
 				pending, dead := row.states.Count(len(e.at(seq).record.Sends))
 				if row.shard == s.Shard && cmp.Or(id.Compare(s.Entity), cmp.Compare(seq, s.Seq)) > 0 && (pending > 0 && !req.Dead || dead > 0 && req.Dead) {
-					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, States: slices.Clone(row.states), Epoch: l.fences[s.Shard].Epoch})
+					all = append(all, journal.SendEntry{Shard: s.Shard, Entity: id, Seq: seq, States: slices.Clone(row.states), Epoch: l.fences[s.Shard].Epoch})
 				}
 			}
 		}
-		f.add(s.Shard, all, req.Limit, func(row *journal.SendRow) int {
+		f.add(s.Shard, all, req.Limit, func(row *journal.SendEntry) int {
 			x, err := l.entities[row.Entity].read(row.Entity, row.Seq)
 			if row.Err = err; err == nil {
 				row.SetSends(x.wall, &x.record)
@@ -159,7 +159,7 @@ func (f *filler[R]) add(shard sharding.ShardID, rows []R, limit int, read func(*
 			return
 		}
 		f.left -= read(&rows[i])
-		f.page.Rows = append(f.page.Rows, rows[i])
+		f.page.Entries = append(f.page.Entries, rows[i])
 	}
 }
 
@@ -182,7 +182,7 @@ func (e *entity) read(id sharding.Entity, seq uint64) (entry, error) {
 // checkRows verifies that every row refers to a record that agrees with it.
 func (e *entity) checkRows() error {
 	for key, w := range e.wakes { // order-free: any error will do
-		row := journal.WakeRow{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq}}
+		row := journal.WakeEntry{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq}}
 		if e.at(w.seq) == nil {
 			return fmt.Errorf("wake-up %q was set by record %d, the last one is %d", key.name, w.seq, e.last())
 		}

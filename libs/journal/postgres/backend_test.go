@@ -253,7 +253,7 @@ func (h hostile) wakes() []sharding.Wake {
 
 // rows marks wake-ups as fired, and sends as ended, which is often not so.
 func (h hostile) rows(a *sharding.Append) {
-	for _, w := range h.stored(a.Shard).Rows {
+	for _, w := range h.stored(a.Shard).Entries {
 		if w.Entity != a.Entity || h.IntN(3) > 0 {
 			continue
 		}
@@ -283,7 +283,7 @@ func (h hostile) stored(s sharding.ShardID) journal.WakesPage {
 }
 
 // rowsOf describes the rows of wake-ups and sends.
-func rowsOf(wakes []journal.WakeRow, sends []journal.SendRow) string {
+func rowsOf(wakes []journal.WakeEntry, sends []journal.SendEntry) string {
 	var lines []string
 	for _, w := range wakes {
 		lines = append(lines, fmt.Sprintf("wake %v", w))
@@ -361,8 +361,8 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := rowsOf(h.ledger.Wakes(h.now, wakes).Rows, h.ledger.Sends(h.now, sends).Rows)
-		if got := rowsOf(gotWakes.Rows, gotSends.Rows); got != want {
+		want := rowsOf(h.ledger.Wakes(h.now, wakes).Entries, h.ledger.Sends(h.now, sends).Entries)
+		if got := rowsOf(gotWakes.Entries, gotSends.Entries); got != want {
 			t.Fatalf("seed %d: the rows are\n%s\nwant\n%s", seed, got, want)
 		}
 		for i := range 5 {

@@ -61,7 +61,7 @@ func (r *Reader) Wakes(ctx context.Context, req journal.WakesRequest) (journal.W
 		types[i], numbers[i], due[i], after[i] = string(s.Shard.Type), int64(s.Shard.Index), s.After.Due, []byte(s.After.Entity.ID)
 		kinds[i], names[i] = int32(s.After.Kind), []byte(s.After.Name)
 	}
-	p := pager[journal.WakeRow]{r: r, limit: req.Limit, complete: func(w *journal.WakeRow, e journal.Entry, err error) {
+	p := pager[journal.WakeEntry]{r: r, limit: req.Limit, complete: func(w *journal.WakeEntry, e journal.Entry, err error) {
 		if w.Err = err; err == nil {
 			w.SetInput(&e.Record)
 		}
@@ -78,7 +78,7 @@ func (r *Reader) Wakes(ctx context.Context, req journal.WakesRequest) (journal.W
 			shard := req.Shards[i-1].Shard
 			of := sharding.Entity{Type: shard.Type, ID: sharding.EntityID(id)}
 			ref := sharding.WakeRef{Kind: sharding.WakeKind(kind), Name: string(name), Seq: uint64(seq), Number: uint64(number)}
-			p.row(shard, record{entity, seq}, of, journal.WakeRow{Shard: shard, Entity: of, WakeRef: ref, Due: at, Period: period})
+			p.row(shard, record{entity, seq}, of, journal.WakeEntry{Shard: shard, Entity: of, WakeRef: ref, Due: at, Period: period})
 			return nil
 		})
 	}
@@ -92,7 +92,7 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 	for i, s := range req.Shards {
 		types[i], numbers[i], after[i], seqs[i] = string(s.Shard.Type), int64(s.Shard.Index), []byte(s.Entity.ID), int64(s.Seq)
 	}
-	p := pager[journal.SendRow]{r: r, limit: req.Limit, complete: func(s *journal.SendRow, e journal.Entry, err error) {
+	p := pager[journal.SendEntry]{r: r, limit: req.Limit, complete: func(s *journal.SendEntry, e journal.Entry, err error) {
 		if s.Err = err; err == nil {
 			s.SetSends(e.At, &e.Record)
 		}
@@ -112,7 +112,7 @@ func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.S
 			}
 			shard := req.Shards[i-1].Shard
 			of := sharding.Entity{Type: shard.Type, ID: sharding.EntityID(id)}
-			p.row(shard, record{entity, seq}, of, journal.SendRow{Shard: shard, Entity: of, Seq: uint64(seq), States: slices.Clone(done), Epoch: sharding.Epoch(epoch)})
+			p.row(shard, record{entity, seq}, of, journal.SendEntry{Shard: shard, Entity: of, Seq: uint64(seq), States: slices.Clone(done), Epoch: sharding.Epoch(epoch)})
 			return nil
 		})
 	}
@@ -128,7 +128,7 @@ type pager[R any] struct {
 	limit    int // of each shard
 	complete func(*R, journal.Entry, error)
 	page     journal.Page[R]
-	shards   []sharding.ShardID // of page.Rows, and
+	shards   []sharding.ShardID // of page.Entries, and
 	places   []int              // the place of each one's record in these:
 	records  []record
 	owners   []sharding.Entity
@@ -160,7 +160,7 @@ func (p *pager[R]) row(shard sharding.ShardID, of record, owner sharding.Entity,
 		p.known[of] = place
 		p.records, p.owners = append(p.records, of), append(p.owners, owner)
 	}
-	p.page.Rows, p.shards, p.places = append(p.page.Rows, row), append(p.shards, shard), append(p.places, place)
+	p.page.Entries, p.shards, p.places = append(p.page.Entries, row), append(p.shards, shard), append(p.places, place)
 }
 
 // finish reads the records, and leaves out the rows whose records exceeded the page's size.
@@ -178,8 +178,8 @@ func (p *pager[R]) finish(ctx context.Context, what string, err error) (journal.
 			entries[i], b.err = journal.DecodeRecord(p.owners[i], uint64(p.records[i].seq), b.body)
 		}
 	}
-	all := p.page.Rows
-	p.page.Rows = all[:0]
+	all := p.page.Entries
+	p.page.Entries = all[:0]
 	var cut sharding.ShardID
 	for i := range all {
 		place, shard := p.places[i], p.shards[i]
@@ -191,7 +191,7 @@ func (p *pager[R]) finish(ctx context.Context, what string, err error) (journal.
 			}
 		default:
 			p.complete(&all[i], entries[place], bodies[place].err)
-			p.page.Rows = append(p.page.Rows, all[i])
+			p.page.Entries = append(p.page.Entries, all[i])
 		}
 	}
 	return p.page, nil

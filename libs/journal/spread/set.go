@@ -191,7 +191,7 @@ func (s *set) Sends(ctx context.Context, req journal.SendsRequest) (journal.Send
 }
 
 // pages reads the rows R of shards at positions P from their databases.
-func pages[P journal.Position, R journal.Row](ctx context.Context, s *set, at []P, from func(journal.Reader, []P) (journal.Page[R], error)) (journal.Page[R], error) {
+func pages[P journal.Position, R journal.PageEntry](ctx context.Context, s *set, at []P, from func(journal.Reader, []P) (journal.Page[R], error)) (journal.Page[R], error) {
 	parts := map[*member][]P{}
 	ids := make([]sharding.ShardID, len(at))
 	for i := range at {

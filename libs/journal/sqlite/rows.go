@@ -30,14 +30,14 @@ const (
 
 // Wakes implements [journal.Reader].
 func (r *Reader) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
-	page, err := readPage(ctx, r, func(p *pager[journal.WakeRow]) error {
+	page, err := readPage(ctx, r, func(p *pager[journal.WakeEntry]) error {
 		for _, s := range req.Shards {
 			if p.full(s.Shard) {
 				continue
 			}
 			found, err := wakesOf(p, &s, req.Last(), req.Limit)
 			if err == nil {
-				err = p.add(s.Shard, found, req.Limit, func(w *journal.WakeRow, e journal.Entry, err error) {
+				err = p.add(s.Shard, found, req.Limit, func(w *journal.WakeEntry, e journal.Entry, err error) {
 					if w.Err = err; err == nil {
 						w.SetInput(&e.Record)
 					}
@@ -54,14 +54,14 @@ func (r *Reader) Wakes(ctx context.Context, req journal.WakesRequest) (journal.W
 
 // Sends implements [journal.Reader].
 func (r *Reader) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
-	page, err := readPage(ctx, r, func(p *pager[journal.SendRow]) error {
+	page, err := readPage(ctx, r, func(p *pager[journal.SendEntry]) error {
 		for _, s := range req.Shards {
 			if p.full(s.Shard) {
 				continue
 			}
 			found, err := sendsOf(p, &s, req.Dead, req.Limit)
 			if err == nil {
-				err = p.add(s.Shard, found, req.Limit, func(row *journal.SendRow, e journal.Entry, err error) {
+				err = p.add(s.Shard, found, req.Limit, func(row *journal.SendEntry, e journal.Entry, err error) {
 					if row.Err = err; err == nil {
 						row.SetSends(e.At, &e.Record)
 					}
@@ -155,7 +155,7 @@ func (p *pager[R]) add(shard sharding.ShardID, rows []row[R], limit int, complet
 			return err
 		}
 		complete(&x.row, p.entry, p.err)
-		p.page.Rows = append(p.page.Rows, x.row)
+		p.page.Entries = append(p.page.Entries, x.row)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (p *pager[R]) number(e sharding.Entity) (int64, error) {
 }
 
 // wakesOf reads the rows of a shard, one more than the limit if there is one.
-func wakesOf(p *pager[journal.WakeRow], s *journal.ShardPosition, last int64, limit int) ([]row[journal.WakeRow], error) {
+func wakesOf(p *pager[journal.WakeEntry], s *journal.ShardPosition, last int64, limit int) ([]row[journal.WakeEntry], error) {
 	after, err := p.number(s.After.Entity)
 	if err != nil {
 		return nil, err
@@ -208,9 +208,9 @@ func wakesOf(p *pager[journal.WakeRow], s *journal.ShardPosition, last int64, li
 		return nil, err
 	}
 	defer rows.Close()
-	var found []row[journal.WakeRow]
+	var found []row[journal.WakeEntry]
 	for rows.Next() {
-		x := row[journal.WakeRow]{entity: sharding.Entity{Type: s.Shard.Type}}
+		x := row[journal.WakeEntry]{entity: sharding.Entity{Type: s.Shard.Type}}
 		w := &x.row
 		var seq, number int64
 		if err := rows.Scan(&x.id, &x.entity.ID, &w.Kind, &w.Name, &seq, &number, &w.Due, &w.Period); err != nil {
@@ -223,7 +223,7 @@ func wakesOf(p *pager[journal.WakeRow], s *journal.ShardPosition, last int64, li
 }
 
 // sendsOf is wakesOf for sends.
-func sendsOf(p *pager[journal.SendRow], s *journal.SendPosition, dead bool, limit int) ([]row[journal.SendRow], error) {
+func sendsOf(p *pager[journal.SendEntry], s *journal.SendPosition, dead bool, limit int) ([]row[journal.SendEntry], error) {
 	after, err := p.number(s.Entity)
 	if err != nil {
 		return nil, err
@@ -237,9 +237,9 @@ func sendsOf(p *pager[journal.SendRow], s *journal.SendPosition, dead bool, limi
 		return nil, err
 	}
 	defer rows.Close()
-	var found []row[journal.SendRow]
+	var found []row[journal.SendEntry]
 	for rows.Next() {
-		x := row[journal.SendRow]{entity: sharding.Entity{Type: s.Shard.Type}}
+		x := row[journal.SendEntry]{entity: sharding.Entity{Type: s.Shard.Type}}
 		var seq, epoch int64
 		if err := rows.Scan(&x.id, &x.entity.ID, &seq, &x.row.States, &epoch); err != nil {
 			return nil, fmt.Errorf("%w: sends of shard %s: %w", journal.ErrCorrupt, s.Shard, err)

@@ -48,7 +48,7 @@ func (a *API) target(ctx context.Context, shard sharding.ShardID, env *sharding.
 	if err != nil {
 		return none
 	}
-	state, x, err := journal.FindSend(page.Rows, env.Entity, in.Record, int(in.Place))
+	state, x, err := journal.FindSend(page.Entries, env.Entity, in.Record, int(in.Place))
 	if err != nil || !state.Dead() {
 		return none
 	}

@@ -152,7 +152,7 @@ func (l *listing[P, R]) run(ctx context.Context, from []P, until time.Time) (res
 		if err != nil {
 			return nil, fmt.Errorf("the journal cannot be read; try again: %w", err)
 		}
-		done, rows := 0, page.Rows
+		done, rows := 0, page.Entries
 		for more := false; done < n && !more; {
 			shard := l.shardOfPosition(&from[done])
 			for len(rows) > 0 && l.shardOfRow(&rows[0]) == shard {
@@ -225,7 +225,7 @@ func (a *API) Reminders(ctx context.Context, req *adminv1.RemindersRequest) (*ad
 	}
 	var subjects []*inspectionv1.Subject
 	// A wake-up that is due at PurgeFrom or later belongs to a deleted entity, and is not a reminder.
-	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: min(req.DueBeforeUnixMs, journal.PurgeFrom)}, 0, &out.Damaged, func(r *journal.WakeRow) {
+	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: min(req.DueBeforeUnixMs, journal.PurgeFrom)}, 0, &out.Damaged, func(r *journal.WakeEntry) {
 		out.Reminders = append(out.Reminders, &adminv1.Reminder{
 			Type: string(r.Entity.Type), Id: string(r.Entity.ID), Name: strings.ToValidUTF8(r.Name, "\ufffd"), DueUnixMs: r.Due, PeriodMs: r.Period, Command: r.Input.Command,
 		})
@@ -264,7 +264,7 @@ func (a *API) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*
 	}
 	var subjects []*inspectionv1.Subject
 	// The wake-up of a remembered entity is due at minus the time of the entity's last activity.
-	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: 1}, math.MinInt64, &out.Damaged, func(r *journal.WakeRow) {
+	next, err := a.wakes(ctx, &w, journal.WakesRequest{Until: 1}, math.MinInt64, &out.Damaged, func(r *journal.WakeEntry) {
 		if r.Kind == sharding.RememberWake {
 			out.Remembered = append(out.Remembered, &adminv1.Remembered{Type: string(r.Entity.Type), Id: string(r.Entity.ID), ActiveUnixMs: -r.Due})
 			subjects = append(subjects, &inspectionv1.Subject{Type: string(r.Entity.Type), Id: string(r.Entity.ID)})
@@ -285,20 +285,20 @@ func (a *API) Remembered(ctx context.Context, req *adminv1.RememberedRequest) (*
 // wakes calls add for each wanted wake-up. In each shard it begins with the wake-ups that are due at
 // the time from. It returns the position at which the next listing must begin; "": all wake-ups are
 // listed.
-func (a *API) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeRow)) (next string, err error) {
+func (a *API) wakes(ctx context.Context, w *wanted, req journal.WakesRequest, from int64, damaged *[]string, add func(*journal.WakeEntry)) (next string, err error) {
 	broken := func(text string) { *damaged = append(*damaged, strings.ToValidUTF8(text, "\ufffd")) }
 	n := 0
-	l := listing[journal.ShardPosition, journal.WakeRow]{
+	l := listing[journal.ShardPosition, journal.WakeEntry]{
 		read: func(ctx context.Context, at []journal.ShardPosition, limit int) (journal.WakesPage, error) {
 			req.Shards, req.Limit = at, limit
 			return a.cfg.Journal().Wakes(ctx, req)
 		},
 		shardOfPosition: func(p *journal.ShardPosition) sharding.ShardID { return p.Shard },
-		shardOfRow:      func(r *journal.WakeRow) sharding.ShardID { return r.Shard },
-		after: func(r *journal.WakeRow) journal.ShardPosition {
+		shardOfRow:      func(r *journal.WakeEntry) sharding.ShardID { return r.Shard },
+		after: func(r *journal.WakeEntry) journal.ShardPosition {
 			return journal.ShardPosition{Shard: r.Shard, After: r.Position()}
 		},
-		take: func(r *journal.WakeRow) bool {
+		take: func(r *journal.WakeEntry) bool {
 			switch {
 			case w.id != "" && r.Entity.ID != w.id:
 				return true
@@ -427,14 +427,14 @@ func (f *failing) addFailure(s *adminv1.Send, x *inspectionv1.Failing) {
 func (a *API) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Time, out *adminv1.SendsResponse) (*cursor, error) {
 	pastEntity := false // all rows of the wanted entity are listed
 	var partial *cursor // the position in a record that is listed in part; nil: there is none
-	l := listing[journal.SendPosition, journal.SendRow]{
+	l := listing[journal.SendPosition, journal.SendEntry]{
 		read: func(ctx context.Context, from []journal.SendPosition, limit int) (journal.SendsPage, error) {
 			return a.cfg.Journal().Sends(ctx, journal.SendsRequest{Shards: from, Dead: !at.Pending, Limit: limit})
 		},
 		shardOfPosition: func(p *journal.SendPosition) sharding.ShardID { return p.Shard },
-		shardOfRow:      func(r *journal.SendRow) sharding.ShardID { return r.Shard },
-		after:           (*journal.SendRow).Position,
-		take: func(r *journal.SendRow) bool {
+		shardOfRow:      func(r *journal.SendEntry) sharding.ShardID { return r.Shard },
+		after:           (*journal.SendEntry).Position,
+		take: func(r *journal.SendEntry) bool {
 			// Rows are sorted by entity. So after a row of a later entity, no row of the wanted entity
 			// follows.
 			if pastEntity = w.id != "" && r.Entity.ID != w.id; pastEntity || len(out.Sends) >= w.limit {
@@ -479,7 +479,7 @@ func (a *API) sendsFrom(ctx context.Context, w *wanted, at cursor, until time.Ti
 
 // toSends lists sends of one record, beginning at the place from: the pending ones or the dead letters.
 // It returns the place of the first send that does not fit into the answer; 0: all are listed.
-func toSends(r *journal.SendRow, pending bool, from, limit int, out *adminv1.SendsResponse) (next int) {
+func toSends(r *journal.SendEntry, pending bool, from, limit int, out *adminv1.SendsResponse) (next int) {
 	if r.Err != nil {
 		out.Damaged = append(out.Damaged, strings.ToValidUTF8(fmt.Sprintf("sends of record %d of %s: %v", r.Seq, r.Entity, r.Err), "\ufffd"))
 	}

@@ -48,7 +48,7 @@ func (s StoredForms) findInputs(ctx context.Context, found *coordinator.FormsFou
 		found.UnknownShard(id)
 	}
 	shards := found.InputShards()
-	err := journal.EachReminder(ctx, s.Journal, shards, func(r *journal.WakeRow) error {
+	err := journal.EachReminder(ctx, s.Journal, shards, func(r *journal.WakeEntry) error {
 		if r.Err != nil {
 			damaged(r.Shard, r.Err)
 		}
@@ -58,7 +58,7 @@ func (s StoredForms) findInputs(ctx context.Context, found *coordinator.FormsFou
 	if err != nil {
 		return fmt.Errorf("reading the reminders: %w", err)
 	}
-	err = journal.EachSend(ctx, s.Journal, shards, false, func(r *journal.SendRow) error {
+	err = journal.EachSend(ctx, s.Journal, shards, false, func(r *journal.SendEntry) error {
 		if r.Err != nil {
 			damaged(r.Shard, r.Err)
 		}

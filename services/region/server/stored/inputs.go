@@ -30,7 +30,7 @@ func (c *checker) checkInputs(ctx context.Context) error {
 		c.unreadInput(id.Type, Problem{Type: id.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{Detail: err.Error()})
 	}
 	from := retrying{c, ctx}
-	err := journal.EachReminder(ctx, from, own, func(r *journal.WakeRow) error {
+	err := journal.EachReminder(ctx, from, own, func(r *journal.WakeEntry) error {
 		if r.Kind == sharding.ReminderWake {
 			c.checkTimer(r)
 		}
@@ -39,13 +39,13 @@ func (c *checker) checkInputs(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the reminders cannot be read: %w", err)
 	}
-	if err := journal.EachSend(ctx, from, all, false, func(r *journal.SendRow) error { c.checkSends(r); return nil }, damaged); err != nil {
+	if err := journal.EachSend(ctx, from, all, false, func(r *journal.SendEntry) error { c.checkSends(r); return nil }, damaged); err != nil {
 		return fmt.Errorf("the sends cannot be read: %w", err)
 	}
 	return nil
 }
 
-func (c *checker) checkTimer(r *journal.WakeRow) {
+func (c *checker) checkTimer(r *journal.WakeEntry) {
 	t := c.counts[r.Entity.Type]
 	if r.Err == nil { // beyond a sample too: it costs nothing
 		c.see(r.Entity, seenForm{kind: sharding.FormOfInput, name: r.Input.Command, version: r.Input.Version})
@@ -61,7 +61,7 @@ func (c *checker) checkTimer(r *journal.WakeRow) {
 	c.noteInput(r.Entity, &r.Input, c.readInput(r.Entity, &r.Input), Example{ID: r.Entity.ID, Seq: r.Seq, Detail: fmt.Sprintf("reminder %q", r.Name)})
 }
 
-func (c *checker) checkSends(r *journal.SendRow) {
+func (c *checker) checkSends(r *journal.SendEntry) {
 	if r.Err != nil && c.types[r.Entity.Type] != nil {
 		c.unreadInput(r.Entity.Type, Problem{Type: r.Entity.Type, What: "stored data", Problem: journal.ErrCorrupt.Error(), Fix: fixDamaged}, Example{ID: r.Entity.ID, Seq: r.Seq, Detail: r.Err.Error()})
 	}
