@@ -206,7 +206,7 @@ func (m *model) page(r outbox.Read) outbox.Page {
 			p.More = append(p.More, after.Shard)
 		}
 		room -= len(entries)
-		p.Entries = append(p.Entries, rows...)
+		p.Entries = append(p.Entries, entries...)
 	}
 	return p
 }

@@ -132,7 +132,7 @@ func behindDamage(t testing.TB) {
 		for _, seq := range behind {
 			entries = append(entries, s.entry(from, seq))
 		}
-		s.page(false, rows...)
+		s.page(false, entries...)
 		s.stored(from, 5)
 		if s.delivered != "1" {
 			t.Errorf("with %d on the next page, %s are delivered before the damage is repaired", behind, s.delivered)

@@ -141,7 +141,7 @@ func (m *model) page(r wakeup.Read) wakeup.Page {
 			entries = entries[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Entries = append(p.Entries, rows...)
+		p.Entries = append(p.Entries, entries...)
 	}
 	if m.room > 0 && len(p.Entries) > m.room {
 		for _, w := range p.Entries[m.room:] {
@@ -236,10 +236,10 @@ func (m *model) fire(f turn.Fire) {
 	}
 	m.effects[fmt.Sprintf("%s %d %d", key, entry.Seq, entry.Number)]++
 	m.fired = append(m.fired, key)
-	m.latest = max(m.latest, time.Duration(m.wall()-row.Due)*time.Millisecond)
+	m.latest = max(m.latest, time.Duration(m.wall()-entry.Due)*time.Millisecond)
 	m.missed[key] += f.Wakeup.Missed
 	switch next := f.Wakeup.Next; {
-	case entry.Period == 0 && next != 0 || entry.Period > 0 && (next <= entry.Due || (next-row.Due)/row.Period != f.Wakeup.Missed+1 || (next-row.Due)%entry.Period != 0):
+	case entry.Period == 0 && next != 0 || entry.Period > 0 && (next <= entry.Due || (next-entry.Due)/entry.Period != f.Wakeup.Missed+1 || (next-entry.Due)%entry.Period != 0):
 		m.t.Fatalf("%s was due at %d with period %d, is due next at %d and has missed %d", key, entry.Due, entry.Period, next, f.Wakeup.Missed)
 	case next == 0:
 		delete(m.entries, key)

@@ -116,7 +116,7 @@ func (m *startModel) page(r wakeup.Read) wakeup.Page {
 			entries = entries[:r.Limit]
 			p.More = append(p.More, after.Shard)
 		}
-		p.Entries = append(p.Entries, rows...)
+		p.Entries = append(p.Entries, entries...)
 	}
 	return p
 }

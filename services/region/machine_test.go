@@ -169,7 +169,7 @@ func (s *scenario) wakes(rows []string) []string {
 		name, due, _ := strings.Cut(text, "=")
 		typ, id, _ := strings.Cut(name, "/")
 		e := sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
-		page.Rows = append(page.Rows, journal.WakeEntry{
+		page.Entries = append(page.Entries, journal.WakeEntry{
 			Shard: s.shardOf(e), Entity: e, WakeRef: sharding.WakeRef{Kind: sharding.ReminderWake, Name: "w", Seq: 1},
 			Due: s.now.UnixMilli() + int64(number(due)), Input: sharding.Input{Command: "Add"},
 		})
@@ -219,7 +219,7 @@ func (s *scenario) command(f []string) []string {
 		for i, text := range f[1:] {
 			from, to, _ := strings.Cut(text, "=")
 			sender := entityNamed(from)
-			page.Rows = append(page.Rows, journal.SendEntry{
+			page.Entries = append(page.Entries, journal.SendEntry{
 				Shard: s.shardOf(sender), Entity: sender, Seq: uint64(i + 1), At: s.now, States: make(journal.SendStates, 1),
 				Sends: []sharding.Send{{To: entityNamed(to), Input: sharding.Input{Command: "Add"}}},
 			})

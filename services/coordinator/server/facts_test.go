@@ -89,7 +89,7 @@ func TestFullJournal(t *testing.T) {
 func TestUnreadableFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := coordinator.DefaultConfig()
-		r := launchOn(t, limits, memory.New(journal.DefaultConfig()), &quiet{Driver: leasememory.New(), off: true}) // it must not take over yet
+		r := launchOn(t, limits, memory.New(journal.DefaultConfig()), &quiet{Backend: leasememory.New(), off: true}) // it must not take over yet
 		if err := r.look(r.ctx, r.journalReadiness); err != nil {
 			t.Errorf("before, the readiness says %v", err)
 		}
@@ -141,7 +141,7 @@ func TestFactsOfNoForm(t *testing.T) {
 		commit(claim(at), journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: at, Entity: streamEntity, Records: []sharding.Record{
 			{Seq: 1, Events: []sharding.Event{{Name: "row", Encoding: sharding.Protobuf, Payload: []byte{0xff}}}},
 		}}})
-		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Driver: leasememory.New()})
+		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Backend: leasememory.New()})
 		time.Sleep(time.Minute)
 		term, _, _ := r.state()
 		err := r.look(r.ctx, r.journalReadiness)
@@ -174,7 +174,7 @@ func TestFactsMissing(t *testing.T) {
 				t.Fatalf("%s: %v, %v", op.Kind(), res, err)
 			}
 		}
-		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Driver: leasememory.New()})
+		r := launchOn(t, coordinator.DefaultConfig(), b, &quiet{Backend: leasememory.New()})
 		r.elected()
 		if !r.text.has("coordinators' facts are gone") || !r.text.has("Cart/anna") {
 			t.Errorf("the log says %s", r.text.b.String())

@@ -49,7 +49,7 @@ func (b *sick) Load(ctx context.Context, req journal.LoadRequest) (journal.Loade
 	if unreadable != nil {
 		return journal.Loaded{}, unreadable
 	}
-	return b.Driver.Load(ctx, req)
+	return b.Backend.Load(ctx, req)
 }
 
 // tear makes stored data unreadable; nil: readable again.
@@ -78,7 +78,7 @@ func (b *sick) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, 
 	case illness != nil:
 		return nil, illness
 	}
-	return b.Driver.Commit(context.WithoutCancel(ctx), ops)
+	return b.Backend.Commit(context.WithoutCancel(ctx), ops)
 }
 
 func (b *sick) fall(illness error) {
@@ -102,7 +102,7 @@ func (b *sick) recover() {
 
 // quiet is a lease store that can stop to answer.
 type quiet struct {
-	*leasememory.Driver
+	*leasememory.Backend
 	mu  sync.Mutex
 	off bool
 }
@@ -128,14 +128,14 @@ func (q *quiet) Get(ctx context.Context, name string) (lease.Record, error) {
 	if err := q.ask(ctx); err != nil {
 		return lease.Record{}, err
 	}
-	return q.Driver.Get(ctx, name)
+	return q.Backend.Get(ctx, name)
 }
 
 func (q *quiet) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if err := q.ask(ctx); err != nil {
 		return false, err
 	}
-	return q.Driver.Swap(ctx, name, old, next)
+	return q.Backend.Swap(ctx, name, old, next)
 }
 
 // rig is the driver of a coordinator with a journal and a lease of the test's,
@@ -181,7 +181,7 @@ func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Backend
 	if prepare != nil {
 		prepare(b)
 	}
-	r := launchOn(t, limits, b, &quiet{Driver: leasememory.New()})
+	r := launchOn(t, limits, b, &quiet{Backend: leasememory.New()})
 	r.elected()
 	return r
 }
@@ -189,7 +189,7 @@ func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Backend
 // launchOn starts the driver on a journal and a lease.
 func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store *quiet) *rig {
 	t.Helper()
-	r := &rig{t: t, backend: &sick{Driver: b}, store: store, text: &lines{},
+	r := &rig{t: t, backend: &sick{Backend: b}, store: store, text: &lines{},
 		orders: map[sharding.NodeID][]control.Message{}}
 	cfg := DefaultConfig()
 	cfg.ClusterName = "dev"

@@ -20,7 +20,7 @@ import (
 // lease, and the store that it is in.
 func launchStandby(t *testing.T) (*rig, *quiet, lease.Record) {
 	t.Helper()
-	store := &quiet{Driver: leasememory.New()}
+	store := &quiet{Backend: leasememory.New()}
 	record := lease.Record{Version: 1, Term: 3, Holder: sharding.NodeID{Addr: "127.0.0.1:2", UID: 9}, TTL: 5 * time.Second, Nonce: 4, Cluster: 4}
 	if done, err := store.Swap(t.Context(), "coordinator.dev", lease.Record{}, record); !done || err != nil {
 		t.Fatal(done, err)

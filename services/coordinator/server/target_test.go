@@ -61,7 +61,7 @@ func setTarget(t *testing.T) {
 	first.keeper.SetRank(9)
 	first.store.turn(true) // it loses the lease, and cannot have it again
 	time.Sleep(time.Minute)
-	second := launchOn(t, coordinator.DefaultConfig(), first.backend.Driver, &quiet{Driver: first.store.Driver})
+	second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, &quiet{Backend: first.store.Backend})
 	second.elected()
 	if r := rollout(second); r.Target != "1.2.3" {
 		t.Errorf("the next term has another target: %v", r)

@@ -113,11 +113,11 @@ func TestSecondCluster(t *testing.T) {
 			}
 			term, _, _ := first.state()
 			time.Sleep(5 * time.Second)
-			lease := &quiet{Driver: leasememory.New()}
+			lease := &quiet{Backend: leasememory.New()}
 			if term2 > 0 {
 				lease.used(t, term2)
 			}
-			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Driver, lease)
+			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, lease)
 			time.Sleep(time.Minute)
 			if second.failed() == nil || !errors.Is(second.failed(), errContested) || !strings.Contains(second.failed().Error(), driven.Addr) ||
 				!strings.Contains(second.failed().Error(), first.lease1().String()) || !strings.Contains(second.failed().Error(), second.lease1().String()) {
@@ -142,11 +142,11 @@ func TestSecondLease(t *testing.T) {
 		first := drive(t, coordinator.DefaultConfig(), nil)
 		time.Sleep(5 * time.Second)
 		older := lease.Record{Term: 1, TTL: time.Second, Nonce: 3, Cluster: first.lease1(), Holder: region1(9)}
-		copied := &quiet{Driver: leasememory.New()}
+		copied := &quiet{Backend: leasememory.New()}
 		if ok, err := copied.Swap(t.Context(), "coordinator.dev", lease.Record{}, older); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		second := launchOn(t, coordinator.DefaultConfig(), first.backend.Driver, copied) // its term is the higher one
+		second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, copied) // its term is the higher one
 		time.Sleep(time.Minute)
 		if err := first.failed(); err == nil || !strings.Contains(err.Error(), "the store of the lease was removed") || !strings.Contains(err.Error(), driven.Addr) || errors.Is(err, errContested) {
 			t.Errorf("the first coordinator ends with %v", err)
@@ -160,14 +160,14 @@ func TestSecondLease(t *testing.T) {
 // used makes a record as another cluster's coordinator leaves it.
 func (q *quiet) used(t *testing.T, term sharding.Term) {
 	r := lease.Record{Term: term, TTL: time.Second, Nonce: 3, Cluster: 3, Holder: region1(9)}
-	if ok, err := q.Driver.Swap(t.Context(), "coordinator.dev", lease.Record{}, r); !ok || err != nil {
+	if ok, err := q.Backend.Swap(t.Context(), "coordinator.dev", lease.Record{}, r); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 }
 
 // lease1 is whose lease the driver's is.
 func (r *rig) lease1() sharding.ClusterID {
-	l, err := r.store.Driver.Get(r.ctx, "coordinator.dev")
+	l, err := r.store.Backend.Get(r.ctx, "coordinator.dev")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -186,11 +186,11 @@ func TestFormerCluster(t *testing.T) {
 			first.in(func() { first.step(coordinator.Lost{Term: first.core.ActiveTerm()}) })
 			first.keeper.Yield()
 			time.Sleep(time.Second)
-			lease := &quiet{Driver: leasememory.New()}
+			lease := &quiet{Backend: leasememory.New()}
 			if term2 > 0 {
 				lease.used(t, term2)
 			}
-			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Driver, lease)
+			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, lease)
 			start := time.Now()
 			second.elected()
 			if took := time.Since(start); took < 4*time.Second || took > 16*time.Second || !second.text.has("the journal may belong to another cluster") || !second.text.has(first.lease1().String()) {

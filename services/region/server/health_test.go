@@ -33,7 +33,7 @@ func (h *hanging) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	if h.full.Load() && ops[0].Fence == nil {
 		return nil, fmt.Errorf("%w: no space left", journal.ErrFull)
 	}
-	return h.Driver.Commit(ctx, ops)
+	return h.Backend.Commit(ctx, ops)
 }
 
 func (h *hanging) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
@@ -41,7 +41,7 @@ func (h *hanging) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 		<-ctx.Done()
 		return journal.Loaded{}, ctx.Err()
 	}
-	return h.Driver.Load(ctx, req)
+	return h.Backend.Load(ctx, req)
 }
 
 // TestSilentJournal: a region without callers notices that its journal does not
@@ -130,7 +130,7 @@ func runHanging(t *testing.T) (*Runner, *hanging) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hanging{Driver: b}
+	h := &hanging{Backend: b}
 	j, err := commit.Open(t.Context(), h, journal.Declaration{Cluster: "test"}, journal.DefaultConfig(), s.Observer())
 	if err != nil {
 		t.Fatal(err)

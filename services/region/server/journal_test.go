@@ -44,7 +44,7 @@ func (s *script) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	if lose {
 		return nil, errors.New("the connection is gone")
 	}
-	return s.Driver.Commit(ctx, ops)
+	return s.Backend.Commit(ctx, ops)
 }
 
 func (s *script) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
@@ -55,7 +55,7 @@ func (s *script) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	if err != nil {
 		return journal.Loaded{}, err
 	}
-	return s.Driver.Load(ctx, req)
+	return s.Backend.Load(ctx, req)
 }
 
 // driven is a runner on a scripted journal.
@@ -87,7 +87,7 @@ func driveBy(t *testing.T, ahead time.Duration, typ entity.Definition, test func
 		d := &driven{t: t, store: memory.New(journal.DefaultConfig()), answers: &answers{got: map[uint64]link.Answer{}}}
 		began := time.Now()
 		d.store.SetClock(func() (time.Time, time.Duration) { now := time.Now(); return now.Add(ahead), now.Sub(began) })
-		d.script = &script{Driver: d.store}
+		d.script = &script{Backend: d.store}
 		var err error
 		d.Runner, err = NewRunner(RunnerConfig{
 			Self: sharding.NodeID{Addr: "here:1", UID: 7}, Name: "r", Types: []entity.Definition{typ}, Inbox: 100,
