@@ -29,7 +29,7 @@ func TestListingGetsOn(t *testing.T) {
 				case i > 4: // as if the page were full
 					page.More = append(page.More, sharding.ShardID{Type: "T", Index: uint32(p.shard)})
 				case p.n < rows:
-					page.Rows = append(page.Rows, row{p.shard, p.n + 1})
+					page.Entries = append(page.Entries, row{p.shard, p.n + 1})
 					page.More = append(page.More, sharding.ShardID{Type: "T", Index: uint32(p.shard)})
 				}
 			}
