@@ -65,7 +65,7 @@ type Region struct {
 	// sum of their known loads.
 	Total int
 	Load  Load
-	// Processors are those of the region's process.
+	// Processors is the number of processors that the region's process may use.
 	Processors Processors
 	// Reads are the forms of the type that the region reads; see [View.Forms].
 	Reads sharding.FormSet

@@ -58,7 +58,7 @@ func (w Weights) Work(l Load) float64 {
 // use all of them for a moment, and the region must still be comparable.
 const maxGC = 0.5
 
-// Divisor returns the number of processors that a region has for its shards, by which its load is divided.
+// Divisor returns the number of processors that a region has for its shards. The load of the region is divided by it.
 func (w Weights) Divisor(p Processors) float64 {
 	// Invariant: the load of each region can be compared, whatever the region reports of its processors. A region that
 	// reports no number counts as the smallest.
@@ -261,7 +261,7 @@ func (r *relief) try(owner int, s sharding.ShardID, limit func(region int) float
 // less reports whether a region that gets a shard then has less work, per processor, than the owner of the
 // shard has.
 func (r *relief) less(shard Load, owner, to *Region) bool {
-	// Invariant: moves because of load come to an end although commands wait, and garbage is collected, wherever there
+	// Invariant: moves because of load end although commands wait, and garbage is collected, wherever there
 	// is most work. Each move lowers the work of the busier of its two regions, and the other one stays below that.
 	// Mutants: load-less-work
 	before, after := r.Weights.Work(owner.Load)/processorsOf(owner), (r.Weights.Work(to.Load)+r.Weights.Work(shard))/processorsOf(to)

@@ -51,7 +51,7 @@ type Explanation struct {
 type WeighedLoads struct{ Shard, From, To WeighedLoad }
 
 // WeighedLoad is a load in processors. Waiting is the part of it that commands count for because they wait. Of is the
-// number of processors by which the strategy divides the load; 0 for a shard.
+// number of processors that the strategy divides the load by; 0 for a shard.
 type WeighedLoad struct{ Cost, Waiting, Of float64 }
 
 // MaxOthers is the number of regions without the shard that an explanation lists. People mostly ask about the next

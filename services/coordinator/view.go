@@ -98,7 +98,7 @@ type RegionView struct {
 	Stays []UnreadableShards
 }
 
-// Processors returns the processors by which the strategy "load" divides the region's load.
+// Processors returns the divisor that the strategy "load" applies to the region's load.
 func (v *RegionView) Processors() allocation.Processors { return processorsOf(v.Process) }
 
 // View returns the coordinator as an operator sees it.

@@ -17,7 +17,7 @@ func (a *group) statusCommand() *cobra.Command {
 members: how many commands they have ended per second, how many of these were refused or have an
 unknown outcome, and what 50 and 99 of 100 commands did not exceed. SHARDS is followed by the
 capacity of a region that has one. LOAD is the load of a region's shards, in processors, as the
-strategy load counts it, and the processors by which the strategy divides it; - as long as it has not
+strategy load counts it, and the number of processors that the strategy divides it by; - as long as it has not
 reported it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.AdminClient()

@@ -215,7 +215,7 @@ func describeDecision(d *adminv1.Decision, all bool) []string {
 	return lines
 }
 
-// loadText writes a load in processors, the number of processors by which it is divided, and its part for waiting
+// loadText writes a load in processors, its divisor in processors, and its part for waiting
 // commands, unless they are 0.
 func loadText(load, waiting, of float64) string {
 	text := processorsText(load)

@@ -15,7 +15,7 @@ type Loaded struct {
 	Owner    []int                  // by shard: the index of the region
 	Loads    []allocation.ShardLoad // by shard
 	Regions  int
-	// Processors are those of the regions; nil: they are not known.
+	// Processors has the number of processors of each region; nil: it is not known.
 	Processors []allocation.Processors
 }
 
