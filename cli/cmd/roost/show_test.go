@@ -416,6 +416,7 @@ func TestCall(t *testing.T) {
 		switch {
 		case r.URL.Path == "/v1/Counter/a b/Add" && r.Header.Get("Idempotency-Key") == "k1":
 			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Roost-Outcome", "executed")
 			_, _ = w.Write([]byte(`{ "value": 5 }`))
 		case r.URL.Path == "/v1/Counter/gone/Get":
 			w.WriteHeader(http.StatusNotFound)

@@ -42,7 +42,7 @@
 //	type     number of shards per entity type
 //	fence    epoch and owner per shard
 //	entity   per entity: its number, which is shorter than its id and which the other tables
-//	         use; the newest time in a expired command id; the sequence number
+//	         use; the newest time in an expired command id; the sequence number
 //	         of its snapshot
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)

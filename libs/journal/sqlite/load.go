@@ -34,7 +34,7 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.dead, deadSQL},
 		{&s.pending, "SELECT ifnull(sum(pending), 0) FROM send WHERE entity = ?"},
 		{&s.body, bodySQL},
-		{&s.expired, "SELECT expired FROM fence WHERE type = ? AND shard = ?"},
+		{&s.expired, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
 		{&s.history, "SELECT seq, body FROM record WHERE entity = ? AND seq < ? ORDER BY seq DESC"},
 		{&s.snapshotSize, "SELECT length(body) FROM snapshot WHERE entity = ?"},
 		{&s.ofEntity, `SELECT (SELECT count(*) FROM wake WHERE entity = ?1 AND kind = ?2),

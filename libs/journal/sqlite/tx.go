@@ -81,8 +81,8 @@ func (s *writeStmts) statements() []writeStatement {
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
 			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
 			WHERE e.id = ?1 AND e.type = ?3 AND e.name = ?4`},
-		{&s.expired, "SELECT expired FROM fence WHERE type = ? AND shard = ?"},
-		{&s.setExpired, "UPDATE fence SET expired = max(expired, ?) WHERE type = ? AND shard = ?"},
+		{&s.expired, "SELECT forgotten FROM fence WHERE type = ? AND shard = ?"},
+		{&s.setExpired, "UPDATE fence SET forgotten = max(forgotten, ?) WHERE type = ? AND shard = ?"},
 		{&s.remains, `SELECT r.seq, r.age, r.body, EXISTS (SELECT 1 FROM send s WHERE s.entity = r.entity AND s.seq = r.seq)
 			FROM record r WHERE r.entity = ? AND r.seq <= ? ORDER BY r.seq LIMIT ?`},
 		{&s.removeRecord, "DELETE FROM record WHERE entity = ? AND seq = ?"},
