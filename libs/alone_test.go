@@ -14,7 +14,7 @@ import (
 var alone = map[string][]string{
 	"vclock":     {},
 	"phi":        {},
-	"gossip":     {"github.com/cespare/xxhash/v2", "libs/pace", "libs/phi", "libs/sharding", "libs/vclock"},
+	"gossip":     {"github.com/cespare/xxhash/v2", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock"},
 	"splitbrain": {"github.com/cespare/xxhash/v2", "libs/gossip", "libs/pace", "libs/phi", "libs/setting", "libs/sharding", "libs/vclock"},
 	"gossip/agent": {
 		"github.com/cespare/xxhash/v2", "github.com/twitchtv/twirp", "google.golang.org/protobuf",

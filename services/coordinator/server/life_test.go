@@ -136,7 +136,7 @@ func checkStandby(t *testing.T, c *running, active, management string, region *f
 		{send(region.api, control.ShardStarted{}, control.Register{}), "Register is not a one-way message"},
 		{call(region.api, control.ShardStarted{}), "ShardStarted is not a call"}, {call(region.api, control.TableChanged{}), "TableChanged is not a call"},
 		{call(region.api, nil), "unknown kind"},
-		{region.api.Send(t.Context(), sharding.NodeID{Addr: c.addr, UID: 1}, homes(1)), "another incarnation"},
+		{region.api.Send(t.Context(), sharding.NodeID{Addr: c.addr, UID: 1}, homes(1)), "is for incarnation 1"},
 	} {
 		if refused.err == nil || !strings.Contains(refused.err.Error(), refused.want) {
 			t.Errorf("got %v, want %s", refused.err, refused.want)

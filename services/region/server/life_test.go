@@ -235,8 +235,8 @@ func TestWhatIsRefused(t *testing.T) {
 		err  error
 		want string
 	}{
-		{r.send("dev", 1, host), "another incarnation"},
-		{r.send("dev", 0, host), "must name the incarnation"},
+		{r.send("dev", 1, host), "is for incarnation 1"},
+		{r.send("dev", 0, host), "must name its incarnation"},
 		{r.send("other", uid, host), `not "other"`},
 		{r.send("dev", uid, host, control.ShardStopped{}), "ShardStopped is not a one-way message for a region"},
 		{r.send("dev", uid, control.WatchTable{}), "WatchTable is not a one-way message for a region"},
