@@ -12,7 +12,7 @@
 //
 // Shards take turns: the next read begins after the last shard of the one before it. If there is
 // no room for the entries of a shard, it waits until others have left the memory. A read that fails is retried after a pause, which
-// grows with each failure in a row. A shard whose rows are damaged has a pause of its own, so it holds back
+// grows with each failure in a row. A shard whose data is damaged has a pause of its own, so it holds back
 // no other shard.
 //
 // A page is older than what has happened since its read began. If the shard was closed meanwhile, the

@@ -191,7 +191,7 @@ func TestReplies(t *testing.T) {
 	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", long); got.body != long+"\n" {
 		t.Errorf("a long payload came back as %d bytes, status %d", len(got.body), got.status)
 	}
-	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "", "Roost-Tell", "true"); got.status != 202 || got.body != "" {
+	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "", "Roost-Tell", "true"); got.status != 202 || got.body != "" || got.header.Get("Roost-Outcome") != "accepted" {
 		t.Errorf("an accepted tell: %+v", got)
 	}
 	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", ""); got.status != 200 {
